@@ -180,7 +180,7 @@ def _import(data: Path | None, path: Path) -> dict[str, float]:
         searchable = time.perf_counter() - start
         memory.refresh(user_id=_USER)
         embedded = time.perf_counter() - start
-        segments = memory.embedder_of(user_id=_USER).segments or 0
+        segments = memory.get_embedder_use(user_id=_USER).segments or 0
     return {
         "segments": segments,
         "searchable": round(searchable, 2),

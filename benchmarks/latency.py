@@ -55,7 +55,7 @@ from benchmarks.scripted_model import InstantModel
 from benchmarks.sql_history import HistoryFile, at_session, question, with_history
 from benchmarks.synthetic_dialogue import answer, said, threads
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 
 BARE, OURS, PEER = "bare", "convmem", "message-history"
 RATIO = 1.3
@@ -200,7 +200,7 @@ def _filled(
     for number in range(1, first):
         messages = [HumanMessage(said(number)), AIMessage(answer(number))]
         if number < first - _FIRST:
-            where = {"user_id": "ana", "thread_id": "long", "turn_id": new_ulid()}
+            where = {"user_id": "ana", "thread_id": "long", "turn_id": make_ulid()}
             memory.add_messages(messages, **where, durable=False)
             if PEER in systems:
                 file.history("long").add_messages(messages)

@@ -27,7 +27,7 @@ class Turn(NamedTuple):
 
 def kept_turns(engine: LocalEngine, turns: int, reply_tokens: int) -> tuple[list[Turn], list[str]]:
     """Return the cost of turns in one session that is sent what is new, and the replies."""
-    template = engine.template or ChatTemplate.builtin("chatml")
+    template = engine.template or ChatTemplate.from_builtin("chatml")
     session, state = engine.create_session(), template.start()
     costs: list[Turn] = []
     replies: list[str] = []
@@ -48,7 +48,7 @@ def kept_turns(engine: LocalEngine, turns: int, reply_tokens: int) -> tuple[list
 
 def whole_turns(engine: LocalEngine, replies: list[str]) -> list[Turn]:
     """Return the cost of the same turns, each in a new session that reads the whole prompt."""
-    template = engine.template or ChatTemplate.builtin("chatml")
+    template = engine.template or ChatTemplate.from_builtin("chatml")
     costs: list[Turn] = []
     messages: list[BaseMessage] = []
     for number, reply in enumerate(replies):

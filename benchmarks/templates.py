@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measured(rounds: int) -> dict[str, Any]:
     """Return figures and bars as plain JSON."""
-    templates = {name: ChatTemplate.builtin(name) for name in BUILTINS}
+    templates = {name: ChatTemplate.from_builtin(name) for name in BUILTINS}
     rows = [
         row
         for name, template in {**templates, "scanning": ChatTemplate(SCANNING)}.items()

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis
 
 from langchain_convmem.errors import LogClosedError, LogError, LogUnavailableError
-from langchain_convmem.ids import now_ms, ulid_ms
+from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.logs import base as kit
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import ForgetReceipt, Owner, StateDocument, ThreadInfo, ThreadKey
-from langchain_convmem.views.codec import loads
+from langchain_convmem.views.codec import load_json
 
 if TYPE_CHECKING:
     from langchain_convmem.records import Changes, Draft, Entry
@@ -92,7 +92,7 @@ class RedisLog(kit.AsyncTwins):
     ) -> Entry:
         """Add to an entry's metadata; see `MessageLog.annotate`."""
 
-        def write(pipe: Any) -> kit.Row:
+        def write(pipe: Any) -> kit.SyncRow:
             found = [row for row in self._read_named(pipe, key, [entry_id]) if row.id == entry_id]
             if not found:
                 msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
@@ -137,7 +137,7 @@ class RedisLog(kit.AsyncTwins):
                 positions = self._redis.zrange(self._key("thread", key), 0, -1)
                 ends = self._read_rows(self._redis, key.owner, positions[:1] + positions[-1:])
                 if ends:  # else there are documents alone
-                    span = ulid_ms(ends[0][1].id), ulid_ms(ends[-1][1].id)
+                    span = get_ulid_ms(ends[0][1].id), get_ulid_ms(ends[-1][1].id)
                     found.append((ends[-1][1].id, ThreadInfo(key, len(positions), *span)))
         return [info for _, info in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
@@ -195,7 +195,7 @@ class RedisLog(kit.AsyncTwins):
                 pipe.srem(self._key("owners"), json.dumps([owner.user_id, owner.thread_id]))
                 pipe.delete(self._key("owner", owner))
             counts = len(rows), len(keys) * is_whole, 0, len(documents)
-            return ForgetReceipt(*counts, at_ms=now_ms())
+            return ForgetReceipt(*counts, at_ms=get_now_ms())
 
         return self._transact(owner, write)
 
@@ -241,22 +241,22 @@ class RedisLog(kit.AsyncTwins):
         pipe.sadd(self._key("owners"), json.dumps([key.owner.user_id, key.owner.thread_id]))
         pipe.sadd(self._key("threads", key.owner), json.dumps(key.thread_id))
 
-    def _put_row(self, pipe: Any, key: ThreadKey, row: kit.Row) -> kit.Row:
+    def _put_row(self, pipe: Any, key: ThreadKey, row: kit.SyncRow) -> kit.SyncRow:
         text = json.dumps([key.thread_id, *astuple(row)])
         pipe.hset(self._key("rows", key.owner), row.position, text)
         return row
 
     def _read_rows(
         self, client: Any, owner: Owner, positions: Iterable[bytes]
-    ) -> list[tuple[ThreadKey, kit.Row]]:
+    ) -> list[tuple[ThreadKey, kit.SyncRow]]:
         wanted = sorted(map(int, positions))
         texts = client.hmget(self._key("rows", owner), wanted) if wanted else ()
         found = [json.loads(text) for text in texts if text is not None]
-        return [(ThreadKey(owner.user_id, name), kit.Row(*fields)) for name, *fields in found]
+        return [(ThreadKey(owner.user_id, name), kit.SyncRow(*fields)) for name, *fields in found]
 
     def _read_named(
         self, client: Any, key: ThreadKey, names: Collection[str] | None
-    ) -> list[kit.Row]:
+    ) -> list[kit.SyncRow]:
         """Return a thread's rows that go by one of these ids, entries' or messages'; None: all."""
         if names is None:
             positions = client.zrange(self._key("thread", key), 0, -1)
@@ -265,7 +265,7 @@ class RedisLog(kit.AsyncTwins):
             positions = client.sunion(sets) if sets else ()
         return [row for _, row in self._read_rows(client, key.owner, positions)]
 
-    def _list_names(self, key: ThreadKey, row: kit.Row) -> set[str]:
+    def _list_names(self, key: ThreadKey, row: kit.SyncRow) -> set[str]:
         """Return the keys of the sets that a row's position is in."""
         message_id = kit.read_message_id(row.id, row.body)
         by_kind = ("controls", key) if row.role == "control" else ("named", key, message_id)
@@ -295,4 +295,4 @@ def _read_document(stored: bytes | str | None) -> StateDocument | None:
     if stored is None:
         return None
     text, version = json.loads(stored)
-    return StateDocument(loads(text), version)
+    return StateDocument(load_json(text), version)

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         RecalledBlock,
         ThreadInfo,
         ThreadKey,
-        Turn,
+        WrappedTurn,
     )
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing_memory import SummarizingMemory
@@ -138,7 +138,7 @@ __all__ = [
     "ThreadKey",
     "ThreadStats",
     "ToolLoopLimitError",
-    "Turn",
+    "WrappedTurn",
     "TurnCancelledError",
     "TurnHandle",
     "TurnTimeoutError",
@@ -212,7 +212,7 @@ _HOMES = {
             "RecalledBlock",
             "ThreadInfo",
             "ThreadKey",
-            "Turn",
+            "WrappedTurn",
         ],
         "summarizing": ["SummaryReport", "SummarySettings"],
         "summarizing_memory": ["SummarizingMemory"],

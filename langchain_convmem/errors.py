@@ -32,7 +32,7 @@ class MissingExtraError(ConvMemError, ImportError):
         self.extra = extra
 
     @classmethod
-    def for_extra(cls, what: str, extra: str) -> MissingExtraError:
+    def build(cls, what: str, extra: str) -> MissingExtraError:
         """Return the error for `what`, which needs `extra`, with the command that fixes it."""
         return cls(
             f"{what} needs the '{extra}' extra. "

@@ -23,13 +23,13 @@ from langchain_convmem.errors import (
     LogError,
     StaleWindowError,
 )
-from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import (
     MessageLog,
     Stretch,
     ThreadState,
     ThreadTransactions,
-    speaks_for,
+    is_valid_for,
 )
 from langchain_convmem.records import (
     CacheDraft,
@@ -41,46 +41,52 @@ from langchain_convmem.records import (
     Role,
     StateDocument,
     ThreadKey,
-    Turn,
+    WrappedTurn,
 )
-from langchain_convmem.views.codec import role_of
+from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import (
     LivePart,
     SummaryPlace,
-    context,
+    build_context,
     is_current,
-    narrowed,
-    reads_alone,
+    is_self_contained,
+    narrow_live_part,
 )
-from langchain_convmem.views.drafts import Drafting, WriteHook, content_of
+from langchain_convmem.views.drafts import DraftBuilder, WriteHook, make_content
 from langchain_convmem.views.edits import (
     Heard,
     check_target,
-    clearing,
+    find_entries_until,
     find_reply,
-    forked,
-    forked_summary,
-    kept_until,
+    fork_entry,
+    fork_summary,
+    plan_clear,
     plan_cut,
-    redoing,
-    replacing,
-    undoing,
+    plan_redo,
+    plan_replace,
+    plan_undo,
 )
-from langchain_convmem.views.export import ExportCursor, export, html_table, text_table, turn_map
-from langchain_convmem.views.live import live_entries, live_summary
+from langchain_convmem.views.export import (
+    ExportCursor,
+    export_maps,
+    format_html_table,
+    format_text_table,
+    make_turn_map,
+)
+from langchain_convmem.views.live import find_live_entries, find_live_summary
 from langchain_convmem.views.messages import MessagesInput, read_messages
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.summaries import (
     SummaryWindow,
-    applied_summary,
     check_kept,
-    checked_pieces,
-    summary_draft,
-    summary_window,
-    undoing_summary,
+    check_pieces,
+    draft_summary,
+    find_applied_summary,
+    find_summary_window,
+    plan_undo_summary,
 )
 from langchain_convmem.views.tokens import TokenCounter, count_tokens
-from langchain_convmem.views.turns import model_turns, runs, turn_of, turns
+from langchain_convmem.views.turns import build_model_turns, build_turns, make_turn, split_runs
 
 T = TypeVar("T")
 
@@ -124,7 +130,7 @@ class ConversationHistory(BaseChatMessageHistory):
         super().__init__()
         self.log = log
         self.key = ThreadKey(user_id, thread_id)
-        self.drafting = Drafting(before_write)
+        self.drafting = DraftBuilder(before_write)
 
     def __repr__(self) -> str:
         return f"ConversationHistory({self.thread_id!r}, user_id={self.user_id!r})"
@@ -155,20 +161,20 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             InvalidMessageError: If the role is unknown or every piece is blank; nothing is written.
         """
-        return run(self._add_steps(_text_message(role, contents)))
+        return run(self._add_steps(_make_text_message(role, contents)))
 
     async def aadd(
         self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
     ) -> AddedTurn:
         """Add what one role said; see `add`."""
-        return await arun(self._add_steps(_text_message(role, contents)))
+        return await arun(self._add_steps(_make_text_message(role, contents)))
 
     def _add_steps(self, message: BaseMessage) -> Steps[AddedTurn]:
-        draft = self.drafting.draft(message)
+        draft = self.drafting.build(message)
         if draft is None:
-            return AddedTurn.unstored(role_of(message), self.log)
+            return AddedTurn.make_unstored(get_role(message), self.log)
         [entry] = yield from self._append_drafts([draft])
-        return (yield from AddedTurn.holding_steps(entry, self.log))
+        return (yield from AddedTurn.find_holding_steps(entry, self.log))
 
     def add_messages(self, messages: MessagesInput) -> None:
         """Store messages verbatim, all or none.
@@ -183,11 +189,11 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        self.log.append(self.key, self.drafting.drafts(read_messages(messages)))
+        self.log.append(self.key, self.drafting.build_all(read_messages(messages)))
 
     async def aadd_messages(self, messages: MessagesInput) -> None:
         """Store messages verbatim; see `add_messages`."""
-        await self.log.aappend(self.key, self.drafting.drafts(read_messages(messages)))
+        await self.log.aappend(self.key, self.drafting.build_all(read_messages(messages)))
 
     # -- what a model gets ------------------------------------------------------------------------
 
@@ -225,7 +231,7 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             BudgetError: If the latest exchange alone is larger than the budget.
         """
-        steps = context_steps(
+        steps = build_context_steps(
             self.log,
             self.key,
             profile=profile,
@@ -243,8 +249,8 @@ class ConversationHistory(BaseChatMessageHistory):
         summary: SummaryPlace = "system",
         token_counter: TokenCounter = count_tokens,
     ) -> Context:
-        """Return what a model gets; see `context`."""
-        steps = context_steps(
+        """Return what a model gets; see `build_context`."""
+        steps = build_context_steps(
             self.log,
             self.key,
             profile=profile,
@@ -259,11 +265,11 @@ class ConversationHistory(BaseChatMessageHistory):
     @property
     def turns(self) -> list[AddedTurn]:
         """The conversation in display order, summaries and placeholders included."""
-        return self._wrap_turns(turns(self.entries))
+        return self._wrap_turns(build_turns(self.entries))
 
     async def aturns(self) -> list[AddedTurn]:
-        """Return the conversation in display order; see `turns`."""
-        return self._wrap_turns(turns(await self.log.aentries(self.key)))
+        """Return the conversation in display order; see `build_turns`."""
+        return self._wrap_turns(build_turns(await self.log.aentries(self.key)))
 
     @property
     def model_turns(self) -> list[AddedTurn]:
@@ -271,13 +277,13 @@ class ConversationHistory(BaseChatMessageHistory):
 
         Summaries are left out; a placeholder stands where the assistant would speak first.
         """
-        return self._wrap_turns(model_turns(self.entries))
+        return self._wrap_turns(build_model_turns(self.entries))
 
     async def amodel_turns(self) -> list[AddedTurn]:
-        """Return what no summary covers, in order; see `model_turns`."""
-        return self._wrap_turns(model_turns(await self.log.aentries(self.key)))
+        """Return what no summary covers, in order; see `build_model_turns`."""
+        return self._wrap_turns(build_model_turns(await self.log.aentries(self.key)))
 
-    def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
+    def _wrap_turns(self, shown: Sequence[WrappedTurn]) -> list[AddedTurn]:
         return [AddedTurn.wrap(turn, self.log) for turn in shown]
 
     @property
@@ -287,7 +293,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     # -- taking back and replacing; the log keeps everything --------------------------------------
 
-    def undo(self, exchanges: int = 1) -> list[Turn]:
+    def undo(self, exchanges: int = 1) -> list[WrappedTurn]:
         """Take back the last exchanges: what the user said and all that followed.
 
         Several messages of the user in a row are one question. System messages stay. A summary
@@ -304,14 +310,14 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return run(self._undo_steps(exchanges))
 
-    async def aundo(self, exchanges: int = 1) -> list[Turn]:
+    async def aundo(self, exchanges: int = 1) -> list[WrappedTurn]:
         """Take back the last exchanges; see `undo`."""
         return await arun(self._undo_steps(exchanges))
 
-    def _undo_steps(self, exchanges: int) -> Steps[list[Turn]]:
-        drafts, undone = undoing((yield from self._read_entries()), exchanges)
+    def _undo_steps(self, exchanges: int) -> Steps[list[WrappedTurn]]:
+        drafts, undone = plan_undo((yield from self._read_entries()), exchanges)
         yield from self._append_drafts(drafts)
-        return [turn_of(parts) for parts in runs(undone)]
+        return [make_turn(parts) for parts in split_runs(undone)]
 
     def redo(self) -> bool:
         """Bring back what the latest undo or clear took out, summaries included.
@@ -319,19 +325,19 @@ class ConversationHistory(BaseChatMessageHistory):
         Returns:
             Whether anything came back: not if something was said since.
         """
-        return bool(run(self._apply_edit(redoing)))
+        return bool(run(self._apply_edit(plan_redo)))
 
     async def aredo(self) -> bool:
         """Bring back what the latest undo or clear took out; see `redo`."""
-        return bool(await arun(self._apply_edit(redoing)))
+        return bool(await arun(self._apply_edit(plan_redo)))
 
     def clear(self) -> None:
         """Let every view start anew; the log keeps what was said (`forget` erases)."""
-        run(self._apply_edit(clearing))
+        run(self._apply_edit(plan_clear))
 
     async def aclear(self) -> None:
         """Let every view start anew; see `clear`."""
-        await arun(self._apply_edit(clearing))
+        await arun(self._apply_edit(plan_clear))
 
     def _apply_edit(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> Steps[list[Entry]]:
         return (yield from self._append_drafts(edit((yield from self._read_entries()))))
@@ -369,8 +375,8 @@ class ConversationHistory(BaseChatMessageHistory):
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool
     ) -> Steps[AddedTurn]:
         entries = yield from self._read_entries()
-        *edits, draft = replacing(entries, message_id, message, keep_later=keep_later)
-        kept = self.drafting.kept(draft)
+        *edits, draft = plan_replace(entries, message_id, message, keep_later=keep_later)
+        kept = self.drafting.filter_draft(draft)
         if kept is None:
             msg = (
                 f"nothing of the new message is to be stored, so {message_id!r} stays as it is; "
@@ -378,7 +384,7 @@ class ConversationHistory(BaseChatMessageHistory):
             )
             raise InvalidMessageError(msg)
         added = yield from self._append_drafts([*edits, kept])
-        return AddedTurn.holding(added[-1], (yield from self._read_entries()), self.log)
+        return AddedTurn.find_holding(added[-1], (yield from self._read_entries()), self.log)
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AddedTurn | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
@@ -413,7 +419,7 @@ class ConversationHistory(BaseChatMessageHistory):
         cut = yield from cut_reply_steps(self.log, self.key, self.drafting, heard, message_id)
         if cut is None:
             return None
-        return AddedTurn.holding(cut, (yield from self._read_entries()), self.log)
+        return AddedTurn.find_holding(cut, (yield from self._read_entries()), self.log)
 
     # -- summaries --------------------------------------------------------------------------------
 
@@ -424,11 +430,11 @@ class ConversationHistory(BaseChatMessageHistory):
         last stays out; placeholders and system messages stay out too. Empty when there is nothing
         new. Taking a window changes nothing.
         """
-        return run(self._read_view(partial(summary_window, self.key)))
+        return run(self._read_view(partial(find_summary_window, self.key)))
 
     async def asummary_window(self) -> SummaryWindow:
-        """Return what the next summary must cover; see `summary_window`."""
-        return await arun(self._read_view(partial(summary_window, self.key)))
+        """Return what the next summary must cover; see `find_summary_window`."""
+        return await arun(self._read_view(partial(find_summary_window, self.key)))
 
     def add_summary(
         self,
@@ -476,14 +482,14 @@ class ConversationHistory(BaseChatMessageHistory):
             raise ConfigError(
                 f"window must be one of thread {self.key.thread_id!r}: {window!r:.80}"
             )
-        pieces = self.drafting.pieces(checked_pieces(text, what="a summary"))
+        pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
         if pieces is None:
             raise InvalidMessageError("before_write stores nothing of the summary; none was added")
         before = yield from self._read_entries()
-        added = applied_summary(pieces, window, before)
+        added = find_applied_summary(pieces, window, before)
         if added is not None:
-            return AddedTurn.holding(added, before, self.log)
-        draft = summary_draft(pieces, window, before, model=model, prompt_version=prompt_version)
+            return AddedTurn.find_holding(added, before, self.log)
+        draft = draft_summary(pieces, window, before, model=model, prompt_version=prompt_version)
         [added] = yield from self._append_drafts([draft])
         entries = yield from self._read_entries()
         try:
@@ -491,18 +497,18 @@ class ConversationHistory(BaseChatMessageHistory):
         except StaleWindowError:
             yield step(self.log, "forget", self.key, [added.id])
             raise
-        return AddedTurn.holding(added, entries, self.log)
+        return AddedTurn.find_holding(added, entries, self.log)
 
     @property
-    def last_summary(self) -> Turn | None:
+    def last_summary(self) -> WrappedTurn | None:
         """The live summary, which stands for all that it and those before it cover, if any."""
         return run(self._read_view(_find_last_summary))
 
-    async def alast_summary(self) -> Turn | None:
+    async def alast_summary(self) -> WrappedTurn | None:
         """Return the live summary, if any; see `last_summary`."""
         return await arun(self._read_view(_find_last_summary))
 
-    def undo_summary(self) -> Turn | None:
+    def undo_summary(self) -> WrappedTurn | None:
         """Take back the live summary: what it covers is shown again, or the summary before it.
 
         Returns:
@@ -510,13 +516,13 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return run(self._undo_summary_steps())
 
-    async def aundo_summary(self) -> Turn | None:
+    async def aundo_summary(self) -> WrappedTurn | None:
         """Take back the live summary; see `undo_summary`."""
         return await arun(self._undo_summary_steps())
 
-    def _undo_summary_steps(self) -> Steps[Turn | None]:
+    def _undo_summary_steps(self) -> Steps[WrappedTurn | None]:
         entries = yield from self._read_entries()
-        yield from self._append_drafts(undoing_summary(entries))
+        yield from self._append_drafts(plan_undo_summary(entries))
         return _find_last_summary(entries)
 
     # -- maps for a NoSQL log, and tables for people ----------------------------------------------
@@ -558,8 +564,8 @@ class ConversationHistory(BaseChatMessageHistory):
         self, incremental: bool, exclude_last: bool, sink: str
     ) -> Steps[list[dict[str, Any]]]:
         if not incremental:
-            shown = turns((yield from self._read_entries()))
-            return [turn_map(turn) for turn in (shown[:-1] if exclude_last else shown)]
+            shown = build_turns((yield from self._read_entries()))
+            return [make_turn_map(turn) for turn in (shown[:-1] if exclude_last else shown)]
         if not isinstance(self.log, ThreadState):
             msg = f"{self.log!r} keeps no cursors (ThreadState); export with incremental=False"
             raise ConfigError(msg)
@@ -567,7 +573,7 @@ class ConversationHistory(BaseChatMessageHistory):
             # The cursor first: entries read after it hold all that it counts.
             before, version = yield from self._read_cursor(sink)
             entries = yield from self._read_entries()
-            maps, after = export(entries, before, exclude_last=exclude_last)
+            maps, after = export_maps(entries, before, exclude_last=exclude_last)
             if after == before:
                 return maps
             written = yield step(
@@ -575,7 +581,7 @@ class ConversationHistory(BaseChatMessageHistory):
                 "set_state",
                 self.key,
                 _name_cursor(sink),
-                after.to_document(),
+                after.write_document(),
                 expected=version,
             )
             if written is not None:
@@ -587,18 +593,18 @@ class ConversationHistory(BaseChatMessageHistory):
         Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
         sink, `^` the live summary.
         """
-        return text_table(*run(self._read_table()))
+        return format_text_table(*run(self._read_table()))
 
     async def atable(self) -> str:
         """Return the conversation as text; see `table`."""
-        return text_table(*await arun(self._read_table()))
+        return format_text_table(*await arun(self._read_table()))
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
         """Return the latest turns as a table, for notebooks; what was said is escaped."""
-        return html_table(*run(self._read_table()))
+        return format_html_table(*run(self._read_table()))
 
     def _read_table(self) -> Steps[tuple[Sequence[Entry], ExportCursor | None]]:
         if not isinstance(self.log, ThreadState):
@@ -632,17 +638,17 @@ class ConversationHistory(BaseChatMessageHistory):
         return added
 
 
-def _text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
+def _make_text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
     make = _MESSAGES.get(role)
     if make is None:
         raise InvalidMessageError(f"role must be one of {', '.join(_MESSAGES)}; got {role!r}")
-    spoken = checked_pieces(contents, what="contents")
-    return make(content_of(spoken))
+    spoken = check_pieces(contents, what="contents")
+    return make(make_content(spoken))
 
 
-def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
-    summary = live_summary(live_entries(entries))
-    return None if summary is None else turn_of([summary])
+def _find_last_summary(entries: Sequence[Entry]) -> WrappedTurn | None:
+    summary = find_live_summary(find_live_entries(entries))
+    return None if summary is None else make_turn([summary])
 
 
 def _name_cursor(sink: str) -> str:
@@ -657,43 +663,43 @@ _PAGE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class AddedTurn(Turn):
+class AddedTurn(WrappedTurn):
     """A turn whose metadata can be extended, durably.
 
     Marks, times and data go to the newest part of the turn. What this object itself shows stays
-    what it was when it was read; read `turns` again to see them. A placeholder has no part in the
+    what it was when it was read; read `build_turns` again to see them. A placeholder has no part in the
     log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
     """
 
     log: MessageLog = field(kw_only=True, repr=False, compare=False)
 
     @classmethod
-    def wrap(cls, turn: Turn, log: MessageLog) -> Self:
+    def wrap(cls, turn: WrappedTurn, log: MessageLog) -> Self:
         """Return the turn, as one of the log."""
         return cls(turn.id, turn.role, turn.contents, turn.entries, turn.metadata, log=log)
 
     @classmethod
-    def unstored(cls, role: Role, log: MessageLog) -> Self:
+    def make_unstored(cls, role: Role, log: MessageLog) -> Self:
         """Return what stands for a turn of which nothing was stored: it has no entries."""
-        return cls(new_ulid(), role, (), (), Metadata(), log=log)
+        return cls(make_ulid(), role, (), (), Metadata(), log=log)
 
     @classmethod
-    def holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
+    def find_holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
         """Return the turn among `entries` that holds the entry."""
         # Another process may have cleared or forgotten it already; it was added all the same.
-        return cls.wrap(_find_holder(added, turns(entries)) or turn_of([added]), log)
+        return cls.wrap(_find_holder(added, build_turns(entries)) or make_turn([added]), log)
 
     @classmethod
-    def holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
+    def find_holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
         """Return the turn that holds an entry just added, without reading more than it takes."""
         page: list[Entry] = yield step(log, "entries", added.key, last=_PAGE)
         if len(page) < _PAGE:
-            return cls.holding(added, page, log)
-        latest = turns(page[1:]) if reads_alone(page) else []
+            return cls.find_holding(added, page, log)
+        latest = build_turns(page[1:]) if is_self_contained(page) else []
         holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
         if holder is not None:
             return cls.wrap(holder, log)
-        return cls.holding(added, (yield step(log, "entries", added.key)), log)
+        return cls.find_holding(added, (yield step(log, "entries", added.key)), log)
 
     def add_attribute(self, name: str) -> None:
         """Append a mark."""
@@ -705,11 +711,11 @@ class AddedTurn(Turn):
 
     def add_timing(self, name: str, at_ms: int | None = None) -> None:
         """Set a time, milliseconds since the epoch; None is now."""
-        run(self._annotate_steps(timing={name: now_ms() if at_ms is None else at_ms}))
+        run(self._annotate_steps(timing={name: get_now_ms() if at_ms is None else at_ms}))
 
     async def aadd_timing(self, name: str, at_ms: int | None = None) -> None:
         """Set a time; see `add_timing`."""
-        await arun(self._annotate_steps(timing={name: now_ms() if at_ms is None else at_ms}))
+        await arun(self._annotate_steps(timing={name: get_now_ms() if at_ms is None else at_ms}))
 
     def add_data(self, name: str, value: Any) -> None:
         """Set a plain value under `aux`.
@@ -734,14 +740,14 @@ class AddedTurn(Turn):
         yield step(self.log, "annotate", newest.key, newest.id, **changes)
 
 
-def _find_holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
+def _find_holder(added: Entry, shown: Sequence[WrappedTurn]) -> WrappedTurn | None:
     holders = (turn for turn in shown if added.id in [part.id for part in turn.entries])
     return next(holders, None)
 
 
 # -- A spoken reply, cut to what was heard of it --------------------------------------------------
 def cut_reply_steps(
-    log: MessageLog, key: ThreadKey, drafting: Drafting, heard: Heard, message_id: str | None
+    log: MessageLog, key: ThreadKey, drafting: DraftBuilder, heard: Heard, message_id: str | None
 ) -> Steps[Entry | None]:
     """Cut a reply of a thread; return its entry, None if nothing is left of it.
 
@@ -750,27 +756,27 @@ def cut_reply_steps(
     """
     entries: list[Entry] = yield step(log, "entries", key)
     reply = find_reply(entries, message_id)
-    drafts = plan_cut(entries, reply, _hook_words(heard, drafting))
+    drafts = plan_cut(entries, reply, _apply_hook(heard, drafting))
     if not drafts:
         return reply
-    kept = [one if one.message is None else drafting.kept(one) for one in drafts]
+    kept = [one if one.message is None else drafting.filter_draft(one) for one in drafts]
     if kept[-1] is None:
         kept[-1] = Draft(role="control", control=Control((reply.id,), "cancelled"))
     added: list[Entry] = yield step(log, "append", key, kept)
     return added[-1] if added[-1].control is None else None
 
 
-def _hook_words(heard: Heard, drafting: Drafting) -> Heard:
+def _apply_hook(heard: Heard, drafting: DraftBuilder) -> Heard:
     """Return words as the log would hold them: the reply that they are of was asked about, too."""
     if drafting.hook is None or not isinstance(heard, str) or not heard.strip():
         return heard
-    kept = drafting.hooked(AIMessage(heard))
+    kept = drafting.apply_hook(AIMessage(heard))
     return heard if kept is None else str(kept.text)
 
 
 # -- Forking: a new thread that goes on from a point of an old one --------------------------------
 def fork_steps(
-    log: MessageLog, origin: ThreadKey, at: str | Turn | None, new_thread_id: str | None
+    log: MessageLog, origin: ThreadKey, at: str | WrappedTurn | None, new_thread_id: str | None
 ) -> Steps[ThreadKey]:
     """Copy what a thread shows up to a point into another one of its user; return that one.
 
@@ -780,24 +786,24 @@ def fork_steps(
     Args:
         log: The log of both.
         origin: The thread to copy from.
-        at: The last message to copy; see `kept_until`.
+        at: The last message to copy; see `find_entries_until`.
         new_thread_id: The thread to copy to, which must not be in use; None makes up an id.
 
     Raises:
         ConfigError: If `at` is not in the view of `origin`, or the other thread is in use.
     """
-    target = ThreadKey(origin.user_id, new_ulid() if new_thread_id is None else new_thread_id)
+    target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
     entries: list[Entry] = yield step(log, "entries", origin)
-    kept = kept_until(entries, at)
+    kept = find_entries_until(entries, at)
     check_target(target, (yield step(log, "entries", target)), origin)
     spoken = [entry for entry in kept if entry.role != "summary"]
     if not spoken:
         return target
-    made: list[Entry] = yield step(log, "append", target, [forked(entry) for entry in spoken])
+    made: list[Entry] = yield step(log, "append", target, [fork_entry(entry) for entry in spoken])
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
     summaries = [entry for entry in kept if entry.role == "summary"]
     for summary in sorted(summaries, key=lambda entry: entry.position):
-        draft = forked_summary(summary, spoken, copies)
+        draft = fork_summary(summary, spoken, copies)
         [copies[summary.id]] = yield step(log, "append", target, [draft])
     return target
 
@@ -838,27 +844,27 @@ class LiveThread:
         """Whether nothing that a model would read is left out."""
         return self.part is None or self.part.is_whole
 
-    def viewed(self, **options: Any) -> Context | None:
+    def build_view(self, **options: Any) -> Context | None:
         """Return the view of the whole thread.
 
         None if it takes more than these entries, or if what must not be cut is larger than the
         budget: the view of all entries tells which.
         """
         try:
-            view = context(self.entries, earlier_speakers=self.earlier_speakers, **options)
+            view = build_context(self.entries, earlier_speakers=self.earlier_speakers, **options)
         except BudgetError:
             return None
         # Where something was cut, what lies before it is cut as well.
         return None if view.is_whole and not self.is_whole else view
 
 
-def context_steps(log: MessageLog, key: ThreadKey, **options: Any) -> Steps[Context]:
-    """Return what a model gets of a thread; the options are those of `context`."""
+def build_context_steps(log: MessageLog, key: ThreadKey, **options: Any) -> Steps[Context]:
+    """Return what a model gets of a thread; the options are those of `build_context`."""
     thread = yield from read_live_steps(log, key)
-    view = thread.viewed(**options)
+    view = thread.build_view(**options)
     if view is None:
         thread = yield from read_all_steps(log, thread)
-        view = context(thread.entries, **options)
+        view = build_context(thread.entries, **options)
     yield from note_steps(log, thread, view, options)
     return view
 
@@ -887,28 +893,28 @@ def note_steps(
     log: MessageLog, thread: LiveThread, view: Context, options: dict[str, Any]
 ) -> Steps[None]:
     """Write down what the next view needs, if this one could have done with much less."""
-    note = note_of(thread, view, options)
+    note = make_note(thread, view, options)
     if note is not None:
         yield from write_cache_steps(log, thread.key, note)
 
 
-def note_of(thread: LiveThread, view: Context, options: dict[str, Any]) -> CacheDraft | None:
+def make_note(thread: LiveThread, view: Context, options: dict[str, Any]) -> CacheDraft | None:
     """Return what to write down for the next view, if this one could have done with much less.
 
     Args:
         thread: What was read.
         view: What a model gets of it.
-        options: Those of the view; see `context`.
+        options: Those of the view; see `build_context`.
     """
     if len(thread.entries) - len(view.positions) < _MANY:
         return None
-    part = narrowed(
+    part = narrow_live_part(
         thread.entries,
         thread.part,
         max_tokens=None if view.is_whole else options["max_tokens"],
         token_counter=options.get("token_counter", count_tokens),
     )
-    return None if part is None else CacheDraft(_DOCUMENT, part.to_document(), thread.version)
+    return None if part is None else CacheDraft(_DOCUMENT, part.write_document(), thread.version)
 
 
 def _read_part(document: StateDocument | None) -> LivePart | None:
@@ -945,7 +951,7 @@ def read_thread_steps(
 
     A log that keeps no documents has none.
     """
-    if isinstance(log, ThreadTransactions) and speaks_for(
+    if isinstance(log, ThreadTransactions) and is_valid_for(
         log, "read_thread", "entries", "get_state"
     ):
         found: tuple[StateDocument | None, list[Entry]]
@@ -970,7 +976,7 @@ def append_planned_steps(
     documents: Sequence[CacheDraft] = (),
 ) -> Steps[list[Entry]]:
     """Append what `plan` makes of what is there; see `ThreadTransactions.append_planned`."""
-    if isinstance(log, ThreadTransactions) and speaks_for(
+    if isinstance(log, ThreadTransactions) and is_valid_for(
         log, "append_planned", "append", "entries", "find", "set_state"
     ):
         appended: list[Entry] = yield step(

@@ -30,12 +30,12 @@ _NUMBER_MASK = (1 << _NUMBER_BITS) - 1
 """A numbered ULID holds its number in the upper half of its randomness."""
 
 
-def now_ms() -> int:
+def get_now_ms() -> int:
     """Return the current time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
-def ulid_ms(ulid: str) -> int:
+def get_ulid_ms(ulid: str) -> int:
     """Return the time a ULID was created, in milliseconds since the epoch."""
     if is_ulid(ulid):
         return int(ulid[:_TIME_DIGITS].translate(_AS_BASE_32), 32)
@@ -47,12 +47,12 @@ def is_ulid(text: str) -> bool:
     return _ULID_TEXT.fullmatch(text) is not None
 
 
-def ulid_bytes(ulid: str) -> bytes:
+def encode_ulid(ulid: str) -> bytes:
     """Return the 16 bytes of a ULID in its canonical form; they sort as the texts do."""
     return int(ulid.translate(_AS_BASE_32), 32).to_bytes(_BYTES, "big")
 
 
-def ulid_text(packed: bytes) -> str:
+def decode_ulid(packed: bytes) -> str:
     """Return the ULID of 16 bytes.
 
     Raises:
@@ -73,8 +73,8 @@ def ulid_text(packed: bytes) -> str:
     )
 
 
-def _text_of(value: int) -> str:
-    return ulid_text(value.to_bytes(_BYTES, "big"))
+def _format_ulid(value: int) -> str:
+    return decode_ulid(value.to_bytes(_BYTES, "big"))
 
 
 class _UlidClock:
@@ -90,7 +90,7 @@ class _UlidClock:
             # A forked child must not count up from the parent's last value as its siblings do.
             if self._pid != os.getpid():
                 self._pid, self._last = os.getpid(), 0
-            fresh = now_ms() << _RANDOM_BITS | int.from_bytes(os.urandom(10), "big") >> 1
+            fresh = get_now_ms() << _RANDOM_BITS | int.from_bytes(os.urandom(10), "big") >> 1
             if fresh >> _RANDOM_BITS <= self._last >> _RANDOM_BITS:
                 fresh = self._last + 1
             self._last = fresh
@@ -103,31 +103,31 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_CLOCK.__init__)  # type: ignore[misc]
 
 
-def new_ulid() -> str:
+def make_ulid() -> str:
     """Return a new ULID (26 characters), greater than every earlier one of this process."""
-    return _text_of(_CLOCK.advance())
+    return _format_ulid(_CLOCK.advance())
 
 
-def numbered_ulid(number: int) -> str:
-    """Return a new ULID that `ulid_number` reads `number` from; half of its randomness is left.
+def make_numbered_ulid(number: int) -> str:
+    """Return a new ULID that `get_ulid_number` reads `number` from; half of its randomness is left.
 
     Among those of one time the higher number sorts after the lower.
     """
     fresh = _CLOCK.advance()
     time_bits = fresh >> _RANDOM_BITS << _RANDOM_BITS
-    return _text_of(time_bits | (number & _NUMBER_MASK) << _NUMBER_BITS | fresh & _NUMBER_MASK)
+    return _format_ulid(time_bits | (number & _NUMBER_MASK) << _NUMBER_BITS | fresh & _NUMBER_MASK)
 
 
-def ulid_number(ulid: str) -> int:
+def get_ulid_number(ulid: str) -> int:
     """Return the number of a numbered ULID; of any other one, a number that means nothing."""
     return int(ulid.translate(_AS_BASE_32), 32) >> _NUMBER_BITS & _NUMBER_MASK
 
 
-def derived_ulid(at_ms: int, *parts: str | None) -> str:
+def derive_ulid(at_ms: int, *parts: str | None) -> str:
     """Return the ULID of `at_ms` whose randomness is a hash of `parts`: the same everywhere."""
     digest = hashlib.blake2b(digest_size=10)
     for part in parts:
         # Lengths keep ("ab", "c") apart from ("a", "bc"), whatever characters the parts hold.
         text = b"" if part is None else part.encode("utf-8", "surrogatepass")
         digest.update(f"{-1 if part is None else len(text)}:".encode() + text)
-    return _text_of(max(at_ms, 0) << _RANDOM_BITS | int.from_bytes(digest.digest(), "big"))
+    return _format_ulid(max(at_ms, 0) << _RANDOM_BITS | int.from_bytes(digest.digest(), "big"))

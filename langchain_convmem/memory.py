@@ -22,7 +22,7 @@ from langchain_convmem.effects import Step, Steps, arun, run, step
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.history import (
     ConversationHistory,
-    context_steps,
+    build_context_steps,
     fork_steps,
     read_all_steps,
     read_live_steps,
@@ -39,23 +39,23 @@ from langchain_convmem.records import (
     Recall,
     ThreadInfo,
     ThreadKey,
-    Turn,
+    WrappedTurn,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
-from langchain_convmem.turns.turn import ActiveTurns
+from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
-from langchain_convmem.views.drafts import Drafting, WriteHook
-from langchain_convmem.views.facts import Fact, told
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.drafts import DraftBuilder, WriteHook
+from langchain_convmem.views.facts import Fact, check_told
+from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import MessagesInput, read_messages
-from langchain_convmem.views.providers import Profile, resolved
-from langchain_convmem.views.summaries import summaries_over
+from langchain_convmem.views.providers import Profile, resolve_profile
+from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tokens import count_tokens
-from langchain_convmem.views.turns import turns
-from langchain_convmem.workers import in_worker
+from langchain_convmem.views.turns import build_turns
+from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
@@ -133,7 +133,7 @@ class ConversationMemory:
         Raises:
             ConfigError: If an option makes no sense; the message names it.
         """
-        drafting = Drafting(before_write)
+        drafting = DraftBuilder(before_write)
         self.log = log
         self._recaller = Recaller(
             log,
@@ -279,7 +279,7 @@ class ConversationMemory:
         if self._opened is None:
             msg = "a memory that was given its log cannot be pickled, since its log cannot; "
             raise ConfigError(msg + _WAY_OUT)
-        address = portable_address(self._opened.address)
+        address = make_address_portable(self._opened.address)
         return _reopen, (type(self), address, self._opened.options)
 
     # -- Chains and conversations -----------------------------------------------------------------
@@ -327,7 +327,7 @@ class ConversationMemory:
                 as the prompt's own words and the descriptions of tools.
             remember: Whether to store turns.
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
-            profile: Provider rules for messages, as in `history.context`; None follows the chat
+            profile: Provider rules for messages, as in `history.build_context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
             user_id_key: If set, the metadata of runs names the user by a hash under this key, so
                 that traces can be told apart by user without revealing who it is.
@@ -344,7 +344,7 @@ class ConversationMemory:
         from langchain_convmem.wrap import RememberingRunnable
 
         if profile is not None:
-            resolved(profile)
+            resolve_profile(profile)
         options = TurnOptions(
             recall=recall,
             recall_tokens=recall_tokens,
@@ -474,7 +474,7 @@ class ConversationMemory:
             context_tokens=context_tokens,
             reserved_tokens=reserved_tokens,
             remember=remember,
-            profile=profile or _profile_of(engine.model),
+            profile=profile or _detect_profile(engine.model),
         )
         names = ConversationConfig.model_fields
         settings = {name: given[name] for name in names if given[name] is not UNSET}
@@ -528,7 +528,7 @@ class ConversationMemory:
         )
         self._turn_memory.check_options(options)
         key = ThreadKey(user_id, thread_id)
-        return MemoryThread(self._turn_memory, key, options, resolved(profile or "strict"))
+        return MemoryThread(self._turn_memory, key, options, resolve_profile(profile or "strict"))
 
     @property
     def turn_memory(self) -> TurnMemory:
@@ -554,7 +554,7 @@ class ConversationMemory:
         self,
         thread_id: str,
         *,
-        at: str | Turn | None = None,
+        at: str | WrappedTurn | None = None,
         new_thread_id: str | None = None,
         user_id: str | None = None,
     ) -> ConversationHistory:
@@ -575,7 +575,7 @@ class ConversationMemory:
         self,
         thread_id: str,
         *,
-        at: str | Turn | None = None,
+        at: str | WrappedTurn | None = None,
         new_thread_id: str | None = None,
         user_id: str | None = None,
     ) -> ConversationHistory:
@@ -583,7 +583,7 @@ class ConversationMemory:
         return await arun(self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id))
 
     def _fork_steps(
-        self, key: ThreadKey, at: str | Turn | None, new_thread_id: str | None
+        self, key: ThreadKey, at: str | WrappedTurn | None, new_thread_id: str | None
     ) -> Steps[ConversationHistory]:
         fork = yield from fork_steps(self.log, key, at, new_thread_id)
         return self.history(fork.thread_id, user_id=fork.user_id)
@@ -606,7 +606,7 @@ class ConversationMemory:
 
     def _count_steps(self, key: ThreadKey) -> Steps[ThreadStats]:
         entries: list[Entry] = yield step(self.log, "entries", key)
-        return thread_stats(entries)
+        return compute_stats(entries)
 
     # -- Messages and files -----------------------------------------------------------------------
 
@@ -660,7 +660,7 @@ class ConversationMemory:
     def _add_steps(
         self, key: ThreadKey, messages: MessagesInput, turn_id: str | None, durable: bool
     ) -> Steps[list[Entry]]:
-        drafts = self._turn_memory.drafting.drafts(read_messages(messages), turn_id=turn_id)
+        drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
         entries: list[Entry] = yield step(self.log, "append", key, drafts, durable=durable)
         self._recaller.embed_soon(key.owner)
         return entries
@@ -777,12 +777,12 @@ class ConversationMemory:
                 valid.
         """
         from langchain_convmem.recall import DialogLineRetriever
-        from langchain_convmem.recall.options import users
+        from langchain_convmem.recall.options import make_owners
 
         if user_ids is None:
             _find_owner(user_id, thread_id)
         else:
-            user_ids = frozenset(str(one.user_id) for one in users(user_ids))
+            user_ids = frozenset(str(one.user_id) for one in make_owners(user_ids))
         retriever = DialogLineRetriever(
             recall=self.line_recall,
             user_id=user_id,
@@ -907,7 +907,7 @@ class ConversationMemory:
         exclude: Mapping[ThreadKey, Collection[int]] = {}
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
-            view = yield from context_steps(self.log, current)
+            view = yield from build_context_steps(self.log, current)
             exclude = {current: view.positions}
         found: Recall = yield from self.line_recall.recall_steps(
             owners, query, exclude=exclude, buffer=current, **options
@@ -1010,7 +1010,7 @@ class ConversationMemory:
             problems |= dict.fromkeys(found)
         return tuple(problems)
 
-    def embedder_of(
+    def get_embedder_use(
         self, *, user_id: str | None = None, thread_id: str | None = None
     ) -> EmbedderUse:
         """Return the embedder of an owner's lines and how many lines are pending.
@@ -1023,13 +1023,15 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
-        return self.line_recall.embedder_of(_find_owner(user_id, thread_id))
+        return self.line_recall.get_embedder_use(_find_owner(user_id, thread_id))
 
-    async def aembedder_of(
+    async def aget_embedder_use(
         self, *, user_id: str | None = None, thread_id: str | None = None
     ) -> EmbedderUse:
-        """Return the embedder of an owner's lines; see `embedder_of`."""
-        return await in_worker(partial(self.embedder_of, user_id=user_id, thread_id=thread_id))
+        """Return the embedder of an owner's lines; see `get_embedder_use`."""
+        return await run_in_worker(
+            partial(self.get_embedder_use, user_id=user_id, thread_id=thread_id)
+        )
 
     # -- Summaries --------------------------------------------------------------------------------
 
@@ -1159,7 +1161,7 @@ class ConversationMemory:
         yield from self._recaller.drop_forgotten_steps(owner)
         if key is not None and ids:
             # What else the summaries covered is shown again.
-            yield from self._turn_memory.after_turn_steps(key)
+            yield from self._turn_memory.finish_turn_steps(key)
         return receipt
 
 
@@ -1187,9 +1189,9 @@ def _find_searched(
     """
     if user_ids is None:
         return _find_owner(user_id, thread_id)
-    from langchain_convmem.recall.options import users
+    from langchain_convmem.recall.options import make_owners
 
-    owners = users(user_ids)
+    owners = make_owners(user_ids)
     if (user_id is None) != (thread_id is None):
         msg = "with user_ids, pass both user_id and thread_id of the current thread, or neither"
         raise ConfigError(msg)
@@ -1199,7 +1201,7 @@ def _find_searched(
     return owners
 
 
-def _profile_of(model: Any) -> Profile | None:
+def _detect_profile(model: Any) -> Profile | None:
     """Return whose rules a model's messages keep; None for one that reads text."""
     return ChainShape.of(model).profile if isinstance(model, Runnable) else None
 
@@ -1220,10 +1222,10 @@ class TurnServices:
     """
 
     log: MessageLog
-    drafting: Drafting
+    drafting: DraftBuilder
     recaller: Recaller
     summaries: Summaries
-    active_turns: ActiveTurns = field(default_factory=ActiveTurns)
+    active_turns: WritingTurns = field(default_factory=WritingTurns)
 
     @property
     def log_place(self) -> Hashable:
@@ -1235,7 +1237,7 @@ class TurnServices:
         """Finds lines of earlier conversations."""
         return self.recaller.recall
 
-    def wished_tokens(self, options: TurnOptions) -> int:
+    def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
         return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
 
@@ -1247,9 +1249,11 @@ class TurnServices:
         """
         self.summaries.check_budget(options.history_tokens)
         if options.budget is not None:
-            self.summaries.check_budget(options.budget.of_messages(self.wished_tokens(options))[0])
+            self.summaries.check_budget(
+                options.budget.list_message_budgets(self.get_recall_budget(options))[0]
+            )
 
-    def after_turn_steps(
+    def finish_turn_steps(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> Steps[None]:
         """Do what is due after a turn was stored: have it embedded soon, compact the thread.
@@ -1260,7 +1264,7 @@ class TurnServices:
             replies: What was stored of the answer.
         """
         self.recaller.embed_soon(key.owner)
-        yield from self.summaries.after_turn_steps(key, view, replies)
+        yield from self.summaries.finish_turn_steps(key, view, replies)
 
 
 # -- The recall of a memory -----------------------------------------------------------------------
@@ -1275,7 +1279,7 @@ class Recaller:
     def __init__(
         self,
         log: MessageLog,
-        drafting: Drafting,
+        drafting: DraftBuilder,
         *,
         embeddings: Embedder,
         settings: RecallSettings | None,
@@ -1315,7 +1319,7 @@ class Recaller:
         with self._lock:
             if self._recall is None:
                 recall = self._given or self._make()
-                hook = self._drafting.hook and self._drafting.question
+                hook = self._drafting.hook and self._drafting.filter_question
                 self._recall = recall if hook is None else recall.bind_query_hook(hook)
             return self._recall
 
@@ -1336,12 +1340,12 @@ class Recaller:
     def embed_soon(self, owner: Owner) -> None:
         """Have what was just stored of an owner embedded, if the owner was searched before."""
         if self._recall is not None:
-            self._recall.embed_behind(owner)
+            self._recall.embed_later(owner)
 
     def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
         """Drop what the log has forgotten of an owner."""
         if self._recall is not None:
-            yield from self._recall.forgotten_steps(owner)
+            yield from self._recall.drop_forgotten_steps(owner)
 
     def close(self) -> None:
         """End the work in the background; a recall that was given goes on."""
@@ -1351,7 +1355,7 @@ class Recaller:
     async def aclose(self) -> None:
         """End the work in the background, without blocking the event loop; see `close`."""
         if self._recall is not None:
-            await in_worker(self.close)
+            await run_in_worker(self.close)
 
 
 def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) -> None:
@@ -1392,7 +1396,7 @@ class Summaries:
     def __init__(
         self,
         log: MessageLog,
-        drafting: Drafting,
+        drafting: DraftBuilder,
         recaller: Recaller,
         *,
         summarizer: SummarizerLike | None,
@@ -1488,10 +1492,10 @@ class Summaries:
             )
             raise ConfigError(msg)
 
-    def after_turn_steps(
+    def finish_turn_steps(
         self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]
     ) -> Steps[None]:
-        """Compact a thread if that is due, now or later; see `TurnServices.after_turn_steps`."""
+        """Compact a thread if that is due, now or later; see `TurnServices.finish_turn_steps`."""
         if self._summarizer is None or not self._may_be_due(view, replies):
             return
         if self._when == "background":
@@ -1503,9 +1507,9 @@ class Summaries:
                 # The reply is there and stored; the next turn tries again.
                 _logger.exception("could not compact thread %r", key.thread_id)
         elif view is not None or (yield from self.compactor.is_due_steps(key)):
-            from langchain_convmem.summarizing.summarizers import called
+            from langchain_convmem.summarizing.summarizers import notify_due
 
-            called(self._when, key)
+            notify_due(self._when, key)
 
     def _may_be_due(self, view: Context | None, replies: Sequence[BaseMessage]) -> bool:
         """Return whether a thread may be due, without a look into the log."""
@@ -1565,12 +1569,12 @@ class Summaries:
                 key.owner, sentence, k=_BLOCKS, ranking=0, settings=by_words
             )
             found[sentence] = "\n".join(block.text for block in lines.blocks)
-        return [_is_told(fact, found.get(fact.sentence, "")) for fact in facts]
+        return [_is_stated(fact, found.get(fact.sentence, "")) for fact in facts]
 
 
-def _is_told(fact: Fact, text: str) -> bool:
+def _is_stated(fact: Fact, text: str) -> bool:
     # Most stand in the sentence they were said in, and taking a text apart is expensive.
-    return fact.sentence in text or told([fact], text)[0]
+    return fact.sentence in text or check_told([fact], text)[0]
 
 
 # -- Erasing entries, with the summaries that tell of them ----------------------------------------
@@ -1598,7 +1602,7 @@ def _erase_entries_steps(
 
 def _list_telling(entries: Iterable[Entry], ids: Collection[str]) -> list[str]:
     """Return the ids of the summaries that cover entries."""
-    return summaries_over([entry for entry in entries if entry.control is None], ids)
+    return find_summaries_over([entry for entry in entries if entry.control is None], ids)
 
 
 def _add_receipts(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:
@@ -1631,7 +1635,7 @@ def _reopen(
 _WAY_OUT = "pass the address instead, and call ConversationMemory.open(...) where it is needed"
 
 
-def portable_address(address: str) -> str:
+def make_address_portable(address: str) -> str:
     """Return an address as any process of this machine can open it; paths become absolute.
 
     Args:
@@ -1668,7 +1672,7 @@ class ThreadStats:
     Attributes:
         entries: Entries in the log, those that views skip and control entries included.
         messages: Messages that views show, by role; summaries are not among them.
-        turns: Turns as `history.turns` shows them, placeholders and summaries left out.
+        turns: Turns as `history.build_turns` shows them, placeholders and summaries left out.
         summaries: Summaries that views show.
         retracted: Entries that views skip: undone, replaced, cleared.
         interrupted: Replies among `messages` that were cut off.
@@ -1702,13 +1706,13 @@ class ThreadStats:
     bytes: int = 0
 
 
-def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
+def compute_stats(entries: Sequence[Entry]) -> ThreadStats:
     """Return the statistics of a thread.
 
     Args:
         entries: All of its entries by ascending position, control entries included.
     """
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     shown = [entry for entry in live if entry.role != "summary"]
     said = sum(entry.control is None for entry in entries)
     usage = _list_usages(entries)
@@ -1717,25 +1721,27 @@ def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
     return ThreadStats(
         entries=len(entries),
         messages=dict(Counter(entry.role for entry in shown)),
-        turns=sum(bool(turn.entries) and turn.role != "summary" for turn in turns(entries)),
+        turns=sum(bool(turn.entries) and turn.role != "summary" for turn in build_turns(entries)),
         summaries=len(live) - len(shown),
         retracted=said - len(live),
         interrupted=sum(INTERRUPTED in entry.metadata.attributes for entry in shown),
-        input_tokens=_total(usage, "input_tokens"),
-        output_tokens=_total(usage, "output_tokens"),
+        input_tokens=_sum_counts(usage, "input_tokens"),
+        output_tokens=_sum_counts(usage, "output_tokens"),
         unreported=sum(not one for one in usage),
-        own_calls=_total(own, "calls"),
-        own_input_tokens=_total(own, "input_tokens"),
-        own_output_tokens=_total(own, "output_tokens"),
+        own_calls=_sum_counts(own, "calls"),
+        own_input_tokens=_sum_counts(own, "input_tokens"),
+        own_output_tokens=_sum_counts(own, "output_tokens"),
         first_ms=min(times, default=None),
         last_ms=max(times, default=None),
-        bytes=sum(map(_size, entries)),
+        bytes=sum(map(_measure_size, entries)),
     )
 
 
 def _list_usages(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
     """Return what each reply took; one that was edited or cut took it once."""
-    found = {entry.id: _usage(entry) for entry in entries if isinstance(entry.message, AIMessage)}
+    found = {
+        entry.id: _get_usage(entry) for entry in entries if isinstance(entry.message, AIMessage)
+    }
     for control in (entry.control for entry in entries):
         if control is not None and control.replacement is not None and control.retracts:
             old = control.retracts[0]
@@ -1744,17 +1750,17 @@ def _list_usages(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
     return list(found.values())
 
 
-def _usage(entry: Entry) -> Mapping[str, Any]:
+def _get_usage(entry: Entry) -> Mapping[str, Any]:
     return getattr(entry.message, "usage_metadata", None) or {}
 
 
-def _total(counts: Iterable[Any], name: str) -> int:
+def _sum_counts(counts: Iterable[Any], name: str) -> int:
     """Return the sum of a count; what applications put under the same key may be anything."""
     found = (one.get(name) for one in counts if isinstance(one, Mapping))
     return sum(number for number in found if isinstance(number, int))
 
 
-def _size(entry: Entry) -> int:
+def _measure_size(entry: Entry) -> int:
     body = Draft(
         role=entry.role,
         message=entry.message,

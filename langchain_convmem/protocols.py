@@ -412,7 +412,7 @@ class EndsWithProcess(Protocol):
     ends_with_process: Literal[True]
 
 
-def speaks_for(log: object, name: str, *others: str) -> bool:
+def is_valid_for(log: object, name: str, *others: str) -> bool:
     """Return whether a log's method still stands for others that its class may have overridden.
 
     A class that overrides `append` means every append; a method that does the same by a
@@ -477,8 +477,8 @@ class ThreadView(NamedTuple):
 class ThreadMemory(Protocol):
     """One thread, as a conversation reads and writes it.
 
-    The conversation runs one turn at a time: `select_asked_steps` and `view_steps`, then
-    `begin_steps` before the model is called, and at its end `add_steps` or `failed_steps`. Until it
+    The conversation runs one turn at a time: `select_asked_steps` and `read_view_steps`, then
+    `begin_steps` before the model is called, and at its end `add_steps` or `retract_steps`. Until it
     is added, the turn shows in no other answer of the thread.
     """
 
@@ -498,7 +498,7 @@ class ThreadMemory(Protocol):
         """
         ...
 
-    def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+    def read_view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return what the model sees when these messages are said; writes nothing."""
         ...
 
@@ -526,13 +526,13 @@ class ThreadMemory(Protocol):
         """
         ...
 
-    def failed_steps(
+    def retract_steps(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
         """Take back a turn that has begun, however far it was written; it shows in no view."""
         ...
 
-    def messages_steps(self) -> Steps[list[BaseMessage]]:
+    def read_messages_steps(self) -> Steps[list[BaseMessage]]:
         """Return copies of all that was said, in order."""
         ...
 

@@ -171,7 +171,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class WrappedTurn:
     """A maximal run of one role, as the views show it.
 
     Attributes:

@@ -25,7 +25,7 @@ class ClosingStreams:
     which takes inputs, a run manager, a config and keyword arguments.
     """
 
-    def _stamped(self, config: RunnableConfig | None) -> RunnableConfig | None:
+    def _stamp(self, config: RunnableConfig | None) -> RunnableConfig | None:
         """Return the config of a call, with what every call says."""
         return config
 
@@ -46,7 +46,7 @@ class ClosingStreams:
     ) -> Generator[Any]:
         """Run one turn once the input is complete, and yield what is new of the answer."""
         opened: list[Any] = []
-        stamp = self._stamped(config)
+        stamp = self._stamp(config)
 
         def open_stream(
             inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **kwargs: Any
@@ -91,24 +91,24 @@ class ClosingStreams:
         stream = self._atransform_stream_with_config(  # type: ignore[attr-defined]
             input,
             self._astream,  # type: ignore[attr-defined]
-            self._stamped(config),
+            self._stamp(config),
             **kwargs,
         )
         try:
             async for chunk in stream:
                 yield chunk
         finally:
-            await closed(stream)
+            await aclose_quietly(stream)
 
 
-async def closed(stream: AsyncIterator[Any]) -> None:
+async def aclose_quietly(stream: AsyncIterator[Any]) -> None:
     """Close a stream now, if it can be closed, rather than when it is collected."""
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
 
 
-async def carried_through(writing: Coroutine[Any, Any, T]) -> T:
+async def shield_write(writing: Coroutine[Any, Any, T]) -> T:
     """Await a write to its end, also when the caller is cancelled meanwhile, even repeatedly.
 
     A reply that was shown must not be lost because its reader left before it was stored.
@@ -126,7 +126,7 @@ async def carried_through(writing: Coroutine[Any, Any, T]) -> T:
     return result
 
 
-def unbroken(stream: Iterator[Any]) -> Iterator[Any]:
+def require_complete(stream: Iterator[Any]) -> Iterator[Any]:
     """Pass on a stream; raise if it was closed from outside instead of coming to its end.
 
     When a forgotten chain is collected, what follows this turn may read on after the
@@ -141,7 +141,7 @@ def unbroken(stream: Iterator[Any]) -> Iterator[Any]:
     raise GeneratorExit
 
 
-def summed(parts: list[Any]) -> Any:
+def merge_chunks(parts: list[Any]) -> Any:
     """Return the input of a chain that came in parts.
 
     Raises:

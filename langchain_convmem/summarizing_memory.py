@@ -26,16 +26,16 @@ from pydantic import ConfigDict, Field, InstanceOf, field_validator
 
 from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.summarizing.checks import list_details
 from langchain_convmem.summarizing.planning import SummarySettings, make_plan
 from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
-from langchain_convmem.turns.turn import entry_said
+from langchain_convmem.turns.turn import make_entry
 from langchain_convmem.views.context import SUMMARY_SOURCE
-from langchain_convmem.views.summaries import SummaryWindow, shown_summary, window_of
+from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -229,7 +229,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         entries = _build_entries(parts.summary, parts.said)
         before = [entry for entry in entries if entry.role == "summary"]
         said = [entry for entry in entries if entry.role != "summary"]
-        window = window_of(_KEY, entries, said, before[0] if before else None)
+        window = make_window(_KEY, entries, said, before[0] if before else None)
         if window.is_empty:
             return "\n".join(parts.summary)
         return "\n".join((yield from self._summarize_steps(window)))
@@ -272,13 +272,13 @@ class _SplitMessages:
 
 
 def _is_summary(message: BaseMessage) -> bool:
-    told = message.additional_kwargs
-    return told.get("source") == SUMMARY_SOURCE or told.get("lc_source") == "summarization"
+    kwargs = message.additional_kwargs
+    return kwargs.get("source") == SUMMARY_SOURCE or kwargs.get("lc_source") == "summarization"
 
 
 def _build_summary(pieces: tuple[str, ...]) -> SystemMessage:
     return SystemMessage(
-        shown_summary(pieces),
+        format_summary(pieces),
         id=f"summary-{compute_digests(pieces, ())[0]}",
         additional_kwargs={"source": SUMMARY_SOURCE, _PIECES: list(pieces)},
     )
@@ -287,7 +287,7 @@ def _build_summary(pieces: tuple[str, ...]) -> SystemMessage:
 def _build_entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]:
     """Return what a log would hold of a summary and the messages after it."""
     before = Entry(
-        id=new_ulid(),
+        id=make_ulid(),
         key=_KEY,
         position=0,
         turn_id="",
@@ -300,8 +300,8 @@ def _build_entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[
 
 
 def _build_entry(message: BaseMessage, position: int) -> Entry:
-    name = new_ulid()
-    return entry_said(message, entry_id=name, key=_KEY, position=position, turn_id=name)
+    name = make_ulid()
+    return make_entry(message, entry_id=name, key=_KEY, position=position, turn_id=name)
 
 
 def compute_digests(start: Sequence[str], messages: Iterable[BaseMessage]) -> list[str]:

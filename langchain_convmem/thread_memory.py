@@ -22,7 +22,7 @@ from langchain_convmem.history import (
     fork_steps,
     read_live_steps,
 )
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import (
@@ -39,16 +39,16 @@ from langchain_convmem.turns.messages import (
     mark_unstored,
     reconcile_steps,
 )
-from langchain_convmem.turns.options import TurnOptions, current_context, read_user_id
-from langchain_convmem.turns.replies import with_free_ids
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
-from langchain_convmem.turns.turn import TURN_QUEUE, entry_said, start_of
-from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView, folded
-from langchain_convmem.views.codec import make_storable, role_of, text_pieces
+from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
+from langchain_convmem.turns.replies import assign_free_ids
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
+from langchain_convmem.turns.turn import TURN_QUEUE, find_turn_start, make_entry
+from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView, fold_recalled
+from langchain_convmem.views.codec import get_role, get_text_pieces, make_storable
 from langchain_convmem.views.drafts import is_remembered
-from langchain_convmem.views.edits import INTERRUPTED, rewinding, undoing
-from langchain_convmem.views.live import live_entries, retracted_ids
-from langchain_convmem.views.messages import handed_out
+from langchain_convmem.views.edits import INTERRUPTED, plan_rewind, plan_undo
+from langchain_convmem.views.live import find_live_entries, find_retracted_ids
+from langchain_convmem.views.messages import build_message
 from langchain_convmem.views.providers import Profile
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class MemoryThread:
         return TURN_QUEUE.get_lock((self.memory.log_place, self.key))
 
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return the config of a send with what its runs are found by; see `stamped`."""
-        return stamped(config, None, thread_id=self.key.thread_id)
+        """Return the config of a send with what its runs are found by; see `stamp_config`."""
+        return stamp_config(config, None, thread_id=self.key.thread_id)
 
     # -- what is asked ----------------------------------------------------------------------------
 
@@ -97,8 +97,8 @@ class MemoryThread:
         System messages steer the call that brings them. A list that holds replies and fits the
         thread is a chat that is shown again: see `reconcile`.
         """
-        steering = [mark_unstored(one) for one in sent if role_of(one) == "system"]
-        said = [one for one in sent if role_of(one) != "system"]
+        steering = [mark_unstored(one) for one in sent if get_role(one) == "system"]
+        said = [one for one in sent if get_role(one) != "system"]
         if not said:
             return list(sent)
         if _is_chat(said):
@@ -116,20 +116,20 @@ class MemoryThread:
             self.edited.add(meant.replaces.message_id)
             return [said[-1].model_copy(update={"id": meant.replaces.message_id})]
         if meant.again is not None:
-            live = [entry for entry in live_entries(thread.entries) if entry.role != "summary"]
+            live = [entry for entry in find_live_entries(thread.entries) if entry.role != "summary"]
             is_latest = meant.again.turn_id == live[-1].turn_id
-            return [handed_out(meant.again)] if is_latest else said[-1:]
+            return [build_message(meant.again)] if is_latest else said[-1:]
         if len(meant.new) + len(meant.context_only) == len(said):
             return said  # nothing of it was ever said here
         aside = meant.context_only if meant.context_before is None else ()
         return [*map(mark_unstored, aside), *meant.new]
 
     def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
-        return self.memory.drafting.hooked(message) if is_remembered(message) else None
+        return self.memory.drafting.apply_hook(message) if is_remembered(message) else None
 
     # -- what the model sees ----------------------------------------------------------------------
 
-    def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+    def read_view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return the summary, what was said since, and what is asked with recalled lines."""
         look = self._look()
         with look.trace.mark_internal():
@@ -140,17 +140,17 @@ class MemoryThread:
             first = next((one for one in asked if is_remembered(one)), None)
             begins = kept if first is human else first
             is_edit = begins is not None and begins.id in self.edited
-            turn_id = new_ulid()
+            turn_id = make_ulid()
             locate = partial(self._locate, asked, begins, turn_id, is_edit)
-            context = yield from look.view_steps(locate)
+            context = yield from look.read_view_steps(locate)
             again = _find_replaced(context.thread.entries, begins, is_edit=is_edit)
             self.edited.clear()
             start = context.turn.start
             note = _Note(look, context.view, human, kept, turn_id, start - 1, again)
             if not asked:
                 return ThreadView(tuple(context.view.messages), (), note)
-            query = "" if kept is None else "\n".join(text_pieces(kept))
-            context = context.with_recalled((yield from look.recall_steps(context, query)))
+            query = "" if kept is None else "\n".join(get_text_pieces(kept))
+            context = context.add_recalled((yield from look.recall_steps(context, query)))
             yield from look.trace.dispatch_event("convmem.context", context.counts)
         return _split_view(context, asked, note)
 
@@ -162,14 +162,14 @@ class MemoryThread:
         """
         config = ensure_config()
         configurable = config["configurable"]
-        user_id = read_user_id(configurable, current_context())
+        user_id = read_user_id(configurable, get_current_context())
         if None not in (user_id, self.key.user_id) and user_id != self.key.user_id:
             msg = (
                 f"the conversation is of the user {self.key.user_id!r}, and this call names "
                 f"{user_id!r}; name that user, or none"
             )
             raise ConfigError(msg)
-        options = self.options.for_call(configurable)
+        options = self.options.merge_call(configurable)
         return TurnView(self.memory, self.key, options, self.profile, TurnTrace(config))
 
     def _find_query(
@@ -184,7 +184,7 @@ class MemoryThread:
         if human is None or not is_remembered(human):
             return human, None
         check_question(human)
-        return human, self.memory.drafting.hooked(human)
+        return human, self.memory.drafting.apply_hook(human)
 
     def _locate(
         self,
@@ -195,11 +195,11 @@ class MemoryThread:
         entries: Sequence[Entry],
     ) -> TurnEntries:
         """Return what is asked as the turn that it would be, in the place of the same one."""
-        first = start_of(entries, None)
+        first = find_turn_start(entries, None)
         again = _find_replaced(entries, begins, is_edit=is_edit)
         own = [
-            entry_said(
-                message, entry_id=new_ulid(), key=self.key, position=first + n, turn_id=turn_id
+            make_entry(
+                message, entry_id=make_ulid(), key=self.key, position=first + n, turn_id=turn_id
             )
             for n, message in enumerate(asked)
         ]
@@ -251,10 +251,10 @@ class MemoryThread:
                     raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
             self.running.discard(note.turn_id)
             if drafts:
-                yield from self.memory.after_turn_steps(self.key, note.view, said)
+                yield from self.memory.finish_turn_steps(self.key, note.view, said)
             self.memory.active_turns.end(note.turn_id)
 
-    def failed_steps(
+    def retract_steps(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
         """Retract the turn: views skip it, but the log keeps what was stored."""
@@ -288,10 +288,10 @@ class MemoryThread:
         kept = [message for message in messages if is_remembered(message)]
         names = {message.id for message in kept if message.id}
         taken = yield from self._find_taken_steps(names, note.again)
-        fresh = list(map(make_storable, with_free_ids(kept, taken, lambda _: None)))
+        fresh = list(map(make_storable, assign_free_ids(kept, taken, lambda _: None)))
         # The write hook was asked about the user's message for the view.
         answers = {number: note.kept for number, one in enumerate(kept) if one is note.human}
-        drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
+        drafts = self.memory.drafting.build_all(fresh, turn_id=note.turn_id, answers=answers)
         return [_mark_interrupted(draft) for draft in drafts]
 
     def _find_taken_steps(self, names: Collection[str], gone: Collection[str]) -> Steps[set[str]]:
@@ -304,20 +304,20 @@ class MemoryThread:
             return set()
         first = min(entry.position for entry in found)
         later: list[Entry] = yield step(log, "entries", self.key, after=first - 1)
-        dead = retracted_ids(later)
+        dead = find_retracted_ids(later)
         return {entry.message_id for entry in found if entry.id not in {*dead, *gone}}
 
     # -- looking back -----------------------------------------------------------------------------
 
-    def messages_steps(self) -> Steps[list[BaseMessage]]:
+    def read_messages_steps(self) -> Steps[list[BaseMessage]]:
         """Return copies of all messages, including those covered by summaries."""
-        return [handed_out(entry) for entry in (yield from self._read_said_steps())]
+        return [build_message(entry) for entry in (yield from self._read_said_steps())]
 
     def _read_said_steps(self) -> Steps[list[Entry]]:
         entries = yield from self._read_entries_steps()
         return [
             entry
-            for entry in live_entries(entries)
+            for entry in find_live_entries(entries)
             if entry.role != "summary" and entry.turn_id not in self.running
         ]
 
@@ -327,15 +327,15 @@ class MemoryThread:
 
     def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
-        drafts, undone = undoing((yield from self._read_entries_steps()), turns)
+        drafts, undone = plan_undo((yield from self._read_entries_steps()), turns)
         yield from self._append_steps(drafts)
-        return [handed_out(entry) for entry in undone]
+        return [build_message(entry) for entry in undone]
 
     def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
         """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
         log, drafting = self.memory.log, self.memory.drafting
         cut = yield from cut_reply_steps(log, self.key, drafting, heard, message_id)
-        return None if cut is None else handed_out(cut)
+        return None if cut is None else build_message(cut)
 
     def mark_steps(self) -> Steps[Any]:
         """Return the id of the last message; None if nothing was said."""
@@ -345,7 +345,7 @@ class MemoryThread:
     def rewind_steps(self, mark: Any) -> Steps[None]:
         """Take back what was said since a mark; see `ThreadMemory`."""
         try:
-            drafts = rewinding((yield from self._read_entries_steps()), mark)
+            drafts = plan_rewind((yield from self._read_entries_steps()), mark)
         except LookupError as error:
             raise UnknownCheckpointError(
                 f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
@@ -361,7 +361,7 @@ class MemoryThread:
         last = (yield from self.mark_steps()) if self.running else None
         if self.running and last is None:
             return replace(
-                self, key=ThreadKey(self.key.user_id, new_ulid()), running=set(), edited=set()
+                self, key=ThreadKey(self.key.user_id, make_ulid()), running=set(), edited=set()
             )
         key = yield from fork_steps(self.memory.log, self.key, last, None)
         return replace(self, key=key, running=set(), edited=set())
@@ -400,9 +400,9 @@ def _is_chat(said: Sequence[BaseMessage]) -> bool:
     is_result = isinstance(said[0], ToolMessage)  # of a call that waits for it
     return (
         isinstance(last, HumanMessage)
-        and bool(text_pieces(last))
+        and bool(get_text_pieces(last))
         and not is_result
-        and any(role_of(one) == "assistant" for one in before)
+        and any(get_role(one) == "assistant" for one in before)
     )
 
 
@@ -419,7 +419,7 @@ def _find_replaced(
     """
     if not isinstance(begins, HumanMessage) or not begins.id:
         return []
-    live = [entry for entry in live_entries(entries) if entry.role != "summary"]
+    live = [entry for entry in find_live_entries(entries) if entry.role != "summary"]
     if is_edit:
         numbers = [n for n, one in enumerate(live) if begins.id == one.message_id]
         return [entry.id for entry in live[numbers[-1] :]] if numbers else []
@@ -441,7 +441,7 @@ def _split_view(context: ModelContext, asked: Sequence[BaseMessage], note: _Note
         human = now[number]
         if isinstance(human, HumanMessage):
             # Templates put the parts of a message together without a space between them.
-            now[number] = folded(human, context.recalled and f"{context.recalled}\n\n")
+            now[number] = fold_recalled(human, context.recalled and f"{context.recalled}\n\n")
             break
     return ThreadView(tuple(before), tuple(now), note)
 

@@ -1,8 +1,8 @@
 """Threads for what may block: recalls, tools, functions of the caller, files.
 
 Neither kind uses an event loop's own executor, which may be full of turns that wait for the very
-turn that waits here. Work of our own that is sure to end runs in a small pool (`in_worker`). Code
-that may never return gets a thread of its own, which nobody has to wait for (`in_thread`): the
+turn that waits here. Work of our own that is sure to end runs in a small pool (`run_in_worker`). Code
+that may never return gets a thread of its own, which nobody has to wait for (`run_in_thread`): the
 threads of a pool are waited for when the process ends.
 """
 
@@ -25,28 +25,28 @@ T = TypeVar("T")
 _WORKERS = 4
 
 
-async def in_worker(call: Callable[[], T]) -> T:
+async def run_in_worker(call: Callable[[], T]) -> T:
     """Return what the call returns, made in a worker with the caller's context variables."""
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_POOL.get_executor(), partial(context.run, call))
 
 
-async def in_thread(call: Callable[[], T]) -> T:
+async def run_in_thread(call: Callable[[], T]) -> T:
     """Return what the call returns, made in a thread. If cancelled, its outcome is dropped."""
-    return await asyncio.wrap_future(started(call))
+    return await asyncio.wrap_future(start_in_thread(call))
 
 
-def in_own_loop(call: Callable[[], Awaitable[T]]) -> T:
+def run_in_own_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Return what an asynchronous call returns, made in a thread with an event loop of its own."""
 
     async def await_call() -> T:
         return await call()
 
-    return started(lambda: asyncio.run(await_call())).result()
+    return start_in_thread(lambda: asyncio.run(await_call())).result()
 
 
-def in_threads(
+def run_in_threads(
     calls: Sequence[Callable[[], T]], *, at_most: int, cancelled: Future[Any] | None = None
 ) -> list[T]:
     """Return what calls return, in their order, made in threads.
@@ -67,7 +67,7 @@ def in_threads(
     while waiting or running:
         while waiting and len(running) < at_most:
             number, call = waiting.popleft()
-            running[started(call)] = number
+            running[start_in_thread(call)] = number
         done = wait([*end, *running], return_when=FIRST_COMPLETED).done
         if cancelled in done:
             _give_up(cancelled)
@@ -82,7 +82,7 @@ def _give_up(cancelled: Future[Any] | None) -> None:
     raise TurnCancelledError("the turn was cancelled while tools ran; their results are dropped")
 
 
-def started(call: Callable[[], T]) -> Future[T]:
+def start_in_thread(call: Callable[[], T]) -> Future[T]:
     """Start a call in a thread with the caller's context variables, and return its outcome.
 
     A caller that no longer wants the outcome may drop it; the process does not wait for it.

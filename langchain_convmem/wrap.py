@@ -22,12 +22,18 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from langchain_convmem.effects import Steps, arun, run, step
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
-from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.streams import ClosingStreams, carried_through, closed, summed, unbroken
+from langchain_convmem.streams import (
+    ClosingStreams,
+    aclose_quietly,
+    merge_chunks,
+    require_complete,
+    shield_write,
+)
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.messages import (
-    Incoming,
+    CallInput,
     Reconciled,
     continue_turn,
     read_input,
@@ -36,28 +42,28 @@ from langchain_convmem.turns.messages import (
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
-    HeardReplies,
+    PartialReplyHandler,
     ReplyCollector,
     is_unfinished,
     read_reply,
     settle_unfinished,
 )
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
 from langchain_convmem.turns.turn import (
     TURN_QUEUE,
-    entry_said,
+    find_turn_start,
     is_answered,
+    list_earlier_entries,
+    make_entry,
     measure_times,
-    said_before,
-    start_of,
     store_reply_steps,
 )
 from langchain_convmem.turns.view import CallContext, ModelContext, TurnEntries, TurnView
-from langchain_convmem.views.codec import draft_of, role_of, text_pieces
+from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.drafts import is_remembered
-from langchain_convmem.views.edits import replacing, rewinding
-from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.messages import handed_out
+from langchain_convmem.views.edits import plan_replace, plan_rewind
+from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.messages import build_message
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.turn import TurnMemory
@@ -134,7 +140,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return what the inner chain returns."""
-        return self._call_with_config(self._invoke, input, self._stamped(config), **kwargs)
+        return self._call_with_config(self._invoke, input, self._stamp(config), **kwargs)
 
     async def ainvoke(
         self,
@@ -143,7 +149,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> Any:
         """Run one turn and return what the inner chain returns."""
-        stamp = self._stamped(config)
+        stamp = self._stamp(config)
         return await self._acall_with_config(self._ainvoke, input, stamp, **kwargs)
 
     def _invoke(
@@ -156,7 +162,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         with self._hold(turn):
             payload = run(turn.begin())
-            heard = HeardReplies()
+            heard = PartialReplyHandler()
             output = self.inner.invoke(payload, heard.listen(config), **kwargs)
             run(turn.finish(output, heard.message))
         return output
@@ -171,9 +177,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         async with self._ahold(turn):
             payload = await arun(turn.begin())
-            heard = HeardReplies()
+            heard = PartialReplyHandler()
             output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
-            await carried_through(arun(turn.finish(output, heard.message)))
+            await shield_write(arun(turn.finish(output, heard.message)))
         return output
 
     # -- streams --------------------------------------------------------------------------------
@@ -185,13 +191,13 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        turn = self._make_turn(summed(list(inputs)), config, run_manager.parent_run_id)
+        turn = self._make_turn(merge_chunks(list(inputs)), config, run_manager.parent_run_id)
         with self._hold(turn):
             payload = run(turn.begin())
-            reply, heard = ReplyCollector(), HeardReplies()
+            reply, heard = ReplyCollector(), PartialReplyHandler()
             try:
                 chunks = self.inner.stream(payload, heard.listen(config), **kwargs)
-                for chunk in unbroken(chunks):
+                for chunk in require_complete(chunks):
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
@@ -207,21 +213,21 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         parts = [part async for part in inputs]
-        turn = self._make_turn(summed(parts), config, run_manager.parent_run_id)
+        turn = self._make_turn(merge_chunks(parts), config, run_manager.parent_run_id)
         async with self._ahold(turn):
             payload = await arun(turn.begin())
-            reply, heard = ReplyCollector(), HeardReplies()
+            reply, heard = ReplyCollector(), PartialReplyHandler()
             stream = self.inner.astream(payload, heard.listen(config), **kwargs)
             try:
                 async for chunk in stream:
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
-                await carried_through(arun(turn.cut(reply)))
+                await shield_write(arun(turn.cut(reply)))
                 raise
             finally:
-                await closed(stream)
-            await carried_through(arun(turn.complete(reply, heard.message)))
+                await aclose_quietly(stream)
+            await shield_write(arun(turn.complete(reply, heard.message)))
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -245,7 +251,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         return WrappedTurn(
             memory=self.memory.turn_memory,
             key=read_key(configurable, host="the chain"),
-            options=self.options.for_call(configurable, self.inner),
+            options=self.options.merge_call(configurable, self.inner),
             incoming=read_input(value, input_key=keys.input_key, history_key=keys.history_key),
             shape=self._read_shape(configurable),
             keys=keys,
@@ -267,9 +273,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             with turn.memory.active_turns.count():
                 yield
 
-    def _stamped(self, config: RunnableConfig | None) -> RunnableConfig:
+    def _stamp(self, config: RunnableConfig | None) -> RunnableConfig:
         key = self.user_id_key
-        return stamped(config, None if key is None else key.get_secret_value())
+        return stamp_config(config, None if key is None else key.get_secret_value())
 
     def _read_shape(self, configurable: dict[str, Any]) -> ChainShape:
         if self._fixed_shape is not None:
@@ -326,7 +332,7 @@ class WrappedTurn:
     memory: TurnMemory
     key: ThreadKey
     options: TurnOptions
-    incoming: Incoming
+    incoming: CallInput
     shape: ChainShape
     keys: DictKeys
     trace: TurnTrace
@@ -343,7 +349,7 @@ class WrappedTurn:
         if human is None:
             return
         with self.trace.mark_internal():
-            self.kept = self.memory.drafting.hooked(human)
+            self.kept = self.memory.drafting.apply_hook(human)
         if not (is_remembered(human) and is_remembered(self.kept)):
             self.options = replace(self.options, remember=False)
 
@@ -370,12 +376,12 @@ class WrappedTurn:
             view = TurnView(
                 self.memory, self.key, self.options, shape.profile, self.trace, shape.slots
             )
-            query = "" if opening.kept is None else "\n".join(text_pieces(opening.kept))
-            context = yield from view.context_steps(
+            query = "" if opening.kept is None else "\n".join(get_text_pieces(opening.kept))
+            context = yield from view.build_context_steps(
                 opening.locate, query, thread=thread, note_later=True
             )
             yield from self.trace.dispatch_event("convmem.context", context.counts)
-        self.opening, self.context, self.started_ms = opening, context, now_ms()
+        self.opening, self.context, self.started_ms = opening, context, get_now_ms()
         payload = context.build_payload(self.incoming.extra)
         return self.keys.rename(payload) if isinstance(payload, dict) else payload
 
@@ -395,7 +401,7 @@ class WrappedTurn:
         earlier: Sequence[Entry] = ()
         if asked is None:
             if self.options.remember and self.kept is not None:
-                turn_id = new_ulid()
+                turn_id = make_ulid()
                 earlier, asked = yield from self._store_new_steps(thread, meant, turn_id)
                 if meant.replaces is None and asked.turn_id != turn_id:
                     thread = yield from self._take_back_after_steps(thread, asked)
@@ -415,7 +421,7 @@ class WrappedTurn:
     def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
         if message is self.incoming.human:
             return self.kept  # the write hook was asked already
-        return self.memory.drafting.hooked(message) if is_remembered(message) else None
+        return self.memory.drafting.apply_hook(message) if is_remembered(message) else None
 
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
@@ -429,10 +435,10 @@ class WrappedTurn:
         kept = cast("BaseMessage", self.kept)
         drafts = list(self._draft_earlier(meant.new[:-1]))
         retracting: Sequence[Draft] = ()
-        draft = draft_of(kept, turn_id=turn_id)
+        draft = make_draft(kept, turn_id=turn_id)
         if meant.replaces is not None:
             old = meant.replaces.message_id
-            *retracting, draft = replacing(thread.entries, old, kept, keep_later=False)
+            *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
         aux = {} if self.attempt_of is None else {_ATTEMPT: self.attempt_of}
         drafts = [*retracting, *drafts, replace(draft, metadata=Metadata(aux=aux))]
         added: list[Entry] = yield step(self.memory.log, "append", self.key, drafts)
@@ -451,18 +457,18 @@ class WrappedTurn:
             entry.turn_id == asked.turn_id and entry.id != asked.id for entry in thread.entries
         )
         if is_older and asked.position > last:
-            drafts = rewinding(thread.entries, asked.id)
+            drafts = plan_rewind(thread.entries, asked.id)
             yield step(self.memory.log, "append", self.key, drafts)
         return thread
 
     def _draft_earlier(self, messages: Sequence[BaseMessage]) -> Iterator[Draft]:
         """Yield drafts of what was said elsewhere before this turn: each question opens one."""
-        turn_id, role = new_ulid(), ""
+        turn_id, role = make_ulid(), ""
         for message in messages:
-            if role_of(message) == "user" and role != "user":
-                turn_id = new_ulid()
-            role = role_of(message)
-            yield from self.memory.drafting.drafts([message], turn_id=turn_id)
+            if get_role(message) == "user" and role != "user":
+                turn_id = make_ulid()
+            role = get_role(message)
+            yield from self.memory.drafting.build_all([message], turn_id=turn_id)
 
     # -- a turn that the thread has ---------------------------------------------------------------
 
@@ -470,7 +476,7 @@ class WrappedTurn:
         """Return the user's entry of a turn that this run tries again, if it does."""
         if self.attempt_of is None or human.id is not None:
             return None  # a message with an id is recognised by it
-        live = live_entries(entries)
+        live = find_live_entries(entries)
         for entry in reversed(live):
             if self._is_attempt(entry):
                 return None if is_answered(live, entry.turn_id) else entry
@@ -494,12 +500,12 @@ class WrappedTurn:
         others = {asked.id, *(entry.id for entry in results)}
         loop = [
             entry
-            for entry in live_entries(thread.entries)
+            for entry in find_live_entries(thread.entries)
             if entry.id in found.kept and entry.id not in others
         ]
         return Opening(
             self.key,
-            cast("HumanMessage", handed_out(asked)),
+            cast("HumanMessage", build_message(asked)),
             asked.message,
             asked,
             loop=[*loop, *results],
@@ -509,12 +515,12 @@ class WrappedTurn:
     def _store_results_steps(
         self, results: Sequence[BaseMessage], asked: Entry, last: int
     ) -> Steps[Sequence[Entry]]:
-        drafts = self.memory.drafting.drafts(results, turn_id=asked.turn_id)
+        drafts = self.memory.drafting.build_all(results, turn_id=asked.turn_id)
         if not self.options.remember or len(drafts) < len(results):
             return [
-                entry_said(
+                make_entry(
                     message,
-                    entry_id=new_ulid(),
+                    entry_id=make_ulid(),
                     key=self.key,
                     position=last + number,
                     turn_id=asked.turn_id,
@@ -531,7 +537,7 @@ class WrappedTurn:
         """Add a chunk of the reply; note the time of the first one."""
         reply.add(chunk)
         if self.first_token_ms is None and reply.has_text:
-            self.first_token_ms = now_ms()
+            self.first_token_ms = get_now_ms()
 
     def finish(self, output: Any, heard: AIMessage | None = None) -> Steps[None]:
         """Store a complete reply, or one that its provider never finished.
@@ -587,7 +593,7 @@ class WrappedTurn:
                 yield from self.trace.report_stored(drafts)
                 yield from self.trace.report_own_models()
                 said = [draft.message for draft in drafts if draft.message is not None]
-                yield from self.memory.after_turn_steps(self.key, context.view, said)
+                yield from self.memory.finish_turn_steps(self.key, context.view, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -623,7 +629,10 @@ class Opening:
 
     def locate(self, entries: Sequence[Entry]) -> TurnEntries:
         """Return the turn among the entries of its thread, which is seen as it was before."""
-        before, start = said_before(entries, self.asked), start_of(entries, self.asked)
+        before, start = (
+            list_earlier_entries(entries, self.asked),
+            find_turn_start(entries, self.asked),
+        )
         known = {entry.id for entry in before}
         shown = [*before, *(entry for entry in self.earlier if entry.id not in known)]
         asked = self._make_unstored(start) if self.asked is None else self._show_in_full(self.asked)
@@ -633,11 +642,11 @@ class Opening:
 
     def _show_in_full(self, asked: Entry) -> Entry:
         """Return the user's entry with what the user said: the write hook is not for this turn."""
-        return replace(asked, message=self.human, contents=text_pieces(self.human))
+        return replace(asked, message=self.human, contents=get_text_pieces(self.human))
 
     def _make_unstored(self, position: int) -> Entry:
         """Return the user's message as the entry it would be, for a turn that is not stored."""
-        entry_id = new_ulid()
-        return entry_said(
+        entry_id = make_ulid()
+        return make_entry(
             self.human, entry_id=entry_id, key=self.key, position=position, turn_id=entry_id
         )

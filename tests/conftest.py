@@ -72,7 +72,7 @@ def static_unless_marked(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     It takes a hundred times as long as the static embedder, and most tests are about neither.
     """
     if request.node.get_closest_marker("encoder") is None:
-        monkeypatch.setattr(embedder_choice, "installed_folder", lambda: None)
+        monkeypatch.setattr(embedder_choice, "find_installed_folder", lambda: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,11 +12,11 @@ from ulid import ULID
 
 from benchmarks.log.dialogue import Exchange, exchange
 from langchain_convmem import ConversationMemory
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata
-from langchain_convmem.views.summaries import summary_draft, summary_window
+from langchain_convmem.views.codec import encode_body, encode_metadata, make_draft
+from langchain_convmem.views.summaries import draft_summary, find_summary_window
 
 __all__ = ["LIVE", "LIVE_SUMMARY", "ConvMemStore", "FloorStore", "Store", "Thunk", "file_bytes"]
 
@@ -72,9 +72,9 @@ def file_bytes(path: Path) -> int:
 
 
 def _drafts(said: Exchange) -> Iterator[Draft]:
-    turn_id = new_ulid()
-    yield draft_of(said.user(), turn_id=turn_id)
-    yield draft_of(said.reply(), turn_id=turn_id, metadata=Metadata(timing=said.timing()))
+    turn_id = make_ulid()
+    yield make_draft(said.user(), turn_id=turn_id)
+    yield make_draft(said.reply(), turn_id=turn_id, metadata=Metadata(timing=said.timing()))
 
 
 class ConvMemStore:
@@ -104,9 +104,9 @@ class ConvMemStore:
         user, reply, timing = said.user(), said.reply(), said.timing()
 
         def commit() -> None:
-            turn_id = new_ulid()
-            log.append(key, [draft_of(user, turn_id=turn_id)])
-            log.append(key, [draft_of(reply, turn_id=turn_id, metadata=Metadata(timing=timing))])
+            turn_id = make_ulid()
+            log.append(key, [make_draft(user, turn_id=turn_id)])
+            log.append(key, [make_draft(reply, turn_id=turn_id, metadata=Metadata(timing=timing))])
 
         return commit
 
@@ -133,7 +133,7 @@ class ConvMemStore:
             said = map(exchange, range(first, first + step))
             drafts = [draft for one in said for draft in _drafts(one)]
             entries = previous + self.memory.log.append(key, drafts, durable=False)
-            summary = summary_draft(_summary(first), summary_window(key, entries), entries)
+            summary = draft_summary(_summary(first), find_summary_window(key, entries), entries)
             previous = self.memory.log.append(key, [summary], durable=False)
         self.fill(thread, archived, old - archived)
         begun = time.perf_counter()

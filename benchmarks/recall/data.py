@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.transfer.source import parse_time
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 __all__ = [
     "BadDataError",
@@ -222,7 +222,7 @@ def log_of(dialogue: Dialogue) -> InMemoryLog:
         by_thread[line.thread].append(line)
     log = InMemoryLog()
     for thread, lines in by_thread.items():
-        drafts = [draft_of(message_of(line)) for line in lines]
+        drafts = [make_draft(message_of(line)) for line in lines]
         log.append(ThreadKey(dialogue.name, thread), drafts)
     return log
 

@@ -9,7 +9,7 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.recall.minilm import MiniLM, minilm_folder
 from langchain_convmem.recall import EmbeddedEmbeddings
-from langchain_convmem.recall.embedding import fingerprint_of
+from langchain_convmem.recall.embedding import compute_fingerprint
 
 __all__ = ["EMBEDDERS", "CachingEmbeddings", "Chosen", "Embedders", "load_embedders"]
 
@@ -56,7 +56,7 @@ class CachingEmbeddings(Embeddings):
     """Embeds each text once for as long as the process lives."""
 
     def __init__(self, inner: Embeddings, *, caches_questions: bool = False) -> None:
-        self.fingerprint = fingerprint_of(inner)
+        self.fingerprint = compute_fingerprint(inner)
         self.trusted_spread: float = getattr(inner, "trusted_spread", 0.0)
         self._inner = inner
         self._caches_questions = caches_questions

@@ -15,7 +15,7 @@ from benchmarks.recall.data import Dialogue, Line, log_of
 from langchain_convmem.recall import ExactIndex, LineRecall, RecallSettings
 from langchain_convmem.recall.segments import Segment, split_line
 from langchain_convmem.records import Owner
-from langchain_convmem.words.analysis import analyze, query_terms
+from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Units:
 
     def bm25(self, question: str) -> NDArray[np.float64]:
         """Return each piece's BM25 score, with the parameters most systems have."""
-        terms = query_terms(question)
+        terms = extract_query_terms(question)
         return self._lexical.compute_scores(terms, k1=1.2, b=0.75).astype(np.float64)
 
     def hybrid(self, question: str) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from benchmarks.recall.systems import Recaller, recall_of
 from benchmarks.synthetic_dialogue import said, threads
 from langchain_convmem import EmbeddedEmbeddings, RecallSettings
 from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall
-from langchain_convmem.recall.vectors import rounded
+from langchain_convmem.recall.vectors import round_vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,8 +131,10 @@ def _compared(lines: int) -> Iterator[dict[str, Any]]:
     embeddings = EmbeddedEmbeddings()
     texts = [str(message.content) for messages in threads(lines) for message in messages]
     progress(f"{lines:,}: vectors")
-    rows = np.array([rounded(row) for row in map(embeddings.embed_query, texts)], dtype=np.float32)
-    questions = [rounded(embeddings.embed_query(said(number))) for number in range(_QUESTIONS)]
+    rows = np.array(
+        [round_vector(row) for row in map(embeddings.embed_query, texts)], dtype=np.float32
+    )
+    questions = [round_vector(embeddings.embed_query(said(number))) for number in range(_QUESTIONS)]
     queries = [question.astype(np.float32) for question in questions]
     built: dict[str, _Searched] = {}
     seconds: dict[str, float] = {}

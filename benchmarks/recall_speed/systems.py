@@ -20,7 +20,7 @@ from benchmarks.synthetic_dialogue import threads
 from langchain_convmem import EmbeddedEmbeddings, SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, Recall, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class ConvMem:
     def fill(self, lines: int) -> list[str]:
         texts: list[str] = []
         for number, messages in enumerate(threads(lines)):
-            drafts = [draft_of(message) for message in messages]
+            drafts = [make_draft(message) for message in messages]
             self._log.append(ThreadKey(_OWNER.user_id, f"t{number}"), drafts, durable=False)
             texts += [str(message.content) for message in messages]
         self._recall.refresh(_OWNER)
@@ -81,7 +81,7 @@ class ConvMem:
         return self._recall.recall(_OWNER, question)
 
     def add(self, text: str) -> Callable[[], object]:
-        self._log.append(ThreadKey(_OWNER.user_id, _LATE), [draft_of(HumanMessage(text))])
+        self._log.append(ThreadKey(_OWNER.user_id, _LATE), [make_draft(HumanMessage(text))])
         return partial(self._recall.refresh, _OWNER)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The words after the program's name; None takes those of the process.
     """
     if find_spec("click") is None:
-        error = MissingExtraError.for_extra("the command line convmem", "cli")
+        error = MissingExtraError.build("the command line convmem", "cli")
         print(f"convmem: {error}", file=sys.stderr)
         return 1
     from langchain_convmem.cli.app import main as run

@@ -60,12 +60,12 @@ def chat(
     Everything said is stored, and recalled in later chats. On a terminal, type /help for the
     commands. From a pipe, each line is one message. With --json, each answer is one line of JSON.
     """
-    from langchain_convmem.ids import new_ulid
+    from langchain_convmem.ids import make_ulid
 
     # Before the database, so that a misspelt model or a bad prompt file leaves none there.
     chosen, notice = choose_model(model, base_url=base_url)
     template = _make_plain_prompt() if prompt is None else _load_prompt(prompt, terminal)
-    thread_id = thread or new_ulid()
+    thread_id = thread or make_ulid()
     if notice is not None:
         terminal.note(notice)
     terminal.note(f"thread {thread_id}: continue it with --thread {thread_id}")

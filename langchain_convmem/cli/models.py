@@ -89,7 +89,7 @@ def choose_embeddings(name: str | None) -> Embeddings | None:
     try:
         from langchain.embeddings import init_embeddings
     except ImportError as error:
-        raise MissingExtraError.for_extra(f"--embeddings {name}", "cli") from error
+        raise MissingExtraError.build(f"--embeddings {name}", "cli") from error
     return _make(f"the embedder {name!r}", lambda: init_embeddings(name))
 
 
@@ -97,7 +97,7 @@ def _make_model(name: str, base_url: str | None) -> BaseChatModel:
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
-        raise MissingExtraError.for_extra(f"--model {name}", "cli") from error
+        raise MissingExtraError.build(f"--model {name}", "cli") from error
     options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
     made = _make(f"the model {name!r}", lambda: init_chat_model(name, **options))
     return cast("BaseChatModel", made)
@@ -167,7 +167,7 @@ def reindex(
         problems = memory.reindex(
             user_id=owner, all_users=all_users, progress=add_stage("embedding")
         )
-        name = type(memory.embedder_of(user_id=user).embeddings).__name__
+        name = type(memory.get_embedder_use(user_id=user).embeddings).__name__
     for problem in problems:
         terminal.note(problem)
     if terminal.as_json:
@@ -224,7 +224,7 @@ def show_embedder(
             return 0  # there need not be a database yet
     with open_memory(db) as memory:
         problems = _switch(memory, None if all_users else user, terminal) if switch else ()
-        use = memory.embedder_of(user_id=user)
+        use = memory.get_embedder_use(user_id=user)
     for problem in dict.fromkeys((*problems, *use.problems)):
         terminal.note(problem)
     _report(user, use, terminal)
@@ -260,9 +260,9 @@ def _install(terminal: Terminal, *, agreed: bool) -> tuple[str, Path]:
 
 
 def _find_weights() -> Path | None:
-    from langchain_convmem.recall.embedding import installed_folder
+    from langchain_convmem.recall.embedding import find_installed_folder
 
-    return installed_folder()
+    return find_installed_folder()
 
 
 def _switch(memory: ConversationMemory, user: str | None, terminal: Terminal) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Terminal:
         try:
             from rich.console import Console
         except ImportError as error:
-            raise MissingExtraError.for_extra("the command line convmem", "cli") from error
+            raise MissingExtraError.build("the command line convmem", "cli") from error
         return cls(Console(), Console(stderr=True), as_json=as_json)
 
     # -- results ----------------------------------------------------------------------------------

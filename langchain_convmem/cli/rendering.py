@@ -18,9 +18,9 @@ from langchain_convmem.records import (
     RecalledBlock,
     ThreadInfo,
 )
-from langchain_convmem.views.codec import line_time_ms
-from langchain_convmem.views.lines import DEFAULT_SPEAKERS, moment_at
-from langchain_convmem.views.live import retracted_ids
+from langchain_convmem.views.codec import get_line_time_ms
+from langchain_convmem.views.lines import DEFAULT_SPEAKERS, get_moment
+from langchain_convmem.views.live import find_retracted_ids
 
 _SHOWN_MATCHES = 3
 _EXCERPT_CHARS = 40
@@ -121,7 +121,7 @@ def _encode_line(line: DialogLine, match: LineMatch | None) -> dict[str, Any]:
 
 def format_log(entries: Sequence[Entry]) -> Iterator[Styled]:
     """Yield a thread's entries in order of position; what no view shows any more is marked."""
-    dead = retracted_ids(entries)
+    dead = find_retracted_ids(entries)
     for entry in entries:
         marks = [*entry.metadata.attributes, *(["retracted"] if entry.id in dead else [])]
         suffix = f"  ({', '.join(marks)})" if marks else ""
@@ -132,7 +132,7 @@ def format_log(entries: Sequence[Entry]) -> Iterator[Styled]:
 
 
 def _get_time(entry: Entry) -> int:
-    own = None if entry.message is None else line_time_ms(entry.message)
+    own = None if entry.message is None else get_line_time_ms(entry.message)
     return entry.metadata.timing["creation"] if own is None else own
 
 
@@ -152,7 +152,7 @@ def _get_text(entry: Entry) -> str:
 
 def encode_log(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return a thread's entries as plain data, in order of position."""
-    dead = retracted_ids(entries)
+    dead = find_retracted_ids(entries)
     return [_encode_entry(entry, is_retracted=entry.id in dead) for entry in entries]
 
 
@@ -230,13 +230,13 @@ def encode_receipt(receipt: ForgetReceipt) -> dict[str, int]:
 
 def format_minute(at_ms: int) -> str:
     """Return the minute in UTC for a person; `at_ms` is milliseconds since the epoch."""
-    moment = moment_at(at_ms)
+    moment = get_moment(at_ms)
     return f"{at_ms} ms" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def format_millisecond(at_ms: int) -> str | None:
     """Return the millisecond as ISO 8601 text, or None outside the calendar."""
-    moment = moment_at(at_ms)
+    moment = get_moment(at_ms)
     return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         ConversationInput,
         MediaLimits,
         SendOptions,
-        as_messages,
+        coerce_messages,
     )
     from langchain_convmem.conversation.turn import MessageCallback, TurnHandle
     from langchain_convmem.text.completions import CompletionsEngine
@@ -39,7 +39,7 @@ __all__ = [
     "SendOptions",
     "TemplateChatModel",
     "TurnHandle",
-    "as_messages",
+    "coerce_messages",
 ]
 
 _HOMES = {
@@ -59,7 +59,7 @@ _HOMES = {
     "SendOptions": "conversation.inputs",
     "TemplateChatModel": "text.template_chat_model",
     "TurnHandle": "conversation.turn",
-    "as_messages": "conversation.inputs",
+    "coerce_messages": "conversation.inputs",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -24,13 +24,13 @@ from langchain_convmem.conversation.inputs import SendOptions, copy_message
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConfigError, UnsupportedError
-from langchain_convmem.ids import new_ulid
-from langchain_convmem.streams import add_up, closed
+from langchain_convmem.ids import make_ulid
+from langchain_convmem.streams import aclose_quietly, add_up
 from langchain_convmem.text import RenderStats
-from langchain_convmem.views.codec import to_json
+from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.messages import merge_pieces
-from langchain_convmem.views.providers import cut_off_reason
+from langchain_convmem.views.providers import find_cut_off_reason
 from langchain_convmem.views.tokens import count_tokens
 
 T = TypeVar("T")
@@ -342,7 +342,7 @@ class ChunkStream:
             close()
 
     async def _aclose(self) -> None:
-        await closed(self._stream)
+        await aclose_quietly(self._stream)
 
 
 @dataclass(slots=True)
@@ -411,12 +411,12 @@ def _to_message(answer: Any) -> AIMessage:
         return AIMessage(answer)
     raw = answer.get("raw") if isinstance(answer, Mapping) else None
     if not isinstance(raw, AIMessage):
-        return AIMessage(to_json(answer), additional_kwargs={_PARSED: answer})
+        return AIMessage(describe_as_json(answer), additional_kwargs={_PARSED: answer})
     value = answer.get(_PARSED)
     if value is None:
         return raw
     return AIMessage(
-        to_json(value),
+        describe_as_json(value),
         id=raw.id,
         additional_kwargs={_PARSED: value},
         response_metadata=raw.response_metadata,
@@ -425,7 +425,7 @@ def _to_message(answer: Any) -> AIMessage:
 
 
 def _is_cut(message: AIMessage) -> bool:
-    return cut_off_reason(message.response_metadata) is not None
+    return find_cut_off_reason(message.response_metadata) is not None
 
 
 def _to_chunk(message: AIMessage) -> AIMessageChunk:
@@ -446,7 +446,7 @@ def _to_chunk(message: AIMessage) -> AIMessageChunk:
 
 
 def _create_name() -> str:
-    return f"{_RUN_ID}-{new_ulid()}"
+    return f"{_RUN_ID}-{make_ulid()}"
 
 
 def make_interrupted(total: AIMessageChunk | None) -> AIMessage | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, field_validator
 
-from langchain_convmem.conversation.inputs import MediaLimits, as_messages
+from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.reply_formats import Channel, ReplyFormat
 
@@ -31,7 +31,7 @@ class Preface(BaseModel):
     @field_validator("messages", mode="before")
     @classmethod
     def _read_messages(cls, value: Any) -> tuple[BaseMessage, ...]:
-        return tuple(as_messages(value))
+        return tuple(coerce_messages(value))
 
     @field_validator("tools", mode="before")
     @classmethod

@@ -85,15 +85,15 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
     UnsupportedError,
 )
-from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock, Waiter, note_held
 from langchain_convmem.protocols import TextEngine, ThreadMemory, ThreadView
-from langchain_convmem.streams import ClosingStreams, summed
+from langchain_convmem.streams import ClosingStreams, merge_chunks
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.views.edits import Heard, cut_to_heard
-from langchain_convmem.workers import in_thread, started
+from langchain_convmem.workers import run_in_thread, start_in_thread
 
 T = TypeVar("T")
 
@@ -263,7 +263,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
-        sending, config = SendState(SendOptions.parse(kwargs)), self._stamped(config)
+        sending, config = SendState(SendOptions.parse(kwargs)), self._stamp(config)
         if sending.options.timeout is not None:
             return self._send_in_time(sending, input, config, sending.options.timeout)
         return self._call_with_config(partial(self._send, sending=sending), input, config)
@@ -275,7 +275,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
-        sending, config = SendState(SendOptions.parse(kwargs)), self._stamped(config)
+        sending, config = SendState(SendOptions.parse(kwargs)), self._stamp(config)
         return await self._acall_with_config(partial(self._asend, sending=sending), input, config)
 
     def transform(
@@ -398,18 +398,18 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def history(self) -> list[BaseMessage]:
         """Copies of all messages but the preface, tool calls and results included."""
-        return run(self._thread.messages_steps())
+        return run(self._thread.read_messages_steps())
 
-    async def ahistory(self) -> list[BaseMessage]:
+    async def aget_history(self) -> list[BaseMessage]:
         """Return copies of all messages; see `history`."""
-        return await arun(self._thread.messages_steps())
+        return await arun(self._thread.read_messages_steps())
 
     @property
     def pending(self) -> list[BaseMessage]:
         """Copies of what was sent with `pending=True` and waits for the rest of its message."""
         return [copy_message(message) for message in self._pending]
 
-    def access_history(self, look: Callable[[Sequence[BaseMessage]], T]) -> T:
+    def read_history(self, look: Callable[[Sequence[BaseMessage]], T]) -> T:
         """Return what a function makes of the messages, without copying those of a list.
 
         It must not change them.
@@ -421,13 +421,13 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def last_message(self) -> BaseMessage | None:
         """The latest message, a copy; None before the first."""
-        last = self.access_history(lambda messages: messages[-1] if messages else None)
+        last = self.read_history(lambda messages: messages[-1] if messages else None)
         return None if last is None else copy_message(last)
 
     @property
     def usage(self) -> UsageMetadata | None:
         """What all replies in the history took together; None if no model reported any."""
-        replies = self.access_history(
+        replies = self.read_history(
             lambda messages: [one for one in messages if isinstance(one, AIMessage)]
         )
         told = [reply.usage_metadata for reply in replies if reply.usage_metadata]
@@ -441,7 +441,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def token_count(self) -> int:
         """Tokens that the session holds; for a chat model, those of what it would be sent."""
-        view = run(self._thread.view_steps(()))
+        view = run(self._thread.read_view_steps(()))
         return self._backend.count_tokens([*self._config.preface.messages, *view.before])
 
     # -- prompts ----------------------------------------------------------------------------------
@@ -454,7 +454,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ChatTemplateError: If the template refuses the message.
         """
         asked = run(self._prepare_steps(message))
-        view = run(self._thread.view_steps(asked))
+        view = run(self._thread.read_view_steps(asked))
         request = self._build_request(SendOptions.parse(options))
         return self._backend.render(request, view.before, view.asked)
 
@@ -584,7 +584,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         }
 
     @staticmethod
-    def thread_from_dict(data: Mapping[str, Any]) -> ListThread:
+    def load_thread(data: Mapping[str, Any]) -> ListThread:
         """Return the history that `to_dict` wrote, to create a conversation with.
 
         Raises:
@@ -625,12 +625,12 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
         """Cancel the running turn, wait for it, and release the session; see `close`."""
         if self._turns.close():
-            await in_thread(lambda: self._turns.wait(timeout_s))
+            await run_in_thread(lambda: self._turns.wait(timeout_s))
             self._backend.close()
 
     # -- how a turn runs --------------------------------------------------------------------------
 
-    def _stamped(self, config: RunnableConfig | None) -> RunnableConfig | None:
+    def _stamp(self, config: RunnableConfig | None) -> RunnableConfig | None:
         return self._thread.stamp_config(config)
 
     def _send(self, message: Any, config: RunnableConfig, *, sending: SendState) -> AIMessage:
@@ -656,7 +656,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     ) -> Iterator[AIMessageChunk]:
         del run_manager
         with self._count(sending):
-            message = summed(list(inputs))
+            message = merge_chunks(list(inputs))
             yield from drive(self._run_flow(message, config, sending), sending.control)
 
     async def _astream(
@@ -669,7 +669,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     ) -> AsyncIterator[AIMessageChunk]:
         del run_manager
         with self._count(sending):
-            message = summed([part async for part in inputs])
+            message = merge_chunks([part async for part in inputs])
             flow = adrive(self._run_flow(message, config, sending), sending.control)
             try:
                 async for chunk in flow:
@@ -724,7 +724,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Keep what is said so far for the turn that it begins; let the model read it already."""
         if not turn.asked:
             raise InvalidMessageError("nothing is sent that could be pending")
-        view = yield from self._thread.view_steps(())
+        view = yield from self._thread.read_view_steps(())
         missing = turn.find_missing_answers(view._replace(asked=tuple(turn.asked)))
         context = [*view.before, *missing, *turn.asked]
         yield from self._backend.read_ahead_steps(turn.request, context)
@@ -778,7 +778,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         taken: set[str] = set()
         for one in asked:
             if not one.id or one.id in taken:
-                one.id = new_ulid()
+                one.id = make_ulid()
             taken.add(one.id)
         return _join_parts(self._pending, asked)
 
@@ -797,7 +797,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
                 with counted:
                     return turn()
 
-            return TurnHandle(sending.control, started(run_counted))
+            return TurnHandle(sending.control, start_in_thread(run_counted))
         except BaseException:
             counted.close()
             raise
@@ -841,7 +841,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
                 self._gate.leave(ticket)
 
     def _score_steps(self, texts: Sequence[str], options: Mapping[str, Any]) -> Steps[list[float]]:
-        view = yield from self._thread.view_steps(())
+        view = yield from self._thread.read_view_steps(())
         request = self._build_request(SendOptions.parse(options))
         return (yield from self._backend.score_steps(request, view.before, texts))
 
@@ -1038,7 +1038,7 @@ def _find_template(config: ConversationConfig, engine: TextEngine) -> ChatTempla
             f"{type(engine).__name__} knows no chat template; pass template=, a ChatTemplate or "
             "the name of a built-in one"
         )
-    return ChatTemplate.builtin(template) if isinstance(template, str) else template
+    return ChatTemplate.from_builtin(template) if isinstance(template, str) else template
 
 
 def _refuse_settings(config: ConversationConfig, names: Sequence[str], why: str) -> None:
@@ -1072,7 +1072,7 @@ class SendState:
     is_counted: bool = False
     """Whether whoever waits for the conversation waits for it already."""
     control: TurnControl = field(default_factory=TurnControl)
-    asked_ms: int = field(default_factory=now_ms)
+    asked_ms: int = field(default_factory=get_now_ms)
     """When it was sent, however long it waits for its turn."""
     reply: AIMessage | None = None
 
@@ -1164,7 +1164,7 @@ class ListThread:
         yield from ()
         return list(sent)
 
-    def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+    def read_view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return everything; see `ThreadMemory`."""
         yield from ()
         with self._lock:
@@ -1202,14 +1202,14 @@ class ListThread:
             msg = f"the turn could not be stored ({error!r:.200}); the reply is in `text`"
             raise HistoryWriteError(msg, text=reply) from error
 
-    def failed_steps(
+    def retract_steps(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
         """Forget the turn: a list keeps no failures."""
         del said, view, reason
         yield from ()
 
-    def messages_steps(self) -> Steps[list[BaseMessage]]:
+    def read_messages_steps(self) -> Steps[list[BaseMessage]]:
         """Return copies of all messages."""
         yield from ()
         return [copy_message(message) for message in self.get_messages()]
@@ -1310,7 +1310,7 @@ class ListThread:
 def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return messages, each with an id: checkpoints go by it."""
     for message in messages:
-        message.id = message.id or new_ulid()
+        message.id = message.id or make_ulid()
     return list(messages)
 
 

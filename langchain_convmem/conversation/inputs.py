@@ -37,12 +37,12 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_convmem.effects import Step, Steps, run
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.text.messages import REASONING_KEYS, ROLES, TEMPLATE_FIELDS, make_plain
 from langchain_convmem.views.codec import decode_message
-from langchain_convmem.views.media import family_of, media_type_of, read_media
-from langchain_convmem.views.messages import change_class, copied, unpack_messages
-from langchain_convmem.workers import in_thread
+from langchain_convmem.views.media import detect_media_type, get_family, read_media
+from langchain_convmem.views.messages import change_class, copy_detached, unpack_messages
+from langchain_convmem.workers import run_in_thread
 
 M = TypeVar("M", bound=BaseMessage)
 OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
@@ -162,7 +162,7 @@ class MediaLimits:
             )
 
 
-def as_messages(
+def coerce_messages(
     value: ConversationInput, *, limits: MediaLimits | None = None
 ) -> list[BaseMessage]:
     """Return what was given as LangChain messages; reads the files that parts name.
@@ -187,13 +187,13 @@ def as_messages(
 def prepare_steps(
     value: ConversationInput, *, limits: MediaLimits | None = None
 ) -> Steps[list[BaseMessage]]:
-    """Do what `as_messages` does; media are read and checked in a step, off an event loop."""
+    """Do what `coerce_messages` does; media are read and checked in a step, off an event loop."""
     messages = _coerce_messages(value)
     if any(map(has_media, messages)):
         chosen = limits or MediaLimits()
         yield Step(
             lambda: settle_media(messages, chosen),
-            lambda: in_thread(lambda: settle_media(messages, chosen)),
+            lambda: run_in_thread(lambda: settle_media(messages, chosen)),
         )
     return messages
 
@@ -255,7 +255,7 @@ def copy_message(message: M) -> M:
 
     That is the tool's own, may be of any type, and is shown to no model.
     """
-    return copied(message, shared=("artifact",))
+    return copy_detached(message, shared=("artifact",))
 
 
 # -- Messages as maps of role and content, as chat templates and OpenAI have them -----------------
@@ -398,7 +398,7 @@ def _add_call(call: Any, what: str, calls: list[ToolCall], broken: list[InvalidT
         raise InvalidMessageError(
             f"{what} is {_describe(call)}; it needs a 'name', its 'arguments' and an 'id'"
         )
-    call_id = given.get("id") or f"call_{new_ulid()}"
+    call_id = given.get("id") or f"call_{make_ulid()}"
     args = function.get("arguments", function.get("args"))
     read = _read_arguments(args)
     if read is None:
@@ -474,7 +474,7 @@ def _settle_part(part: Any, limits: MediaLimits, what: str) -> dict[str, Any]:
 def _build_block(part: Mapping[str, Any], data: bytes, what: str) -> dict[str, Any]:
     """Return LangChain's block for the bytes of a part, with whatever else the part says."""
     kind = part["type"]
-    media_type = media_type_of(data) or part.get("mime_type")
+    media_type = detect_media_type(data) or part.get("mime_type")
     if not isinstance(media_type, str) or "/" not in media_type:
         raise InvalidMessageError(
             f"{what} is not {kind} of a known type: it begins with {data[:8]!r}; "
@@ -482,9 +482,9 @@ def _build_block(part: Mapping[str, Any], data: bytes, what: str) -> dict[str, A
         )
     # A container may hold sound alone, though its beginning does not say so.
     may_be_audio = kind == "audio" and media_type in ("video/mp4", "video/webm")
-    if kind not in ("file", family_of(media_type)) and not may_be_audio:
+    if kind not in ("file", get_family(media_type)) and not may_be_audio:
         raise InvalidMessageError(
-            f"{what} is called {kind}, but holds {media_type}; pass it as {family_of(media_type)!r}"
+            f"{what} is called {kind}, but holds {media_type}; pass it as {get_family(media_type)!r}"
         )
     rest = {key: value for key, value in part.items() if key not in _SOURCES}
     return {**rest, "base64": base64.b64encode(data).decode(), "mime_type": media_type}

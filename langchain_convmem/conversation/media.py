@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_convmem.conversation.inputs import is_media, list_parts
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.protocols import Media, Part
-from langchain_convmem.views.media import media_type_of, read_media
+from langchain_convmem.views.media import detect_media_type, read_media
 
 MediaMarks = Mapping[str, Sequence[str]]
 """For `image` and `audio`: the texts that a template writes for one."""
@@ -74,7 +74,7 @@ def _read_media(part: Mapping[str, Any], what: str) -> Media:
         raise InvalidMessageError(
             f"{what} is {found.type or found.kind}; text sessions take pictures and sounds only"
         )
-    return Media(kind, data, media_type_of(data) or found.type)
+    return Media(kind, data, detect_media_type(data) or found.type)
 
 
 def interleave(

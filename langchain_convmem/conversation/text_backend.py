@@ -48,9 +48,9 @@ from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
 from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
-from langchain_convmem.views.reasoning import without_reasoning
+from langchain_convmem.views.reasoning import drop_reasoning
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.workers import in_thread
+from langchain_convmem.workers import run_in_thread
 
 T = TypeVar("T")
 
@@ -187,7 +187,7 @@ class TextBackend:
                 raise UnsupportedError(f"{type(session).__name__} reports no likelihoods")
             score = session.score
             found: list[float] = yield Step(
-                lambda: score(texts), lambda: in_thread(lambda: score(texts))
+                lambda: score(texts), lambda: run_in_thread(lambda: score(texts))
             )
         finally:
             transaction.rollback()
@@ -436,7 +436,7 @@ def _remove_thoughts(message: BaseMessage) -> BaseMessage:
     given = message.additional_kwargs
     kwargs = {key: value for key, value in given.items() if key not in REASONING_KEYS}
     bare = message.model_copy(update={"additional_kwargs": kwargs})
-    return bare if without_reasoning(bare) or kwargs != given else message
+    return bare if drop_reasoning(bare) or kwargs != given else message
 
 
 # -- Sessions of a text engine --------------------------------------------------------------------

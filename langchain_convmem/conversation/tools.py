@@ -22,8 +22,8 @@ from pydantic import BaseModel
 from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.media import read_media
-from langchain_convmem.views.tool_calls import calls_of
-from langchain_convmem.workers import in_own_loop, in_thread, in_threads
+from langchain_convmem.views.tool_calls import find_calls
+from langchain_convmem.workers import run_in_own_loop, run_in_thread, run_in_threads
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | type[BaseModel] | Mapping[str, Any]
 """A tool or function, which can be run; a class of pydantic or a typed dict, or a map, which only
@@ -257,15 +257,15 @@ def _ask_step(function: Callable[..., Any], *args: Any) -> Step:
 
 def _ask(function: Callable[..., Any], *args: Any) -> Any:
     if inspect.iscoroutinefunction(function):
-        return in_own_loop(lambda: function(*args))
+        return run_in_own_loop(lambda: function(*args))
     found = function(*args)
-    return in_own_loop(lambda: found) if inspect.isawaitable(found) else found
+    return run_in_own_loop(lambda: found) if inspect.isawaitable(found) else found
 
 
 async def _aask(function: Callable[..., Any], *args: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*args)
-    found = await in_thread(lambda: function(*args))
+    found = await run_in_thread(lambda: function(*args))
     return await found if inspect.isawaitable(found) else found
 
 
@@ -283,7 +283,7 @@ def _run(
     # One after the other in the caller's own thread, unless somebody may want to stop waiting.
     if at_most == 1 and cancelled is None:
         return [job() for job in jobs]
-    return in_threads(jobs, at_most=at_most, cancelled=cancelled)
+    return run_in_threads(jobs, at_most=at_most, cancelled=cancelled)
 
 
 async def _arun(
@@ -308,7 +308,7 @@ def _invoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> To
     request = _build_request(call)
     try:
         if _has_coroutine(tool) and not _has_function(tool):
-            return _make_answer(call, in_own_loop(lambda: tool.ainvoke(request, config)))
+            return _make_answer(call, run_in_own_loop(lambda: tool.ainvoke(request, config)))
         return _make_answer(call, tool.invoke(request, config))
     except Exception as error:  # noqa: BLE001
         return _report_error(call, error)
@@ -319,7 +319,7 @@ async def _ainvoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None
     try:
         if _has_coroutine(tool):
             return _make_answer(call, await tool.ainvoke(request, config))
-        return _make_answer(call, await in_thread(lambda: tool.invoke(request, config)))
+        return _make_answer(call, await run_in_thread(lambda: tool.invoke(request, config)))
     except Exception as error:  # noqa: BLE001
         return _report_error(call, error)
 
@@ -460,7 +460,7 @@ def find_unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
             answered.update(waiting.get(message.tool_call_id, [])[:1])
             del waiting.get(message.tool_call_id, [])[:1]
             continue
-        calls = calls_of(message)
+        calls = find_calls(message)
         waiting.update({call["id"]: [] for call in calls})
         for number, call in enumerate(calls, len(made)):
             waiting[call["id"]].append(number)

@@ -41,10 +41,10 @@ from langchain_convmem.errors import (
     ToolLoopLimitError,
     TurnCancelledError,
 )
-from langchain_convmem.ids import now_ms
+from langchain_convmem.ids import get_now_ms
 from langchain_convmem.locks import Waiter, get_held
 from langchain_convmem.protocols import ThreadMemory, ThreadView
-from langchain_convmem.streams import carried_through
+from langchain_convmem.streams import shield_write
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.edits import INTERRUPTED
 
@@ -72,7 +72,7 @@ class ConversationTurn:
 
     def run_flow(self) -> Flow[ModelReply]:
         """Run the turn, and store it; on any error the conversation is as before."""
-        view = yield from self.thread.view_steps(self.asked)
+        view = yield from self.thread.read_view_steps(self.asked)
         missing = self.find_missing_answers(view)
         if missing:
             self.asked = [*missing, *self.asked]
@@ -97,7 +97,7 @@ class ConversationTurn:
     def _begin(self, view: ThreadView) -> Steps[None]:
         """Make what is asked durable; a cancellation meanwhile takes it back."""
         late: list[BaseException] = []
-        yield from shielded(self.thread.begin_steps(self.asked, view, self.asked_ms), late)
+        yield from shield_steps(self.thread.begin_steps(self.asked, view, self.asked_ms), late)
         if late:
             raise late[0]
 
@@ -133,7 +133,7 @@ class ConversationTurn:
 
     def _run_rounds(self, view: ThreadView, transaction: TurnTransaction) -> Flow[ModelReply]:
         context = [*view.before, *view.asked]
-        self.timing["llmStart"] = now_ms()
+        self.timing["llmStart"] = get_now_ms()
         for done in range(self.request.config.max_tool_rounds + 1):
             reply = yield from tap_chunks(
                 transaction.reply([*context, *self.said]), self._note_first_token
@@ -145,7 +145,7 @@ class ConversationTurn:
             # A copy: the reply itself is handed out, and the history is nobody else's.
             self.said.append(copy_message(reply.message))
             if not is_for_tools:
-                self.timing["llmEnd"] = now_ms()
+                self.timing["llmEnd"] = get_now_ms()
                 return reply
             self.said += yield from self._answer_calls(reply.message)
         limit = self.request.config.max_tool_rounds
@@ -158,7 +158,7 @@ class ConversationTurn:
     def _note_first_token(self, chunk: AIMessageChunk) -> None:
         """Note when the first words come."""
         if chunk.text:
-            self.timing.setdefault("firstToken", now_ms())
+            self.timing.setdefault("firstToken", get_now_ms())
 
     def _check_reply(self, reply: ModelReply) -> None:
         config, message = self.request.config, reply.message
@@ -201,7 +201,7 @@ class ConversationTurn:
     def _store(self, view: ThreadView, transaction: TurnTransaction) -> Steps[None]:
         self.control.seal()
         steps = self.thread.add_steps(self.said, view, self.timing)
-        yield from shielded(steps, self.late)
+        yield from shield_steps(steps, self.late)
         transaction.commit()
         self.on_commit(transaction.stats)
 
@@ -231,7 +231,7 @@ class ConversationTurn:
             # Nobody cancelled it, and the model did not say why it stopped.
             said[-1].response_metadata.pop("finish_reason", None)
         try:
-            yield from shielded(self.thread.failed_steps(said, view, reason), self.late)
+            yield from shield_steps(self.thread.retract_steps(said, view, reason), self.late)
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
 
@@ -693,7 +693,7 @@ class ReplyStream(AsyncGenerator[AIMessageChunk, None]):
         await self._stream.aclose()
 
 
-def shielded(steps: Steps[T], late: list[BaseException]) -> Steps[T]:
+def shield_steps(steps: Steps[T], late: list[BaseException]) -> Steps[T]:
     """Take steps to their end, also when the caller is cancelled meanwhile: they write.
 
     Args:
@@ -710,7 +710,7 @@ async def _finish(step: Step, late: list[BaseException]) -> Any:
         found.append(await step.acall())
 
     try:
-        await carried_through(call())
+        await shield_write(call())
     except asyncio.CancelledError as error:
         if not found:
             raise

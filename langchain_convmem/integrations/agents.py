@@ -15,12 +15,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.streams import carried_through
+from langchain_convmem.streams import shield_write
 from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.replies import HeardReplies, collect_replies
+from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
@@ -33,7 +33,13 @@ from langchain_convmem.turns.state_sync import (
     rename_known,
 )
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import SPOKEN, entry_said, measure_times, said_before, start_of
+from langchain_convmem.turns.turn import (
+    SPOKEN,
+    find_turn_start,
+    list_earlier_entries,
+    make_entry,
+    measure_times,
+)
 from langchain_convmem.turns.view import (
     CallContext,
     ModelContext,
@@ -41,8 +47,8 @@ from langchain_convmem.turns.view import (
     TurnView,
     join_searchable,
 )
-from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.providers import Profile, profile_for, resolved
+from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.providers import Profile, find_profile, resolve_profile
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import ModelRequest, ModelResponse, ToolCallRequest
@@ -60,7 +66,7 @@ try:
     from langgraph.config import get_config
     from langgraph.types import Command, Overwrite
 except ImportError as error:
-    raise MissingExtraError.for_extra("ConversationMemoryMiddleware", "agents") from error
+    raise MissingExtraError.build("ConversationMemoryMiddleware", "agents") from error
 
 
 KeepState: TypeAlias = Literal["all", "turn"]
@@ -151,7 +157,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         )
         self._turn_memory = memory.turn_memory
         self._turn_memory.check_options(self._options)
-        self._profile = None if profile is None else resolved(profile)
+        self._profile = None if profile is None else resolve_profile(profile)
 
     # -- A turn begins and ends -----------------------------------------------------------------
 
@@ -200,7 +206,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if note is None:
             return None
         yield from hook.sync.finish(note, state["messages"])
-        yield from self._turn_memory.after_turn_steps(hook.sync.context.key)
+        yield from self._turn_memory.finish_turn_steps(hook.sync.context.key)
         removed = remove_superseded(state["messages"], note)
         return {"messages": removed} if removed else None
 
@@ -237,19 +243,19 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
                 storing = partial(_store_broken, asked, heard)
-                await carried_through(arun(self._run_steps(storing, request.runtime)))
+                await shield_write(arun(self._run_steps(storing, request.runtime)))
                 raise
         answering = partial(_store_answer, asked, response, heard)
-        return await carried_through(arun(self._run_steps(answering, request.runtime)))
+        return await shield_write(arun(self._run_steps(answering, request.runtime)))
 
     def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> Steps[AgentCall]:
         sync, trace = hook.sync, hook.trace
         state: Any = request.state
         note = yield from hook.find_note(state)
         if note is None:
-            return AgentCall(request, None, now_ms())
+            return AgentCall(request, None, get_now_ms())
         loop = yield from sync.catch_up(state["messages"], note)
-        profile = self._profile or profile_for(request.model)
+        profile = self._profile or find_profile(request.model)
         view = TurnView(self._turn_memory, sync.context.key, hook.options, profile, trace)
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
         shown = loop.apply_edits(shown, held)
@@ -258,7 +264,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         context = yield from _read_context(view, loop, held, shown, aside)
         loop.own_tokens = trace.own_tokens.to_counts()
         yield from trace.dispatch_event("convmem.context", context.counts)
-        return AgentCall(_show(request, context.given), loop, now_ms())
+        return AgentCall(_show(request, context.given), loop, get_now_ms())
 
     # -- Tools ----------------------------------------------------------------------------------
 
@@ -282,7 +288,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Store a tool's result; see `wrap_tool_call`."""
         keep = await arun(self._run_steps(partial(_store_call, request), request.runtime))
         storing = partial(_store_results, await handler(request), keep)
-        kept: _ToolResult = await carried_through(arun(self._run_steps(storing, request.runtime)))
+        kept: _ToolResult = await shield_write(arun(self._run_steps(storing, request.runtime)))
         return kept
 
     # -- The run --------------------------------------------------------------------------------
@@ -296,7 +302,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """
         config = get_config()
         configurable = config.get("configurable", {})
-        options = self._options.for_call(configurable)
+        options = self._options.merge_call(configurable)
         if not options.remember:
             msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
             raise ConfigError(msg)
@@ -350,7 +356,7 @@ class AgentCall:
 
 
 def _store_answer(
-    asked: AgentCall, response: ModelResponse[Any], heard: HeardReplies, hook: AgentHook
+    asked: AgentCall, response: ModelResponse[Any], heard: PartialReplyHandler, hook: AgentHook
 ) -> Steps[ModelResponse[Any]]:
     if asked.turn is None:
         return response
@@ -360,12 +366,12 @@ def _store_answer(
     return replace(response, result=said)
 
 
-def _store_broken(asked: AgentCall, heard: HeardReplies, hook: AgentHook) -> Steps[None]:
+def _store_broken(asked: AgentCall, heard: PartialReplyHandler, hook: AgentHook) -> Steps[None]:
     said = heard.collect_broken()
     if asked.turn is not None and said:
         timing = measure_times(asked.started_ms, heard.first_token_ms)
         held = asked.request.state["messages"]
-        yield from hook.sync.reply_broken(asked.turn, said, held, timing)
+        yield from hook.sync.store_broken_reply(asked.turn, said, held, timing)
 
 
 def _store_call(request: ToolCallRequest, hook: AgentHook) -> Steps[_StoreResult | None]:
@@ -457,13 +463,13 @@ def _read_context(
     asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
 
     def locate(entries: Sequence[Entry]) -> TurnEntries:
-        before = _put_stand_in(said_before(entries, asked), shown, earlier, view.key)
+        before = _put_stand_in(list_earlier_entries(entries, asked), shown, earlier, view.key)
         end = max((entry.position for entry in before), default=0)
         placed = [replace(entry, position=end + entry.position) for entry in turn]
-        return aside.add_to(TurnEntries(before, placed, start_of(entries, asked)))
+        return aside.add_to(TurnEntries(before, placed, find_turn_start(entries, asked)))
 
     query = join_searchable(_select_opening(loop.messages), view.memory.drafting)
-    return (yield from view.context_steps(locate, query))
+    return (yield from view.build_context_steps(locate, query))
 
 
 def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -482,10 +488,10 @@ def _make_entries(
     for number, message in enumerate(own, 1):
         stored = loop.known.get(message.id or "")
         # Names that a view makes up are made of the entry's id: they must not change in a loop.
-        entry_id = new_ulid() if stored is None else stored.id
+        entry_id = make_ulid() if stored is None else stored.id
         turn_id = str(loop.id)
         entries.append(
-            entry_said(message, entry_id=entry_id, key=key, position=number, turn_id=turn_id)
+            make_entry(message, entry_id=entry_id, key=key, position=number, turn_id=turn_id)
         )
     return entries
 
@@ -502,9 +508,9 @@ def _put_stand_in(
         return before
     stand_in = shown[places[-1]]
     kept = next((one.id for one in shown[places[-1] + 1 :] if one.id in earlier), None)
-    live = [entry for entry in live_entries(before) if entry.role in SPOKEN]
+    live = [entry for entry in find_live_entries(before) if entry.role in SPOKEN]
     first = next((n for n, entry in enumerate(live) if entry.message_id == kept), len(live))
     gone = {entry.id for entry in live[:first]}
-    entry_id = new_ulid()
-    front = entry_said(stand_in, entry_id=entry_id, key=key, position=_FRONT, turn_id=entry_id)
+    entry_id = make_ulid()
+    front = make_entry(stand_in, entry_id=entry_id, key=key, position=_FRONT, turn_id=entry_id)
     return [front, *(entry for entry in before if entry.id not in gone)]

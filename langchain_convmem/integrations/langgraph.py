@@ -22,15 +22,20 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.effects import Steps, arun, run, step
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
-from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.streams import carried_through
+from langchain_convmem.streams import shield_write
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
-from langchain_convmem.turns.replies import INTERRUPTED, HeardReplies, read_reply, reply_messages
+from langchain_convmem.turns.replies import (
+    INTERRUPTED,
+    PartialReplyHandler,
+    read_reply,
+    read_reply_messages,
+)
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
@@ -47,22 +52,22 @@ from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import (
     TurnMemory,
     draft_reply,
-    entry_said,
+    find_turn_start,
     is_answered,
+    list_earlier_entries,
+    make_entry,
     measure_times,
-    said_before,
-    start_of,
 )
 from langchain_convmem.turns.view import CallContext, ModelContext, TurnEntries, TurnView
 from langchain_convmem.views.codec import (
     decode_message,
-    dumps,
+    dump_json,
     encode_message,
-    loads,
-    role_of,
+    get_role,
+    load_json,
 )
-from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.providers import Profile, resolved
+from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.providers import Profile, resolve_profile
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -357,7 +362,7 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
     chosen = TurnOptions.from_settings(options, where="a node")
     memory.turn_memory.check_options(chosen)
     if parts.get("profile") is not None:
-        resolved(parts["profile"])
+        resolve_profile(parts["profile"])
     return MemoryNodes(memory.turn_memory, chosen, **parts)
 
 
@@ -386,7 +391,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
 
     def call(state: Any, config: RunnableConfig) -> Update:
         asked = run(nodes.run_steps(nodes.prepare_call, state, config))
-        heard = HeardReplies()
+        heard = PartialReplyHandler()
         try:
             update = asked.answer(model.invoke(asked.payload, heard.listen(config)), heard)
         except BaseException:
@@ -402,7 +407,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
         asked = await arun(nodes.run_steps(nodes.prepare_call, state, config))
-        heard = HeardReplies()
+        heard = PartialReplyHandler()
         try:
             output = await model.ainvoke(asked.payload, heard.listen(config))
             update = asked.answer(output, heard)
@@ -410,7 +415,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
             storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            await carried_through(arun(nodes.run_steps(storing, state, config)))
+            await shield_write(arun(nodes.run_steps(storing, state, config)))
             raise
         await arun(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
         return update
@@ -422,7 +427,7 @@ def _require_langgraph() -> None:
     try:
         importlib.import_module("langgraph.graph")
     except ImportError as error:
-        raise MissingExtraError.for_extra("this node", "langgraph") from error
+        raise MissingExtraError.build("this node", "langgraph") from error
 
 
 # -- What the nodes do, as steps ------------------------------------------------------------------
@@ -470,7 +475,7 @@ class MemoryNodes:
         """Run the steps of a node as the memory's own work, and report what it took."""
         configurable = config.get("configurable", {})
         node = NodeContext.read(config, read_key(configurable, host="the graph"))
-        options = self.options.for_call(configurable, self.model)
+        options = self.options.merge_call(configurable, self.model)
         trace = TurnTrace(config)
         run = NodeRun(state, self.messages_key, node, options, trace)
         return (yield from trace.run_internal(steps_of(run)))
@@ -504,7 +509,7 @@ class MemoryNodes:
 
     def _recall_input(self, run: NodeRun) -> Steps[Update]:
         asked = _read_asked(run.state, run.node)
-        if not run.options.remember or self.memory.drafting.draft(asked) is None:
+        if not run.options.remember or self.memory.drafting.build(asked) is None:
             context = yield from self._gather_context(run, StateTurn(run.node.key, (), [asked]))
             reply = CarriedReply((), is_kept=False).to_text()
             return {"reply": reply, "answer": "", "recalled_ids": context.line_refs}
@@ -537,7 +542,7 @@ class MemoryNodes:
     def summarize(self, run: NodeRun) -> Steps[Update]:
         """Compact the thread if due; the state does not change."""
         if run.options.remember:
-            yield from self.memory.after_turn_steps(run.node.key)
+            yield from self.memory.finish_turn_steps(run.node.key)
         return {}
 
     # -- Model ----------------------------------------------------------------------------------
@@ -555,7 +560,7 @@ class MemoryNodes:
             {message.id for message in run.messages or ()} if has_messages else None,
             self.messages_key,
             has_messages or CarriedReply.is_kept_in(run.read("reply")),
-            now_ms(),
+            get_now_ms(),
             self.speaker,
         )
 
@@ -590,7 +595,9 @@ class MemoryNodes:
         else:
             yield from self._catch_up(run, [*run.messages, *update[self.messages_key]])
 
-    def store_broken(self, run: NodeRun, *, asked: ModelCall, heard: HeardReplies) -> Steps[None]:
+    def store_broken(
+        self, run: NodeRun, *, asked: ModelCall, heard: PartialReplyHandler
+    ) -> Steps[None]:
         """Store the text of an interrupted reply."""
         said, timing = heard.collect_broken(), measure_times(asked.started_ms, heard.first_token_ms)
         if not (said and asked.is_kept and run.options.remember):
@@ -600,7 +607,7 @@ class MemoryNodes:
             yield from _store_carried_reply(self.memory, run, reply, is_broken=True)
         else:
             _, turn = yield from self._catch_up(run, run.messages)
-            yield from self._sync(run).reply_broken(turn, said, run.messages, timing)
+            yield from self._sync(run).store_broken_reply(turn, said, run.messages, timing)
 
     # -- What they share ------------------------------------------------------------------------
 
@@ -662,7 +669,7 @@ class MemoryNodes:
         """
         key, trace = run.node.key, run.trace
         view = TurnView(self.memory, key, run.options, shape.profile, trace, shape.slots)
-        return (yield from view.context_steps(turn.locate, only=only))
+        return (yield from view.build_context_steps(turn.locate, only=only))
 
 
 @dataclass(frozen=True)
@@ -746,7 +753,7 @@ class ModelCall:
     started_ms: int
     speaker: str | None = None
 
-    def answer(self, output: Any, heard: HeardReplies) -> Update:
+    def answer(self, output: Any, heard: PartialReplyHandler) -> Update:
         """Return the state update for the model's output."""
         reply = read_reply(output, self.context.given, heard=heard.message)
         messages = [self._name(message) for message in reply.messages]
@@ -765,7 +772,7 @@ class ModelCall:
         """Return a message that replaces none: a cached model repeats its ids."""
         if message.id and message.id not in (self.taken or ()):
             return message
-        return message.model_copy(update={"id": new_ulid()})
+        return message.model_copy(update={"id": make_ulid()})
 
 
 # -- Reading a state, in whatever form it comes ---------------------------------------------------
@@ -851,7 +858,7 @@ def _check_answerable(messages: Sequence[BaseMessage]) -> None:
     Raises:
         ConfigError: If it holds only system messages, or none.
     """
-    if all(role_of(message) == "system" for message in messages):
+    if all(get_role(message) == "system" for message in messages):
         found = "system messages alone" if messages else "no messages"
         msg = (
             f"the state holds nothing to answer: it has {found}; invoke the graph with what the "
@@ -916,7 +923,7 @@ class CarriedReply:
             "is_kept": self.is_kept,
             "aux": dict(self.aux),
         }
-        return dumps(fields, what="reply")
+        return dump_json(fields, what="reply")
 
     @classmethod
     def read(cls, reply: Any, answer: Any) -> CarriedReply | None:
@@ -929,7 +936,7 @@ class CarriedReply:
         if not answer or (carried is not None and carried.messages):
             return carried
         try:
-            messages = reply_messages(answer, [AIMessage("")])
+            messages = read_reply_messages(answer, [AIMessage("")])
         except InvalidMessageError as error:
             kind = type(answer).__name__
             msg = f"state['answer'] must be text, a message or messages, not of type {kind}"
@@ -948,7 +955,7 @@ class CarriedReply:
 
 def _decode_reply(reply: Any) -> CarriedReply:
     try:
-        fields = loads(reply)
+        fields = load_json(reply)
         messages = [decode_message(one) for one in fields["messages"]]
         return CarriedReply(messages, fields["timing"], fields["is_kept"], fields["aux"])
     except (ValueError, TypeError, LookupError) as error:
@@ -977,7 +984,7 @@ def _store_asked(
     log = memory.log
     back = yield from _draft_rewind(log, context, current)
     metadata = context.make_metadata("turn", current or None)
-    draft = memory.drafting.draft(asked, metadata=metadata)
+    draft = memory.drafting.build(asked, metadata=metadata)
     is_unnamed = asked.id == context.place.task
     if is_unnamed and context.since is None and not context.is_sent:
         said = [asked.model_copy(update={"id": None})]
@@ -1002,9 +1009,9 @@ def _store_carried_reply(
     back = yield from _draft_rewind(log, node, turn_id)
     names = {message.id for message in reply.messages if message.id}
     found: list[Entry] = yield step(log, "find", node.key, names)
-    start = start_of(turn, turn[0])
+    start = find_turn_start(turn, turn[0])
     entries: list[Entry] = yield step(log, "entries", node.key, after=start - 1)
-    if is_broken and is_answered(live_entries(entries), turn_id):
+    if is_broken and is_answered(find_live_entries(entries), turn_id):
         return
     drafts = draft_reply(
         memory.drafting,
@@ -1029,7 +1036,7 @@ def _read_turn(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[lis
     """
     for last in (_PAGE, None):
         entries: list[Entry] = yield step(log, "entries", context.key, last=last)
-        turn = [entry for entry in live_entries(entries) if entry.turn_id == turn_id]
+        turn = [entry for entry in find_live_entries(entries) if entry.turn_id == turn_id]
         # Where the page begins within the turn, some of it may lie before.
         is_all = last is None or len(entries) < last
         if turn and (is_all or entries[0].turn_id != turn_id):
@@ -1072,15 +1079,15 @@ class StateTurn:
 
     def locate(self, entries: Sequence[Entry]) -> TurnEntries:
         """Return the turn among entries; a state says it in full and in its own order."""
-        stored = [entry for entry in live_entries(entries) if entry.message_id in self.known]
+        stored = [entry for entry in find_live_entries(entries) if entry.message_id in self.known]
         first = min(stored, key=lambda entry: entry.position, default=None)
         ids = {entry.id for entry in stored}
-        before = [entry for entry in said_before(entries, first) if entry.id not in ids]
+        before = [entry for entry in list_earlier_entries(entries, first) if entry.id not in ids]
         read = {entry.message_id for entry in entries}
         turn = TurnEntries(
             before,
             self._as_said(entries, stored) if self.now else stored,
-            start_of(entries, first),
+            find_turn_start(entries, first),
             is_whole=read.issuperset(self.known),
         )
         return self.aside.add_to(turn)
@@ -1088,12 +1095,12 @@ class StateTurn:
     def _as_said(self, entries: Sequence[Entry], stored: Sequence[Entry]) -> list[Entry]:
         """Return the state's messages as the entries that they are or would be."""
         by_id = {entry.message_id: entry for entry in stored}
-        turn_id = stored[0].turn_id if stored else new_ulid()
+        turn_id = stored[0].turn_id if stored else make_ulid()
         end = max((entry.position for entry in entries), default=0)
         return [
-            entry_said(
+            make_entry(
                 message,
-                entry_id=by_id[message.id].id if message.id in by_id else new_ulid(),
+                entry_id=by_id[message.id].id if message.id in by_id else make_ulid(),
                 key=self.key,
                 position=end + number,
                 turn_id=turn_id,

@@ -12,11 +12,11 @@ from pydantic import BaseModel, Field
 from langchain_convmem.effects import Steps, arun, run, step
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
-from langchain_convmem.turns.options import current_context, read_thread_id, read_user_id
+from langchain_convmem.turns.options import get_current_context, read_thread_id, read_user_id
 from langchain_convmem.turns.turn import SPOKEN
 from langchain_convmem.turns.view import fence_blocks, select_visible
-from langchain_convmem.views.lines import iso_time
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.lines import format_iso_time
+from langchain_convmem.views.live import find_live_entries
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -108,7 +108,7 @@ def _read_scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, Thr
     """Return whose lines are searched, and the thread that asks, if there is one."""
     configurable: Mapping[str, Any] = config.get("configurable", {})
     thread_id = read_thread_id(configurable)
-    user = read_user_id(configurable, current_context()) if user_id is None else user_id
+    user = read_user_id(configurable, get_current_context()) if user_id is None else user_id
     if user is None and thread_id is None:
         msg = (
             "search_dialog does not know whose lines to search; call the agent with "
@@ -145,7 +145,7 @@ def _search_steps(
 
 def _find_open_turn(latest: Sequence[Entry]) -> set[int]:
     """Return the positions of the latest turn, unless it came to its end: then nobody sees it."""
-    spoken = [one for one in live_entries(latest) if one.role in SPOKEN]
+    spoken = [one for one in find_live_entries(latest) if one.role in SPOKEN]
     if not spoken or _is_answer(spoken[-1]):
         return set()
     return {entry.position for entry in latest if entry.turn_id == spoken[-1].turn_id}
@@ -164,7 +164,7 @@ def _describe_block(block: RecalledBlock) -> dict[str, Any]:
             {
                 "line_id": line.line_id,
                 "speaker": line.speaker,
-                "time": iso_time(line.time_ms),
+                "time": format_iso_time(line.time_ms),
                 "text": line.text,
             }
             for line in block.lines

@@ -15,7 +15,7 @@ from langchain_core.vectorstores import VectorStore
 
 from langchain_convmem.effects import Steps, arun, run, step
 from langchain_convmem.errors import ConfigError, LineStoreError, LogError, ThreadBusyError
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.integrations.vector_store_sync import (
     OWNER,
     THREAD,
@@ -24,7 +24,7 @@ from langchain_convmem.integrations.vector_store_sync import (
     LedgerHead,
     LedgerRow,
     Proposal,
-    StoreBorder,
+    SafeStore,
     StoreDialect,
     StoreLedger,
     Synchronizer,
@@ -38,20 +38,24 @@ from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.recall.blocks import build_recall
 from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
-from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable, fingerprint_of
+from langchain_convmem.recall.embedding import (
+    EmbeddedEmbeddings,
+    compute_fingerprint,
+    replace_surrogates,
+)
 from langchain_convmem.recall.options import (
     Owners,
     RecallQuery,
     RecallSettings,
     Scope,
-    checked_owners,
+    sort_owners,
 )
 from langchain_convmem.recall.ranking import rank
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Entry, Owner, Recall, ThreadKey
-from langchain_convmem.views.lines import dialog_lines
-from langchain_convmem.words.analysis import line_terms
+from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 
 if TYPE_CHECKING:
@@ -129,8 +133,8 @@ class VectorStoreRecall(DialogRecall):
         self._name = name or str(getattr(store, "collection_name", "default"))
         self._candidates = candidates
         self._dialect = find_dialect(store) if dialect is None else dialect
-        self._writer = new_ulid()
-        self._border = StoreBorder(store, self._dialect)
+        self._writer = make_ulid()
+        self._border = SafeStore(store, self._dialect)
         self._guard = threading.Lock()
         self._locks: WeakValueDictionary[Owner, FifoLock] = WeakValueDictionary()
 
@@ -163,7 +167,7 @@ class VectorStoreRecall(DialogRecall):
                 problems[f"the newest lines may be missing: {error}"] = None
         return (yield from self._find(query, query.scope, conditions, tuple(problems)))
 
-    def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that read no buffer, since there is none.
 
         Raises:
@@ -187,7 +191,9 @@ class VectorStoreRecall(DialogRecall):
         wanted = max(self._candidates, 4 * (query.k or 0))
         asked = wanted
         while True:
-            found = yield from self._border.search(encodable(query.search_text), asked, conditions)
+            found = yield from self._border.search(
+                replace_surrogates(query.search_text), asked, conditions
+            )
             # Read after the search, so that it knows every line that the search can know.
             loaders = {
                 label_owner(one): WindowLoader(
@@ -237,13 +243,13 @@ class VectorStoreRecall(DialogRecall):
             LineStoreError: If the store or its embedder failed; the next call resumes there.
             ConfigError: If the store's vectors were made by another embedder.
         """
-        for one in checked_owners(owner):
+        for one in sort_owners(owner):
             run(self._catch_up(one, progress))
         return ()
 
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Bring the store up to date; see `refresh`."""
-        for one in checked_owners(owner):
+        for one in sort_owners(owner):
             await arun(self._catch_up(one, progress))
         return ()
 
@@ -255,7 +261,7 @@ class VectorStoreRecall(DialogRecall):
         """Bring the store up to date; see `reindex`."""
         return await self.arefresh(owner, progress)
 
-    def forgotten_steps(self, owner: Owner) -> Steps[None]:
+    def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
         """Return the steps that delete from the store what the log has forgotten.
 
         Where that fails, the next recall tries again: until then it is in the store, but not shown.
@@ -277,12 +283,12 @@ class VectorStoreRecall(DialogRecall):
             LineStoreError: If the store or its embedder failed; `refresh` goes on there.
             ConfigError: If the store's vectors were made by another embedder.
         """
-        for one in checked_owners(owner):
+        for one in sort_owners(owner):
             run(self._catch_up(one, progress, anew=True))
 
     async def arebuild(self, owner: Owners, progress: Progress | None = None) -> None:
         """Write all lines of an owner to the store again; see `rebuild`."""
-        for one in checked_owners(owner):
+        for one in sort_owners(owner):
             await arun(self._catch_up(one, progress, anew=True))
 
     def _catch_up(
@@ -294,7 +300,7 @@ class VectorStoreRecall(DialogRecall):
             self._border,
             StoreLedger(self._state, owner, self._name),
             owner,
-            fingerprint=f"{fingerprint_of(self.embeddings)}/{cut}",
+            fingerprint=f"{compute_fingerprint(self.embeddings)}/{cut}",
             writer=self._writer,
         )
         with self._guard:
@@ -423,7 +429,7 @@ def _rank(
     lexical = LexicalIndex()
     lexical.add(
         [
-            line_terms(table.find_line(number), table.get_text(number))
+            extract_line_terms(table.find_line(number), table.get_text(number))
             for number in range(len(table))
         ]
     )
@@ -528,7 +534,7 @@ class WindowLoader:
                     into.separate(last, reach)
                 # What the log no longer has is left out, whatever ledger and store say.
                 there = [entries[row.entry_id] for row in stretch if row.entry_id in entries]
-                lines = [line for entry in there for line in dialog_lines(entry)]
+                lines = [line for entry in there for line in make_dialog_lines(entry)]
                 into.add(lines, scores)
                 last = lines[-1] if lines else last
 

@@ -23,14 +23,14 @@ from langchain_core.vectorstores import VectorStore
 
 from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import ConfigError, ConvMemError, LineStoreError, LogError
-from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, ThreadState
-from langchain_convmem.recall.embedding import encodable
+from langchain_convmem.recall.embedding import replace_surrogates
 from langchain_convmem.recall.segments import split_line
 from langchain_convmem.records import Changes, DialogLine, Entry, Owner, Scalar, ThreadKey
-from langchain_convmem.views.lines import dialog_lines
-from langchain_convmem.views.live import retracted_ids
-from langchain_convmem.workers import in_worker
+from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.workers import run_in_worker
 
 Progress = Callable[[int, int], None]
 
@@ -47,7 +47,7 @@ class Synchronizer:
     def __init__(
         self,
         log: MessageLog,
-        border: StoreBorder,
+        border: SafeStore,
         ledger: StoreLedger,
         owner: Owner,
         *,
@@ -102,7 +102,7 @@ class Synchronizer:
 
         Writes that overtake each other could leave in the store what the log has forgotten.
         """
-        if head.holder and now_ms() < head.until_ms:
+        if head.holder and get_now_ms() < head.until_ms:
             msg = "another server is writing lines of this owner to the vector store; try again"
             raise LineStoreError(msg)
         # The generation is noted before anything is written, so that no forget is overlooked.
@@ -118,7 +118,7 @@ class Synchronizer:
         """Treat the store as empty after deleting what the log has forgotten."""
         yield from self.catch_up()
         old = yield from self._check_head()
-        new = replace(old, cursor=0, firsts=(), epoch=new_ulid())
+        new = replace(old, cursor=0, firsts=(), epoch=make_ulid())
         if (yield from self._ledger.commit(new)) is not None:
             yield from self._ledger.drop(old)
 
@@ -181,7 +181,7 @@ class Synchronizer:
 
     def _compare_anew(self, old: LedgerHead) -> Steps[None]:
         """Make ledger and store equal to what the log still holds of what the ledger knows."""
-        new = replace(old, cursor=0, firsts=(), epoch=new_ulid())
+        new = replace(old, cursor=0, firsts=(), epoch=make_ulid())
         try:
             equal = yield from self._make_all_equal(old, new)
         except ConvMemError:
@@ -235,7 +235,7 @@ class Synchronizer:
         while True:
             page: Changes = yield step(self._log, "changes", self._owner, cursor, limit=_PAGE)
             if not page.entries:
-                return page.generation, retracted_ids(controls)
+                return page.generation, find_retracted_ids(controls)
             controls += [entry for entry in page.entries if entry.control is not None]
             cursor = page.cursor
 
@@ -283,7 +283,7 @@ class _RowReader:
 
 
 def _compute_lease_end() -> int:
-    return now_ms() + _LEASE_MS
+    return get_now_ms() + _LEASE_MS
 
 
 def _collect_retracted(entries: Sequence[Entry]) -> set[str]:
@@ -375,7 +375,7 @@ class StoreLedger:
         """Return the rows of a chunk by ascending position; none outside the ledger."""
         if number < 0:
             return []
-        rows, _ = yield from self._read(_name(head.epoch, number))
+        rows, _ = yield from self._read(_make_key(head.epoch, number))
         return rows
 
     def _read(self, name: str) -> Steps[tuple[list[LedgerRow], int | None]]:
@@ -401,7 +401,7 @@ class StoreLedger:
         noted: list[LedgerRow] = []
         left = list(rows)
         while left:
-            taken, first = yield from self._fill(_name(head.epoch, number), left)
+            taken, first = yield from self._fill(_make_key(head.epoch, number), left)
             noted += taken
             left = left[len(taken) :]
             if number == len(firsts):
@@ -435,7 +435,7 @@ class StoreLedger:
         for number in reversed(range(len(head.firsts))):
             if not wanted:
                 break
-            rows = yield from self._retract_in(_name(head.epoch, number), wanted)
+            rows = yield from self._retract_in(_make_key(head.epoch, number), wanted)
             found += rows
             wanted -= {row.entry_id for row in rows}
         return found
@@ -453,18 +453,18 @@ class StoreLedger:
 
     def rewrite(self, head: LedgerHead, rows: Sequence[LedgerRow]) -> Steps[LedgerHead]:
         """Write rows as the next chunk of a head of a new epoch."""
-        yield from self._write(_name(head.epoch, len(head.firsts)), rows, None)
+        yield from self._write(_make_key(head.epoch, len(head.firsts)), rows, None)
         return replace(head, firsts=(*head.firsts, rows[0].position))
 
     def drop(self, head: LedgerHead) -> Steps[None]:
         """Delete the chunks of a head's epoch."""
         number = 0
         while (yield from self.read_chunk(head, number)):
-            yield step(self._state, "delete_state", self._key, _name(head.epoch, number))
+            yield step(self._state, "delete_state", self._key, _make_key(head.epoch, number))
             number += 1
 
 
-def _name(epoch: str, number: int) -> str:
+def _make_key(epoch: str, number: int) -> str:
     return f"rows:{epoch}:{number}"
 
 
@@ -491,7 +491,7 @@ _CONTROL = -1
 
 def escape_text(text: str) -> str:
     """Return an id that every store accepts, with JSON escapes where needed."""
-    return json.dumps(encodable(text), ensure_ascii=False)[1:-1]
+    return json.dumps(replace_surrogates(text), ensure_ascii=False)[1:-1]
 
 
 def label_owner(owner: Owner) -> str:
@@ -524,12 +524,12 @@ class LedgerRow:
         """Return the row of an entry that nothing retracts."""
         counts: tuple[int, ...] = (_CONTROL,)
         if entry.control is None:
-            counts = tuple(len(_split_segments(line.text)) for line in dialog_lines(entry))
+            counts = tuple(len(_split_segments(line.text)) for line in make_dialog_lines(entry))
         return cls(entry.position, entry.id, entry.key.thread_id, counts)
 
     @classmethod
     def from_json(cls, value: list[Any]) -> LedgerRow:
-        """Return what `to_json` gave."""
+        """Return what `describe_as_json` gave."""
         position, entry_id, thread_id, counts, is_live = value
         return cls(position, entry_id, thread_id, tuple(counts), bool(is_live))
 
@@ -573,7 +573,7 @@ def make_documents(owner: Owner, entry: Entry) -> list[Document]:
             page_content=text,
             metadata={**_describe_line(owner, line), "segment": number},
         )
-        for line in dialog_lines(entry)
+        for line in make_dialog_lines(entry)
         for number, text in enumerate(_split_segments(line.text))
     ]
 
@@ -598,7 +598,7 @@ def _describe_line(owner: Owner, line: DialogLine) -> dict[str, str | int]:
 def name_tag_field(name: str) -> str:
     """Return the metadata that holds a tag, in letters that every store takes for a name."""
     is_plain = name.isascii() and name.replace("_", "a").isalnum()
-    return f"tag_{name}" if is_plain else f"tagx_{encodable(name).encode().hex()}"
+    return f"tag_{name}" if is_plain else f"tagx_{replace_surrogates(name).encode().hex()}"
 
 
 def label_value(value: Scalar) -> str:
@@ -615,7 +615,9 @@ def _split_segments(text: str) -> list[str]:
     if not text.strip():
         return []
     # No column of text takes a NUL.
-    return [encodable(text[start:end]).replace("\x00", " ") for start, end in split_line(text)]
+    return [
+        replace_surrogates(text[start:end]).replace("\x00", " ") for start, end in split_line(text)
+    ]
 
 
 # -- The border to a vector store -----------------------------------------------------------------
@@ -644,7 +646,7 @@ class Proposal(NamedTuple):
     score: float
 
 
-class StoreBorder:
+class SafeStore:
     """Writes to and searches a vector store; as thread-safe as the store."""
 
     def __init__(self, store: VectorStore, dialect: StoreDialect) -> None:
@@ -693,7 +695,7 @@ class StoreBorder:
 
     def _call(self, what: str, name: str, *args: Any, **kwargs: Any) -> Steps[Any]:
         call = partial(getattr(self._store, name), *args, **kwargs)
-        acall = partial(in_worker, call)
+        acall = partial(run_in_worker, call)
         if self._is_async(name):
             acall = partial(getattr(self._store, "a" + name), *args, **kwargs)
         try:

@@ -1,6 +1,6 @@
 """The kit of which logs are made: what every log does alike stands here, and only here.
 
-A log stores `Row`s. To write one on a storage of your own, derive it from `AsyncTwins` and supply
+A log stores `SyncRow`s. To write one on a storage of your own, derive it from `AsyncTwins` and supply
 the synchronous methods of `MessageLog` and `ThreadState`:
 
 - `append` encodes the drafts (`encode_drafts`), reads what the thread holds of their ids, plans
@@ -35,7 +35,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import ConfigError, CorruptEntryError
-from langchain_convmem.ids import new_ulid, ulid_ms
+from langchain_convmem.ids import get_ulid_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, ThreadState, ThreadTransactions
 from langchain_convmem.records import (
     Changes,
@@ -53,14 +53,14 @@ from langchain_convmem.views.codec import (
     DecodedBody,
     decode_body,
     decode_metadata,
-    dumps,
+    dump_json,
     encode_body,
     encode_checked,
     encode_metadata,
-    loads,
+    load_json,
 )
-from langchain_convmem.views.lines import dialog_lines, plain_lines
-from langchain_convmem.views.live import retracted_ids
+from langchain_convmem.views.lines import make_dialog_lines, read_plain_lines
+from langchain_convmem.views.live import find_retracted_ids
 
 __all__ = [
     "AppendPlan",
@@ -108,7 +108,7 @@ _ANY_THREAD = ThreadKey(None, "-")
 
 # Not frozen: that makes each of many rows slower to make.
 @dataclass(slots=True)
-class Row:
+class SyncRow:
     """An entry as it is stored: columns and JSON text. Treat it as read-only.
 
     Attributes:
@@ -156,7 +156,7 @@ def encode_drafts(drafts: Iterable[Draft]) -> list[EncodedDraft]:
     ]
 
 
-def decode_entry(key: ThreadKey, row: Row) -> Entry:
+def decode_entry(key: ThreadKey, row: SyncRow) -> Entry:
     """Return the entry of a row.
 
     Raises:
@@ -164,7 +164,7 @@ def decode_entry(key: ThreadKey, row: Row) -> Entry:
     """
     try:
         decoded = decode_body(row.body)
-        metadata = decode_metadata(row.metadata, created_ms=ulid_ms(row.id))
+        metadata = decode_metadata(row.metadata, created_ms=get_ulid_ms(row.id))
     except ValueError as error:
         msg = (
             f"entry {row.position} of thread {key.thread_id!r} cannot be read: {error}; "
@@ -175,7 +175,7 @@ def decode_entry(key: ThreadKey, row: Row) -> Entry:
     return build_entry(key, row, decoded, metadata)
 
 
-def build_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metadata) -> Entry:
+def build_entry(key: ThreadKey, row: SyncRow, decoded: DecodedBody, metadata: Metadata) -> Entry:
     """Return the entry of a row whose body and metadata were decoded."""
     message, contents, control, cover = decoded
     return Entry(
@@ -192,7 +192,9 @@ def build_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metada
     )
 
 
-def build_changes(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int) -> Changes:
+def build_changes(
+    rows: Iterable[tuple[ThreadKey, SyncRow]], cursor: int, generation: int
+) -> Changes:
     """Return rows after a cursor as entries; see `MessageLog.changes`.
 
     Raises:
@@ -203,7 +205,7 @@ def build_changes(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation
 
 
 def build_line_changes(
-    rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int, limit: int | None
+    rows: Iterable[tuple[ThreadKey, SyncRow]], cursor: int, generation: int, limit: int | None
 ) -> LineChanges:
     """Return the dialog lines of rows after a cursor; see `LineSource.line_changes`.
 
@@ -221,10 +223,10 @@ def build_line_changes(
     count = 0
     for count, (key, row) in enumerate(rows, 1):  # noqa: B007 - what is left of it counts
         cursor = row.position
-        found = plain_lines(key, row.id, cursor, row.role, row.body, metadata=row.metadata)
+        found = read_plain_lines(key, row.id, cursor, row.role, row.body, metadata=row.metadata)
         if found is None:
             entry = decode_entry(key, row)
-            found = dialog_lines(entry)
+            found = make_dialog_lines(entry)
             if entry.control is not None:
                 controls.append(entry)
         lines += found
@@ -250,7 +252,7 @@ def annotate_metadata(
     Raises:
         InvalidMessageError: If an addition cannot be kept as JSON.
     """
-    before: dict[str, Any] = loads(text) if text else {}
+    before: dict[str, Any] = load_json(text) if text else {}
     metadata = Metadata(
         attributes=(*before.get("a", ()), *attributes),
         timing={**before.get("t", {}), **(timing or {})},
@@ -319,8 +321,8 @@ class AppendPlan(NamedTuple):
         bodies: For each draft what its new row's body reads as; None where an earlier row stands.
     """
 
-    rows: Sequence[Row]
-    added: Sequence[Row]
+    rows: Sequence[SyncRow]
+    added: Sequence[SyncRow]
     key_hashes: Sequence[int | None]
     bodies: Sequence[DecodedBody | None]
 
@@ -335,18 +337,18 @@ class AppendPlan(NamedTuple):
             if body is None:
                 entries.append(decode_entry(key, row))
             else:  # what is new was decoded when it was encoded
-                metadata = decode_metadata(row.metadata, created_ms=ulid_ms(row.id))
+                metadata = decode_metadata(row.metadata, created_ms=get_ulid_ms(row.id))
                 entries.append(build_entry(key, row, body, metadata))
         return entries
 
 
 def _make_ulid(_position: int) -> str:
-    return new_ulid()
+    return make_ulid()
 
 
 def plan_append(
     batch: Sequence[EncodedDraft],
-    stored: Sequence[Row] = (),
+    stored: Sequence[SyncRow] = (),
     *,
     first_position: int,
     make_id: Callable[[int], str] = _make_ulid,
@@ -379,18 +381,18 @@ class _Planner:
     """A thread's rows with new ones after them, by message id."""
 
     def __init__(self, first_position: int, make_id: Callable[[int], str]) -> None:
-        self._rows: list[Row] = []
-        self._added: list[Row] = []
+        self._rows: list[SyncRow] = []
+        self._added: list[SyncRow] = []
         self._key_hashes: list[int | None] = []
         self._bodies: list[DecodedBody | None] = []
         self.plan = AppendPlan(self._rows, self._added, self._key_hashes, self._bodies)
         self._next_position = first_position
         self._make_id = make_id
-        self._versions: dict[str, list[Row]] = {}
-        self._controls: list[Row] = []
+        self._versions: dict[str, list[SyncRow]] = {}
+        self._controls: list[SyncRow] = []
         self._dead: frozenset[str] | None = None
 
-    def note(self, stored: Iterable[Row], wanted: Collection[str]) -> None:
+    def note(self, stored: Iterable[SyncRow], wanted: Collection[str]) -> None:
         for row in stored:
             if row.role == "control":
                 self._controls.append(row)
@@ -410,18 +412,20 @@ class _Planner:
         entry_id, position = self._take_place()
         if before is not None:
             control = Draft(role="control", control=Control((before.id,), "replaced", entry_id))
-            self._add(Row(*mark, mark[0], "control", encode_body(control), None), None)
-        row = Row(entry_id, position, turn_id or entry_id, draft.role, body, metadata)
+            self._add(SyncRow(*mark, mark[0], "control", encode_body(control), None), None)
+        row = SyncRow(entry_id, position, turn_id or entry_id, draft.role, body, metadata)
         self._add(row, message_id)
         self._answer(row, decoded)
 
-    def _find_live(self, message_id: str) -> Row | None:
+    def _find_live(self, message_id: str) -> SyncRow | None:
         """Return the version of a message that no control entry retracts."""
         versions = self._versions.get(message_id)
         if not versions:
             return None
         if self._dead is None:
-            self._dead = retracted_ids([decode_entry(_ANY_THREAD, row) for row in self._controls])
+            self._dead = find_retracted_ids(
+                [decode_entry(_ANY_THREAD, row) for row in self._controls]
+            )
         return next((row for row in reversed(versions) if row.id not in self._dead), None)
 
     def _take_place(self) -> tuple[str, int]:
@@ -429,7 +433,7 @@ class _Planner:
         self._next_position += 1
         return self._make_id(position), position
 
-    def _add(self, row: Row, message_id: str | None) -> None:
+    def _add(self, row: SyncRow, message_id: str | None) -> None:
         self._added.append(row)
         if row.role == "control":  # the id of a control entry is no message's
             self._controls.append(row)
@@ -440,7 +444,7 @@ class _Planner:
             self._versions.setdefault(name, []).append(row)
             self._key_hashes.append(hash_message_id(name))
 
-    def _answer(self, row: Row, body: DecodedBody | None) -> None:
+    def _answer(self, row: SyncRow, body: DecodedBody | None) -> None:
         self._rows.append(row)
         self._bodies.append(body)
 
@@ -501,7 +505,7 @@ def encode_state(value: Any) -> str:
     Raises:
         InvalidMessageError: If JSON cannot keep it.
     """
-    return dumps(value, what="state document")
+    return dump_json(value, what="state document")
 
 
 def make_version(before: int | None) -> int:

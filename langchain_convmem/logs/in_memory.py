@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from langchain_convmem.errors import LogClosedError, LogError
-from langchain_convmem.ids import now_ms, ulid_ms
+from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.logs.base import (
     AppendPlan,
     EncodedDraft,
-    Row,
+    SyncRow,
     TransactionTwins,
     annotate_metadata,
     build_changes,
@@ -45,7 +45,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.views.codec import loads
+from langchain_convmem.views.codec import load_json
 
 __all__ = ["InMemoryLog"]
 
@@ -198,7 +198,7 @@ class InMemoryLog(TransactionTwins):
 
     def _read_later(
         self, owner: Owner, cursor: int, limit: int | None
-    ) -> tuple[list[tuple[ThreadKey, Row]], int]:
+    ) -> tuple[list[tuple[ThreadKey, SyncRow]], int]:
         """Return an owner's rows after a cursor, and the generation."""
         with self._lock:
             self._check_open()
@@ -271,7 +271,7 @@ class InMemoryLog(TransactionTwins):
             entries=sum(len(thread.rows) for thread in gone),
             threads=len(gone),
             documents=sum(len(thread.documents) for thread in gone),
-            at_ms=now_ms(),
+            at_ms=get_now_ms(),
         )
 
     def _forget_entries(self, key: ThreadKey, ids: frozenset[str]) -> ForgetReceipt:
@@ -288,7 +288,7 @@ class InMemoryLog(TransactionTwins):
         caches = [name for name in thread.documents if name.startswith(CACHE_PREFIX)]
         for name in caches:
             del thread.documents[name]
-        return ForgetReceipt(entries=count, documents=len(caches), at_ms=now_ms())
+        return ForgetReceipt(entries=count, documents=len(caches), at_ms=get_now_ms())
 
     # -- state documents ------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class InMemoryLog(TransactionTwins):
             self._check_open()
             documents = self._threads[key].documents if key in self._threads else {}
             found = documents.get(name)
-        return None if found is None else StateDocument(loads(found[0]), found[1])
+        return None if found is None else StateDocument(load_json(found[0]), found[1])
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
@@ -312,7 +312,7 @@ class InMemoryLog(TransactionTwins):
                 return None
             version = make_version(expected)
             self._make_thread(key).documents[name] = (text, version)
-        return StateDocument(loads(text), version)
+        return StateDocument(load_json(text), version)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
@@ -324,29 +324,29 @@ class InMemoryLog(TransactionTwins):
 
 @dataclass(slots=True)
 class _StoredThread:
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SyncRow] = field(default_factory=list)
     versions: dict[str, list[int]] = field(default_factory=dict)  # message id -> places in rows
     documents: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: SyncRow) -> None:
         if row.role != "control":  # a control entry's id is no message's
             message_id = read_message_id(row.id, row.body)
             self.versions.setdefault(message_id, []).append(len(self.rows))
         self.rows.append(row)
 
-    def find(self, message_ids: Iterable[str]) -> list[Row]:
+    def find(self, message_ids: Iterable[str]) -> list[SyncRow]:
         places = {place for name in message_ids for place in self.versions.get(name, ())}
         return [self.rows[place] for place in sorted(places)]
 
-    def read_stored(self, batch: Iterable[EncodedDraft]) -> list[Row]:
+    def read_stored(self, batch: Iterable[EncodedDraft]) -> list[SyncRow]:
         """Return what `plan_append` asks for."""
         found = self.find(list_own_ids(batch))
         return found and [*found, *(row for row in self.rows if row.role == "control")]
 
 
-def _get_position(row: Row) -> int:
+def _get_position(row: SyncRow) -> int:
     return row.position
 
 
-def _build_info(key: ThreadKey, rows: Sequence[Row]) -> ThreadInfo:
-    return ThreadInfo(key, len(rows), ulid_ms(rows[0].id), ulid_ms(rows[-1].id))
+def _build_info(key: ThreadKey, rows: Sequence[SyncRow]) -> ThreadInfo:
+    return ThreadInfo(key, len(rows), get_ulid_ms(rows[0].id), get_ulid_ms(rows[-1].id))

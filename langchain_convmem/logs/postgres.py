@@ -37,10 +37,10 @@ from langchain_convmem.errors import (
     LogUnavailableError,
     SchemaVersionError,
 )
-from langchain_convmem.ids import is_ulid, now_ms, ulid_ms
+from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid
 from langchain_convmem.logs.base import (
     EncodedDraft,
-    Row,
+    SyncRow,
     annotate_metadata,
     build_changes,
     build_line_changes,
@@ -82,7 +82,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.views.codec import loads
+from langchain_convmem.views.codec import load_json
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -353,7 +353,7 @@ class PostgresLog:
             _write_document, key=key, name=name, text=text, expected=expected, version=version
         )
         is_written = yield from self._call(Mode.WRITE, job)
-        return StateDocument(loads(text), version) if is_written else None
+        return StateDocument(load_json(text), version) if is_written else None
 
     aset_state = make_async(set_state)
 
@@ -562,7 +562,9 @@ def _append(tx: Transaction, key: ThreadKey, batch: Sequence[EncodedDraft]) -> S
     return plan.build_entries(key)
 
 
-def _read_stored(tx: Transaction, thread: int, batch: Iterable[EncodedDraft]) -> Steps[list[Row]]:
+def _read_stored(
+    tx: Transaction, thread: int, batch: Iterable[EncodedDraft]
+) -> Steps[list[SyncRow]]:
     """Return what `plan_append` asks for."""
     hashes = [hash_message_id(own_id) for own_id in list_own_ids(batch)]
     if not hashes:
@@ -639,8 +641,8 @@ def _list_threads(tx: Transaction, user_id: str | None) -> Steps[list[ThreadInfo
         ThreadInfo(
             ThreadKey(user_id, _read_name(name)),
             count,
-            ulid_ms(_to_ulid(first)),
-            ulid_ms(_to_ulid(last)),
+            get_ulid_ms(_to_ulid(first)),
+            get_ulid_ms(_to_ulid(last)),
         )
         for name, count, first, last in found
     ]
@@ -677,7 +679,7 @@ def _read_line_changes(
 
 def _read_later(
     tx: Transaction, owner: Owner, cursor: int, limit: int | None
-) -> Steps[tuple[Iterable[tuple[ThreadKey, Row]], int]]:
+) -> Steps[tuple[Iterable[tuple[ThreadKey, SyncRow]], int]]:
     """Return an owner's rows after a cursor, and the generation."""
     [(number, generation)] = yield tx.query(
         "SELECT o.owner, coalesce(o.generation, m.forget_epoch) "
@@ -714,7 +716,7 @@ def _forget(
             counts = yield from _erase_entries(tx, owner, numbers, entry_ids)
         dropped = yield from _drop_if_empty(tx, owner)
     yield from _raise_epoch(tx, owner, dropped=dropped)
-    return ForgetReceipt(*counts, at_ms=now_ms())
+    return ForgetReceipt(*counts, at_ms=get_now_ms())
 
 
 def _list_numbers(
@@ -810,7 +812,7 @@ def _read_document(tx: Transaction, key: ThreadKey, name: str) -> Steps[StateDoc
         *_name_thread(key),
         _store_name(name),
     )
-    return StateDocument(loads(found[0][0]), found[0][1]) if found else None
+    return StateDocument(load_json(found[0][0]), found[0][1]) if found else None
 
 
 def _write_document(
@@ -1003,17 +1005,17 @@ def _to_ulid(value: UUID) -> str:
     return str(ULID.from_bytes(value.bytes))
 
 
-def _read_row(columns: Sequence[Any]) -> Row:
+def _read_row(columns: Sequence[Any]) -> SyncRow:
     """Return the row of `_COLUMNS`."""
     position, entry_id, turn, turn_name, role, body, metadata = columns
     text_id = _to_ulid(entry_id)
     turn_id = text_id if turn is None else _to_ulid(turn)
     if turn_name is not None:
         turn_id = turn_name.decode("utf-8", "surrogatepass")
-    return Row(text_id, position, turn_id, role, body, metadata)
+    return SyncRow(text_id, position, turn_id, role, body, metadata)
 
 
-def _write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
+def _write_row(row: SyncRow, key_hash: int | None) -> tuple[Any, ...]:
     """Return (position, id, turn, turn_name, role, key_hash, body, metadata) of a row.
 
     An entry that opens its turn stores no turn; a turn may have a name that is no ULID.

@@ -256,7 +256,7 @@ def _parse_dsn(dsn: str | None) -> dict[str, Any] | None:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
     except ImportError as error:
-        raise MissingExtraError.for_extra("PostgresLog", "postgres") from error
+        raise MissingExtraError.build("PostgresLog", "postgres") from error
     if dsn is None:
         return None
     try:

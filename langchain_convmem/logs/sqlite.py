@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
-from langchain_convmem.ids import now_ms, numbered_ulid, ulid_ms, ulid_text
+from langchain_convmem.ids import decode_ulid, get_now_ms, get_ulid_ms, make_numbered_ulid
 from langchain_convmem.logs.base import (
     AppendPlan,
     EncodedDraft,
-    Row,
+    SyncRow,
     TransactionTwins,
     annotate_metadata,
     build_changes,
@@ -70,7 +70,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.views.codec import loads
+from langchain_convmem.views.codec import load_json
 
 __all__ = ["SQLiteLog", "VerifyReport"]
 
@@ -308,7 +308,7 @@ class SQLiteLog(TransactionTwins):
             _drop_empty_owner(db, number)
         self._decoded.clear()
         self._connections.fold_wal()
-        return replace(counts, at_ms=now_ms())
+        return replace(counts, at_ms=get_now_ms())
 
     # -- state documents ------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class SQLiteLog(TransactionTwins):
         text = encode_state(value)
         with self._connections.write() as db:
             version = _write_document(db, key, name, text, expected=expected)
-        return None if version is None else StateDocument(loads(text), version)
+        return None if version is None else StateDocument(load_json(text), version)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
@@ -521,7 +521,7 @@ def _append(db: sqlite3.Connection, key: ThreadKey, batch: Sequence[EncodedDraft
         batch,
         _read_stored(db, key, thread, batch),
         first_position=_read_next_position(db),
-        make_id=numbered_ulid,
+        make_id=make_numbered_ulid,
     )
     db.executemany(
         "INSERT INTO entries(seq, thread, id, turn, role, key_hash, body, metadata) "
@@ -536,7 +536,7 @@ def _append(db: sqlite3.Connection, key: ThreadKey, batch: Sequence[EncodedDraft
 
 def _read_stored(
     db: sqlite3.Connection, key: ThreadKey, thread: int, batch: Iterable[EncodedDraft]
-) -> list[Row]:
+) -> list[SyncRow]:
     """Return what `plan_append` asks for."""
     hashes = [hash_message_id(own_id) for own_id in list_own_ids(batch)]
     found = _read_versions(db, thread, hashes)
@@ -578,7 +578,7 @@ def _read_range(
     after: int,
     until: int | None,
     last: int | None,
-) -> list[Row]:
+) -> list[SyncRow]:
     """Return a thread's rows of a range, ascending; the latest `last` of them."""
     bounds = cap_bound(after), cap_bound(until), cap_count(last)
     found = db.execute(_SQL.entries, (thread, *bounds)).fetchall()
@@ -587,7 +587,7 @@ def _read_range(
 
 def _find_rows(
     db: sqlite3.Connection, key: ThreadKey, thread: int | None, message_ids: Collection[str]
-) -> list[Row]:
+) -> list[SyncRow]:
     """Return a thread's rows with these message ids, ascending."""
     wanted = frozenset(message_ids)
     found = _read_versions(db, thread, [hash_message_id(name) for name in wanted])
@@ -597,7 +597,9 @@ def _find_rows(
 
 def _read_info(key: ThreadKey, count: int, first: bytes, last: bytes) -> ThreadInfo:
     try:
-        return ThreadInfo(key, count, ulid_ms(ulid_text(first)), ulid_ms(ulid_text(last)))
+        return ThreadInfo(
+            key, count, get_ulid_ms(decode_ulid(first)), get_ulid_ms(decode_ulid(last))
+        )
     except (TypeError, ValueError) as error:
         msg = f"thread {key.thread_id!r} has an entry with a damaged id: {error}; see verify()"
         raise CorruptEntryError(msg, thread_id=key.thread_id) from error
@@ -714,7 +716,7 @@ def _read_document(
     if found is None:
         return None
     try:
-        return StateDocument(loads(found[0]), found[1])
+        return StateDocument(load_json(found[0]), found[1])
     except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         msg = (
             f"document {name!r} of thread {key.thread_id!r} cannot be read: {error!r}; delete it, "

@@ -37,8 +37,8 @@ from langchain_convmem.errors import (
     LogUnavailableError,
     SchemaVersionError,
 )
-from langchain_convmem.ids import is_ulid, ulid_bytes, ulid_number, ulid_text
-from langchain_convmem.logs.base import Row
+from langchain_convmem.ids import decode_ulid, encode_ulid, get_ulid_number, is_ulid
+from langchain_convmem.logs.base import SyncRow
 from langchain_convmem.records import Role
 
 __all__ = [
@@ -293,14 +293,14 @@ ROLES: tuple[Role, ...] = get_args(Role)
 """A role's place here is its number in the file."""
 
 COLUMNS = "e.seq, e.id, e.turn, e.role, e.body, e.metadata"
-"""What `row_of` takes, of the table `entries e`."""
+"""What `find_row` takes, of the table `entries e`."""
 
 _ROLE_OF = dict(enumerate(ROLES))
 
 
 def pack_name(name: str) -> bytes | str:
     """Return a ULID as 16 bytes; another name, which a turn may have, stays text."""
-    return ulid_bytes(name) if is_ulid(name) else name
+    return encode_ulid(name) if is_ulid(name) else name
 
 
 def unpack_name(stored: bytes | str) -> str:
@@ -309,10 +309,10 @@ def unpack_name(stored: bytes | str) -> str:
     Raises:
         ValueError: If it is neither text nor 16 bytes.
     """
-    return stored if isinstance(stored, str) else ulid_text(stored)
+    return stored if isinstance(stored, str) else decode_ulid(stored)
 
 
-def read_row(columns: Sequence[Any], thread_id: str) -> Row:
+def read_row(columns: Sequence[Any], thread_id: str) -> SyncRow:
     """Return the row of `COLUMNS`.
 
     Raises:
@@ -320,11 +320,11 @@ def read_row(columns: Sequence[Any], thread_id: str) -> Row:
     """
     seq, entry_id, turn, role, body, metadata = columns
     try:
-        text_id = ulid_text(entry_id)
+        text_id = decode_ulid(entry_id)
         turn_id = text_id if turn is None else unpack_name(turn)
         if not isinstance(body, str):
             _refuse_body(body)
-        return Row(text_id, seq, turn_id, _ROLE_OF[role], body, metadata)
+        return SyncRow(text_id, seq, turn_id, _ROLE_OF[role], body, metadata)
     except (TypeError, ValueError, LookupError) as error:
         msg = (
             f"entry {seq} of thread {thread_id!r} has damaged columns ({error!r}); "
@@ -338,13 +338,13 @@ def _refuse_body(value: object) -> NoReturn:
     raise TypeError(msg)
 
 
-def write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
+def write_row(row: SyncRow, key_hash: int | None) -> tuple[Any, ...]:
     """Return (id, turn, role, key_hash, body, metadata) of a row.
 
     An entry that opens its turn stores no turn.
     """
     return (
-        ulid_bytes(row.id),
+        encode_ulid(row.id),
         None if row.turn_id == row.id else pack_name(row.turn_id),
         ROLES.index(row.role),
         key_hash,
@@ -357,10 +357,10 @@ def find_position(db: sqlite3.Connection, thread: int | None, entry_id: str) -> 
     """Return where a thread's entry of this id is, or None."""
     if not is_ulid(entry_id):
         return None
-    packed = ulid_bytes(entry_id)
+    packed = encode_ulid(entry_id)
     found = db.execute(
         "SELECT seq FROM entries WHERE seq = ? AND thread = ? AND id = ?",
-        (ulid_number(entry_id), thread, packed),
+        (get_ulid_number(entry_id), thread, packed),
     ).fetchone()
     if found is None:
         found = db.execute(

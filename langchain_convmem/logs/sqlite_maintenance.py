@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_convmem.errors import ConfigError, LogError
-from langchain_convmem.ids import ulid_number, ulid_text
+from langchain_convmem.ids import decode_ulid, get_ulid_number
 from langchain_convmem.logs.base import hash_message_id, read_message_id
 from langchain_convmem.logs.sqlite_file import (
     MIGRATIONS,
@@ -27,7 +27,7 @@ from langchain_convmem.logs.sqlite_file import (
     list_objects,
     unpack_name,
 )
-from langchain_convmem.views.codec import decode_body, decode_metadata, loads
+from langchain_convmem.views.codec import decode_body, decode_metadata, load_json
 
 __all__ = ["Progress", "VerifyReport", "copy_file", "verify_file"]
 
@@ -380,9 +380,9 @@ def _find_column_faults(row: _EntryColumns) -> Iterator[str]:
         yield "it belongs to no thread"
     if row.position < 1:
         yield "its position is not positive"
-    if not _is_readable(ulid_text, row.id):
+    if not _is_readable(decode_ulid, row.id):
         yield "its id is damaged"
-    elif row.is_numbered and ulid_number(ulid_text(row.id)) != row.position:
+    elif row.is_numbered and get_ulid_number(decode_ulid(row.id)) != row.position:
         yield "its id tells another position"
     if row.turn is not None and not _is_readable(unpack_name, row.turn):
         yield "its turn is damaged"
@@ -401,10 +401,10 @@ def _is_readable(read: Any, value: Any) -> bool:
 
 
 def _find_key_faults(row: _EntryColumns) -> Iterator[str]:
-    if not _is_readable(ulid_text, row.id):
+    if not _is_readable(decode_ulid, row.id):
         return
     is_control = row.role == ROLES.index("control")
-    key = None if is_control else hash_message_id(read_message_id(ulid_text(row.id), row.body))
+    key = None if is_control else hash_message_id(read_message_id(decode_ulid(row.id), row.body))
     if row.key_hash != key:
         yield "its message would not be found by its id"
 
@@ -433,7 +433,7 @@ def _find_document_faults(row: _DocumentColumns) -> Iterator[str]:
         yield f"{name} belongs to no thread"
     if not isinstance(row.name, str) or not isinstance(row.version, int):
         yield f"{name} has a damaged name or version"
-    if not isinstance(row.value, str) or not _is_readable(loads, row.value):
+    if not isinstance(row.value, str) or not _is_readable(load_json, row.value):
         yield f"{name} cannot be read"
 
 

@@ -15,9 +15,9 @@ from typing import Literal
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.views.codec import line_time_ms
+from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.context import SUMMARY_SOURCE
-from langchain_convmem.views.lines import day_text
+from langchain_convmem.views.lines import format_day
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 
 Source = Literal["dialogue", "summary", "system", "tool"]
@@ -176,11 +176,11 @@ def _get_role(message: BaseMessage) -> str:
 
 def _read_date(message: BaseMessage) -> str | None:
     try:
-        stamp_ms = line_time_ms(message)
+        stamp_ms = get_line_time_ms(message)
     except InvalidMessageError:
         # A date only decorates a quote; a log would have refused this message.
         return None
-    return None if stamp_ms is None else day_text(stamp_ms) or None
+    return None if stamp_ms is None else format_day(stamp_ms) or None
 
 
 def _collect_texts(content: object) -> Iterable[str]:

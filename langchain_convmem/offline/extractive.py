@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from langchain_convmem.records import SummaryRequest
-from langchain_convmem.views.facts import KnownFacts, Said, facts_in, sentences
+from langchain_convmem.views.facts import FactSource, KnownFacts, find_facts, split_sentences
 from langchain_convmem.views.tokens import count_text_tokens
 
 _LINE = re.compile(r"(?P<speaker>[^\n:]{1,60}): (?P<text>.*)", re.DOTALL)
@@ -91,12 +91,12 @@ def _list_candidates(request: SummaryRequest) -> list[_Candidate]:
         *_read_said(request.previous.splitlines()),
         *_read_said(request.transcript.splitlines()),
     ]
-    pieces = [Said(text, one.speaker) for one in said for text in sentences(one.text)]
-    facts = KnownFacts(facts_in(pieces))
+    pieces = [FactSource(text, one.speaker) for one in said for text in split_sentences(one.text)]
+    facts = KnownFacts(find_facts(pieces))
     return [_weigh_sentence(one, facts, request.missing) for one in pieces]
 
 
-def _read_said(lines: Iterable[str]) -> Iterator[Said]:
+def _read_said(lines: Iterable[str]) -> Iterator[FactSource]:
     """Yield what the lines of a transcript or a summary say, and who says it."""
     speaker = ""
     for line in lines:
@@ -107,10 +107,10 @@ def _read_said(lines: Iterable[str]) -> Iterator[Said]:
             continue
         if match is not None:
             speaker, plain = match["speaker"], match["text"]
-        yield Said(plain, speaker)
+        yield FactSource(plain, speaker)
 
 
-def _weigh_sentence(said: Said, facts: KnownFacts, missing: Sequence[str]) -> _Candidate:
+def _weigh_sentence(said: FactSource, facts: KnownFacts, missing: Sequence[str]) -> _Candidate:
     weight = _WANTED_WEIGHT if any(text.endswith(said.text) for text in missing) else 1.0
     tokens = count_text_tokens(f"{said.speaker}: {said.text}\n")
     worth = {key: weight * value for key, value in _weigh_facts(said.text, facts).items()}
@@ -119,7 +119,7 @@ def _weigh_sentence(said: Said, facts: KnownFacts, missing: Sequence[str]) -> _C
 
 def _weigh_facts(text: str, facts: KnownFacts) -> dict[str, float]:
     share = _QUESTION_WEIGHT if text.rstrip().endswith(("?", "\uff1f")) else 1.0
-    told = facts.told_in(text)
+    told = facts.find_in(text)
     return {f"{fact.kind}:{fact.key}": share * _WEIGHTS[fact.kind] for fact in told}
 
 

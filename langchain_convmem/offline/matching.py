@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from langchain_convmem.offline.context import ContextLine, Source
 from langchain_convmem.words.languages import ENGLISH, is_function_word, stem
-from langchain_convmem.words.speech import askings, lower_in_place, pieces
+from langchain_convmem.words.speech import find_questions, lower_in_place, split_pieces
 
 MAX_QUOTES = 3
 
@@ -323,7 +323,7 @@ def split_sentences(text: str) -> list[Slice]:
 
     Line breaks end a sentence; a sentence over 300 characters is cut at a blank.
     """
-    _, *starts = [piece.start for piece in pieces(lower_in_place(text))] or [0]
+    _, *starts = [piece.start for piece in split_pieces(lower_in_place(text))] or [0]
     ends = [*starts, len(text)]
     spans = map(Slice, [0, *starts], ends)
     return [piece for span in spans for piece in _cut(text, span)]
@@ -353,7 +353,7 @@ def is_question(sentence: str, *, requests: bool = False) -> bool:
     plain = sentence.strip()
     if plain.rstrip("\"'\u201d\u2019)]!").endswith(("?", "\uff1f")):
         return True
-    return requests and bool(askings(sentence))
+    return requests and bool(find_questions(sentence))
 
 
 # -- Comparable words -----------------------------------------------------------------------------

@@ -5,7 +5,11 @@ from __future__ import annotations
 from langchain_convmem.prompts.diagnostics import Diagnostic
 from langchain_convmem.prompts.parser import Span, SpanKind, read_spans
 from langchain_convmem.prompts.prompt_file import PromptFile
-from langchain_convmem.prompts.variables import Occurrence, registered_functions, variable_function
+from langchain_convmem.prompts.variables import (
+    Occurrence,
+    list_variable_functions,
+    variable_function,
+)
 
 __all__ = [
     "Diagnostic",
@@ -14,6 +18,6 @@ __all__ = [
     "Span",
     "SpanKind",
     "read_spans",
-    "registered_functions",
+    "list_variable_functions",
     "variable_function",
 ]

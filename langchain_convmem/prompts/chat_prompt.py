@@ -42,7 +42,7 @@ from langchain_convmem.prompts.variables import (
     split_pieces,
 )
 from langchain_convmem.views.messages import escape_tag
-from langchain_convmem.views.summaries import shown_summary
+from langchain_convmem.views.summaries import format_summary
 
 if TYPE_CHECKING:
     from langchain_convmem.prompts.prompt_file import PromptFile
@@ -270,7 +270,7 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         summary = _read_summary(given)
         values = yield from self.sections.evaluate_steps(given)
         blocks = self.sections.fill_blocks(values)
-        text = self._join(blocks, shown_summary([summary]) if summary.strip() else "")
+        text = self._join(blocks, format_summary([summary]) if summary.strip() else "")
         return [_MESSAGES[self.role](text)] if text else []
 
     def _join(self, blocks: Sequence[tuple[str, str]], summary: str) -> str:

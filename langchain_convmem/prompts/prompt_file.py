@@ -49,7 +49,7 @@ from langchain_convmem.prompts.variables import (
     combine_functions,
     evaluate_steps,
     fill_pieces,
-    registered_functions,
+    list_variable_functions,
     split_pieces,
     unquote,
 )
@@ -440,13 +440,13 @@ def _load_file(
         )
     prompt, source = compiled
     stale = _find_stale(source, place, name, "error" if strict else "warning")
-    missing = _find_missing(prompt, {*own, *registered_functions()}, name)
+    missing = _find_missing(prompt, {*own, *list_variable_functions()}, name)
     return prompt._replace(diagnostics=(*stale, *missing, *prompt.diagnostics)), source
 
 
 def _parse_source(text: str, name: str, own: Collection[str]) -> ParsedPrompt:
     """Parse a source; `own` are the functions of it alone."""
-    return parse_prompt(text, name=name, functions={*own, *registered_functions()})
+    return parse_prompt(text, name=name, functions={*own, *list_variable_functions()})
 
 
 def _confine(path: Path, base: Path) -> Path:

@@ -64,7 +64,7 @@ def variable_function(function: F | None = None, /, *, name: str = "") -> F | Ca
     return register if function is None else register(function)
 
 
-def registered_functions() -> dict[str, VariableFunction]:
+def list_variable_functions() -> dict[str, VariableFunction]:
     """Return a copy of the registry: the functions by their names in prompt files."""
     return dict(_REGISTRY)
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from langchain_convmem.recall.dialog_recall import DialogRecall
-from langchain_convmem.recall.embedding import EmbeddedEmbeddings, MiniLMEmbeddings, fingerprint_of
+from langchain_convmem.recall.embedding import (
+    EmbeddedEmbeddings,
+    MiniLMEmbeddings,
+    compute_fingerprint,
+)
 from langchain_convmem.recall.options import RecallOptions, RecallSettings
 from langchain_convmem.recall.recall import LineRecall
 from langchain_convmem.recall.retriever import DialogLineRetriever
@@ -19,5 +23,5 @@ __all__ = [
     "MiniLMEmbeddings",
     "RecallOptions",
     "RecallSettings",
-    "fingerprint_of",
+    "compute_fingerprint",
 ]

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.calibration import highest_coverage, related
+from langchain_convmem.recall.calibration import find_highest_coverage, select_related
 from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import LineMatch, Recall, RecalledBlock, Verdict
-from langchain_convmem.words.analysis import query_terms
+from langchain_convmem.words.analysis import extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import Span
-from langchain_convmem.words.speech import is_courtesy, statements
+from langchain_convmem.words.speech import find_statements, is_courtesy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,13 +48,13 @@ _MISSES = 50
 _SIGNS_OF_LINE = len("\n") + len(": ")
 
 
-def whole(_number: int) -> Passage | None:
+def show_whole(_number: int) -> Passage | None:
     """Show all of every segment."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class LoadedLines:
     """The lines that blocks may be built from.
 
     Attributes:
@@ -72,18 +72,18 @@ class Ground:
     cross_sessions: bool = False
     now_ms: int | None = None
     older: frozenset[int] = frozenset()
-    passage: Callable[[int], Passage | None] = field(default=whole)
+    passage: Callable[[int], Passage | None] = field(default=show_whole)
 
-    def next_line(self, line: int, step: int) -> int | None:
+    def find_next_line(self, line: int, step: int) -> int | None:
         """Return the line after (`step` 1) or before (-1), if it may share a block."""
-        found = self.table.next_line(line, step, cross_sessions=self.cross_sessions)
-        if found is None or not self.allowed[self.table.segments_of(found).start]:
+        found = self.table.find_next_line(line, step, cross_sessions=self.cross_sessions)
+        if found is None or not self.allowed[self.table.list_segments(found).start]:
             return None
         return found
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class LineGroup:
     """Lines to return as one block; compared by identity.
 
     Attributes:
@@ -103,7 +103,7 @@ class Group:
 
 
 def render(
-    group: Group,
+    group: LineGroup,
     table: SegmentTable,
     now_ms: int | None = None,
     older: Collection[int] = frozenset(),
@@ -111,55 +111,58 @@ def render(
     """Return a date header (UTC), then one `Speaker: text` line per line, verbatim.
 
     Of a long line only the chosen segments stand there, or passages of them, with `[...]` for what
-    is left out. With `now_ms` the header also gives the age of the first line.
+    is left out. With `get_now_ms` the header also gives the age of the first line.
     Where a chosen segment is among the `older` ones, it says that too.
     """
     first = table.get_line(next(iter(group.lines)))
     is_older = _is_older(group.lines, older)
-    lines = [_line(number, chosen, table, group.passages) for number, chosen in group.lines.items()]
-    return "\n".join([_header(first.time_ms, now_ms, is_older=is_older), *lines])
+    lines = [
+        _render_line(number, chosen, table, group.passages)
+        for number, chosen in group.lines.items()
+    ]
+    return "\n".join([_render_header(first.time_ms, now_ms, is_older=is_older), *lines])
 
 
 def _is_older(lines: Mapping[int, set[int]], older: Collection[int]) -> bool:
     return bool(older) and any(not chosen.isdisjoint(older) for chosen in lines.values())
 
 
-def _line(
+def _render_line(
     number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
 ) -> str:
     line = table.get_line(number)
-    iswhole = len(chosen) == len(table.segments_of(number)) and passages.keys().isdisjoint(chosen)
-    return f"{line.speaker}: {line.text if iswhole else _pieces(number, chosen, table, passages)}"
+    iswhole = len(chosen) == len(table.list_segments(number)) and passages.keys().isdisjoint(chosen)
+    return f"{line.speaker}: {line.text if iswhole else _render_pieces(number, chosen, table, passages)}"
 
 
-def _header(time_ms: int, now_ms: int | None, *, is_older: bool = False) -> str:
+def _render_header(time_ms: int, now_ms: int | None, *, is_older: bool = False) -> str:
     days = time_ms // _DAY_MS
-    header = _header_of_day(days, None if now_ms is None else now_ms // _DAY_MS - days)
+    header = _render_day(days, None if now_ms is None else now_ms // _DAY_MS - days)
     return f"{header[:-1]}{_OLDER}]" if is_older else header
 
 
 @lru_cache(maxsize=4096)
-def _header_of_day(days: int, age: int | None) -> str:
+def _render_day(days: int, age: int | None) -> str:
     try:
         day = _EPOCH + timedelta(days=days)
     except OverflowError:
         # A time from a foreign file may lie outside the calendar.
         return "[undated]"
-    distance = "" if age is None or age < 0 else f", {_distance(age)}"
+    distance = "" if age is None or age < 0 else f", {_describe_age(age)}"
     return f"[{day:%Y-%m-%d}{distance}]"
 
 
-def _distance(days: int) -> str:
+def _describe_age(days: int) -> str:
     if days <= 1:
         return "yesterday" if days else "today"
     unit, size = next(pair for pair in _UNITS if days >= 2 * pair[1])
     return f"{days // size} {unit} ago"
 
 
-def _pieces(
+def _render_pieces(
     line_number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
 ) -> str:
-    return _cut(table.get_line(line_number).text, tuple(_stretches(chosen, table, passages)))
+    return _cut(table.get_line(line_number).text, tuple(_find_spans(chosen, table, passages)))
 
 
 @lru_cache(maxsize=256)
@@ -177,7 +180,7 @@ def _cut(text: str, stretches: Passage) -> str:
     return " ".join(parts)
 
 
-def _stretches(
+def _find_spans(
     chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
 ) -> list[tuple[int, int]]:
     """Return what is shown of a line, those that touch as one."""
@@ -195,22 +198,22 @@ def _stretches(
 # -- lines around a hit ------------------------------------------------------------------------
 
 
-def _sides(window: Window) -> tuple[int, int]:
+def _split_window(window: Window) -> tuple[int, int]:
     return (window, window) if isinstance(window, int) else window
 
 
-def _window(ground: Ground, line: int, window: Window) -> list[int]:
+def _list_window(ground: LoadedLines, line: int, window: Window) -> list[int]:
     """Return the line with what its window reaches, in the order of the dialogue."""
-    reach_before, reach_after = _sides(window)
+    reach_before, reach_after = _split_window(window)
     before, after = _walk(ground, line, -1, reach_before), _walk(ground, line, 1, reach_after)
     return [*reversed(before), line, *after]
 
 
-def _walk(ground: Ground, line: int, step: int, reach: int) -> list[int]:
+def _walk(ground: LoadedLines, line: int, step: int, reach: int) -> list[int]:
     lines: list[int] = []
     at = line
     while len(lines) < reach:
-        following = ground.next_line(at, step)
+        following = ground.find_next_line(at, step)
         if following is None:
             break
         at = following
@@ -218,14 +221,14 @@ def _walk(ground: Ground, line: int, step: int, reach: int) -> list[int]:
     return lines
 
 
-def _chosen_segments(table: SegmentTable, line: int, hit: int, window: Window) -> set[int]:
+def _choose_segments(table: SegmentTable, line: int, hit: int, window: Window) -> set[int]:
     """Return which segments of a line in the window of a hit are worth their room."""
-    segments = table.segments_of(line)
+    segments = table.list_segments(line)
     if len(segments) == 1:
         return set(segments)
-    hit_line = table.line_number(hit)
+    hit_line = table.find_line_number(hit)
     if line == hit_line:
-        before, after = (min(reach, 1) for reach in _sides(window))
+        before, after = (min(reach, 1) for reach in _split_window(window))
         return set(range(max(hit - before, segments.start), min(hit + after + 1, segments.stop)))
     return {segments[-1] if line < hit_line else segments[0]}
 
@@ -235,12 +238,12 @@ def _chosen_segments(table: SegmentTable, line: int, hit: int, window: Window) -
 
 def fill_budget(
     ranked: Iterable[int],
-    ground: Ground,
+    ground: LoadedLines,
     max_tokens: int,
     *,
     window: Window = 0,
     max_blocks: int | None = None,
-) -> list[Group]:
+) -> list[LineGroup]:
     """Return the groups of the best segments that fit, best first.
 
     Lines that do not fit are skipped in favour of shorter, lower-ranked ones.
@@ -253,15 +256,15 @@ def fill_budget(
         window: Lines to add around a segment, fewer where they do not fit.
         max_blocks: No more groups than this.
     """
-    before, after = _sides(window)
+    before, after = _split_window(window)
     smaller_windows = [
         (min(reach, before), min(reach, after)) for reach in range(max(before, after), -1, -1)
     ]
-    filler = _Filler(ground, max_tokens * CHARS_PER_TOKEN, max_blocks, smaller_windows)
+    filler = _BudgetPacker(ground, max_tokens * CHARS_PER_TOKEN, max_blocks, smaller_windows)
     held = filler.group_of
     hits: list[tuple[int, int]] = []
     misses = 0
-    for number, line, chars in _measured(ranked, ground.table):
+    for number, line, chars in _measure_segments(ranked, ground.table):
         if line in held and number in held[line].lines[line]:
             hits.append((line, number))
         # The segment itself costs at least its text: most misses end here.
@@ -272,10 +275,10 @@ def fill_budget(
             misses += 1
             if misses == _MISSES:
                 break
-    return _with_hits(filler.groups, hits)
+    return _add_hits(filler.groups, hits)
 
 
-def _with_hits(groups: list[Group], hits: Iterable[tuple[int, int]]) -> list[Group]:
+def _add_hits(groups: list[LineGroup], hits: Iterable[tuple[int, int]]) -> list[LineGroup]:
     """Return the groups with the segments that brought them about, best first: (line, number)."""
     group_of = {line: group for group in groups for line in group.lines}
     for line, number in hits:
@@ -283,30 +286,36 @@ def _with_hits(groups: list[Group], hits: Iterable[tuple[int, int]]) -> list[Gro
     return groups
 
 
-def _measured(ranked: Iterable[int], table: SegmentTable) -> Iterator[tuple[int, int, int]]:
+def _measure_segments(ranked: Iterable[int], table: SegmentTable) -> Iterator[tuple[int, int, int]]:
     """Yield each segment with its line and the length of its text.
 
     They are looked up for many at once; one by one that would take longer.
     """
     left = iter(ranked)
     while some := list(islice(left, _MISSES)):
-        yield from zip(some, table.line_numbers(some), table.measure_lengths(some), strict=True)
+        yield from zip(
+            some, table.find_line_numbers(some), table.measure_lengths(some), strict=True
+        )
 
 
-class _Filler:
+class _BudgetPacker:
     """Groups in the making, with the room that is left."""
 
     def __init__(
-        self, ground: Ground, room: int, max_blocks: int | None, windows: Sequence[tuple[int, int]]
+        self,
+        ground: LoadedLines,
+        room: int,
+        max_blocks: int | None,
+        windows: Sequence[tuple[int, int]],
     ) -> None:
         """Begin without groups; of these windows the first that fits is taken."""
-        self.groups: list[Group] = []
+        self.groups: list[LineGroup] = []
         self._ground = ground
         self._table = ground.table
         self.room = room
         self._max_blocks = max_blocks
         self._windows = windows
-        self.group_of: dict[int, Group] = {}
+        self.group_of: dict[int, LineGroup] = {}
         self._line_chars: dict[tuple[int, frozenset[int]], int] = {}
 
     def add(self, number: int, line: int) -> bool:
@@ -315,15 +324,19 @@ class _Filler:
             if window == _NO_WINDOW:
                 chosen = {line: {number}}
             else:
-                reached = _window(self._ground, line, window)
-                chosen = {at: _chosen_segments(self._table, at, number, window) for at in reached}
+                reached = _list_window(self._ground, line, window)
+                chosen = {at: _choose_segments(self._table, at, number, window) for at in reached}
             adjacent = self._find_adjacent(chosen)
             if not adjacent and len(self.groups) == self._max_blocks:
                 continue
             passage = self._ground.passage(number)
             shown = {} if passage is None else {number: passage}
-            merged = _merged(chosen, adjacent, shown) if adjacent else Group(chosen, passages=shown)
-            cost = merged.chars = self._chars(merged)
+            merged = (
+                _merge_groups(chosen, adjacent, shown)
+                if adjacent
+                else LineGroup(chosen, passages=shown)
+            )
+            cost = merged.chars = self._count_chars(merged)
             for group in adjacent:
                 cost -= group.chars
             if cost <= self.room:
@@ -332,7 +345,7 @@ class _Filler:
                 return True
         return False
 
-    def _chars(self, group: Group) -> int:
+    def _count_chars(self, group: LineGroup) -> int:
         """Return the length of a group's text."""
         table, passages, ground = self._table, group.passages, self._ground
         chars = 0
@@ -340,21 +353,27 @@ class _Filler:
             line = table.get_line(number)
             if not chars:
                 is_older = _is_older(group.lines, ground.older)
-                chars = len(_header(line.time_ms, ground.now_ms, is_older=is_older))
-            if len(chosen) == len(table.segments_of(number)) and passages.keys().isdisjoint(chosen):
+                chars = len(_render_header(line.time_ms, ground.now_ms, is_older=is_older))
+            if len(chosen) == len(table.list_segments(number)) and passages.keys().isdisjoint(
+                chosen
+            ):
                 chars += len(line.speaker) + len(line.text) + _SIGNS_OF_LINE
             else:
-                chars += self._chars_of_pieces(number, chosen, passages)
+                chars += self._count_line_chars(number, chosen, passages)
         return chars
 
-    def _chars_of_pieces(self, line: int, chosen: set[int], passages: Mapping[int, Passage]) -> int:
+    def _count_line_chars(
+        self, line: int, chosen: set[int], passages: Mapping[int, Passage]
+    ) -> int:
         # A segment's passage is the same each time.
         key = (line, frozenset(chosen))
         if key not in self._line_chars:
-            self._line_chars[key] = len("\n") + len(_line(line, chosen, self._table, passages))
+            self._line_chars[key] = len("\n") + len(
+                _render_line(line, chosen, self._table, passages)
+            )
         return self._line_chars[key]
 
-    def _find_adjacent(self, lines: dict[int, set[int]]) -> list[Group]:
+    def _find_adjacent(self, lines: dict[int, set[int]]) -> list[LineGroup]:
         """Return the groups that overlap the lines or touch them, best first."""
         first, last = next(iter(lines)), next(reversed(lines))
         beyond = self._ground.cross_sessions
@@ -367,7 +386,7 @@ class _Filler:
         touched = [group_of[line] for line in near if line in group_of]
         return [group for group in self.groups if group in touched]
 
-    def _replace(self, adjacent: Sequence[Group], merged: Group) -> None:
+    def _replace(self, adjacent: Sequence[LineGroup], merged: LineGroup) -> None:
         # The merged group takes the place of the best one that went into it.
         if adjacent:
             self.groups[self.groups.index(adjacent[0])] = merged
@@ -383,8 +402,8 @@ class _Filler:
 
 
 def take_blocks(
-    ranked: Iterable[int], ground: Ground, k: int, *, window: Window, refill: bool = True
-) -> list[Group]:
+    ranked: Iterable[int], ground: LoadedLines, k: int, *, window: Window, refill: bool = True
+) -> list[LineGroup]:
     """Return k groups, best first, or one per line where fewer lines are ranked.
 
     Each hit comes with its window. Overlapping windows merge, and the ranking is followed further
@@ -395,25 +414,25 @@ def take_blocks(
     """
     table = ground.table
     best: dict[int, int] = {}
-    groups: list[Group] = []
+    groups: list[LineGroup] = []
     for number in ranked:
-        line = table.line_number(number)
+        line = table.find_line_number(number)
         if line in best:
             continue
         if (len(groups) if refill else len(best)) == k:
-            return _with_hits(groups, best.items())
+            return _add_hits(groups, best.items())
         best[line] = number
-        lines = _window(ground, line, window)
-        chosen = {at: _chosen_segments(table, at, number, window) for at in lines}
-        groups = _with_group(groups, chosen)
+        lines = _list_window(ground, line, window)
+        chosen = {at: _choose_segments(table, at, number, window) for at in lines}
+        groups = _add_group(groups, chosen)
     if not refill or len(groups) >= min(k, len(best)):
-        return _with_hits(groups, best.items())
-    return _shared_out(list(best.values())[:k], ground, window)
+        return _add_hits(groups, best.items())
+    return _share_lines(list(best.values())[:k], ground, window)
 
 
-def _with_group(groups: list[Group], chosen: dict[int, set[int]]) -> list[Group]:
+def _add_group(groups: list[LineGroup], chosen: dict[int, set[int]]) -> list[LineGroup]:
     overlapping = [group for group in groups if not chosen.keys().isdisjoint(group.lines)]
-    merged = _merged(chosen, overlapping)
+    merged = _merge_groups(chosen, overlapping)
     if not overlapping:
         return [*groups, merged]
     # The merged group takes the place of the best one that went into it.
@@ -424,33 +443,33 @@ def _with_group(groups: list[Group], chosen: dict[int, set[int]]) -> list[Group]
     ]
 
 
-def _merged(
+def _merge_groups(
     chosen: dict[int, set[int]],
-    groups: Sequence[Group],
+    groups: Sequence[LineGroup],
     passages: Mapping[int, Passage] | None = None,
-) -> Group:
+) -> LineGroup:
     """Return the group of chosen lines and groups, so far without hits."""
     lines, shown = dict(chosen), dict(passages or {})
     for group in groups:
         shown.update(group.passages)
         for line, segments in group.lines.items():
             lines[line] = lines[line] | segments if line in lines else segments
-    return Group({line: lines[line] for line in sorted(lines)}, passages=shown)
+    return LineGroup({line: lines[line] for line in sorted(lines)}, passages=shown)
 
 
-def _shared_out(hits: Sequence[int], ground: Ground, window: Window) -> list[Group]:
+def _share_lines(hits: Sequence[int], ground: LoadedLines, window: Window) -> list[LineGroup]:
     """Return one group per hit; a line in several windows goes to the nearest, then best hit."""
     table = ground.table
     nearest: dict[int, tuple[int, int]] = {}
     for rank, hit in enumerate(hits):
-        own = table.line_number(hit)
-        lines = _window(ground, own, window)
+        own = table.find_line_number(hit)
+        lines = _list_window(ground, own, window)
         for at, line in enumerate(lines):
             claim = (abs(at - lines.index(own)), rank)
             nearest[line] = min(claim, nearest.get(line, claim))
-    groups = [Group({}, [hit]) for hit in hits]
+    groups = [LineGroup({}, [hit]) for hit in hits]
     for line, (_, rank) in sorted(nearest.items()):
-        groups[rank].lines[line] = _chosen_segments(table, line, hits[rank], window)
+        groups[rank].lines[line] = _choose_segments(table, line, hits[rank], window)
     return groups
 
 
@@ -470,10 +489,10 @@ class Answer(NamedTuple):
     """A recall, and the groups that its blocks were made of, in the same order."""
 
     recall: Recall
-    groups: list[Group]
+    groups: list[LineGroup]
 
 
-def hits_of(
+def select_hits(
     query: RecallQuery,
     ranking: Ranking,
     table: SegmentTable,
@@ -482,11 +501,13 @@ def hits_of(
 ) -> Ranking:
     """Return the ranked segments that the threshold lets pass."""
     if query.threshold == "auto":
-        kept, loose = related(query.text, ranking, table, lexical, allowed, before=query.before)
+        kept, loose = select_related(
+            query.text, ranking, table, lexical, allowed, before=query.before
+        )
         hits = ranking.select_where(kept)
         hits.loose = loose
         return hits
-    return ranking if query.threshold is None else ranking.above(query.threshold)
+    return ranking if query.threshold is None else ranking.select_above(query.threshold)
 
 
 def build_recall(
@@ -507,35 +528,35 @@ def build_recall(
         table: Where they stand.
         lexical: Their terms.
         allowed: Which segments may come back at all, also as the surroundings of a hit.
-        hits: Those of the ranking that may be hits, in their own order; None is `hits_of`.
+        hits: Those of the ranking that may be hits, in their own order; None is `select_hits`.
         problems: To report.
     """
     if hits is None:
-        hits = hits_of(query, ranking, table, lexical, allowed)
+        hits = select_hits(query, ranking, table, lexical, allowed)
     settings = query.settings
-    ground = Ground(
+    ground = LoadedLines(
         table,
         allowed,
         settings.cross_sessions,
         query.header_now_ms,
         hits.older,
-        _passages(hits, table) if settings.passages else whole,
+        _make_passages(hits, table) if settings.passages else show_whole,
     )
-    groups = _groups(query, hits, ground)
-    best = _best_of_lines(hits, table, query.ranking)
-    own_hits = [_best_of_lines(group.hits, table) for group in groups]
+    groups = _build_groups(query, hits, ground)
+    best = _select_first_of_lines(hits, table, query.ranking)
+    own_hits = [_select_first_of_lines(group.hits, table) for group in groups]
     numbers = dict.fromkeys(chain(best, *own_hits))
     written = _write_matches(query, ranking, table, lexical, numbers)
     shown = {line for group in groups for line in group.lines}
     rejected = (
-        float(ranking.columns.relevance[ranking.row_of(number)])
+        float(ranking.columns.relevance[ranking.find_row(number)])
         for number in ranking
-        if table.line_number(number) not in shown
+        if table.find_line_number(number) not in shown
     )
     recall = Recall(
         matches=tuple(written[number] for number in best),
         blocks=tuple(
-            _block(group, [written[number] for number in numbers], ground)
+            _make_block(group, [written[number] for number in numbers], ground)
             for group, numbers in zip(groups, own_hits, strict=True)
         ),
         best_rejected=next(rejected, None),
@@ -547,7 +568,7 @@ def build_recall(
 
 def _judge(
     query: RecallQuery,
-    groups: Sequence[Group],
+    groups: Sequence[LineGroup],
     ranking: Ranking,
     table: SegmentTable,
     lexical: LexicalIndex,
@@ -565,36 +586,38 @@ def _judge(
     saying = [number for number in near if not (asks[number] or ignorant[number])]
     if is_courtesy(query.text):
         return "related"
-    coverage = highest_coverage(query.search_text, saying, table, lexical, allowed)
+    coverage = find_highest_coverage(query.search_text, saying, table, lexical, allowed)
     return "answered" if coverage >= _ANSWERING else "related"
 
 
-def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | None]:
+def _make_passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | None]:
     """Return what of a segment is worth its room: of a loosely related one, what it states."""
     if hits.loose is None:
-        return whole
-    by_user = table.of_role("user")
+        return show_whole
+    by_user = table.select_role("user")
 
     def find_passage(number: int) -> Passage | None:
         if not (by_user.item(number) and hits.is_loose(number)):
             return None
         text = table.get_text(number)
         # What is shown whole need not be read.
-        return _stated(text) if len(text) > _SHORT else None
+        return _find_statement(text) if len(text) > _SHORT else None
 
     return find_passage
 
 
 @lru_cache(maxsize=4096)
-def _stated(text: str) -> Passage | None:
+def _find_statement(text: str) -> Passage | None:
     # Kept, since what somebody told of themselves is loosely related to many a question.
-    return tuple(statements(text)) or None
+    return tuple(find_statements(text)) or None
 
 
-def _groups(query: RecallQuery, ranked: Iterable[int], ground: Ground) -> list[Group]:
+def _build_groups(
+    query: RecallQuery, ranked: Iterable[int], ground: LoadedLines
+) -> list[LineGroup]:
     settings = query.settings
     if settings.skip_repeats:
-        ranked = _said_once(ranked, ground.table, again=query.max_tokens is None)
+        ranked = _skip_repeats(ranked, ground.table, again=query.max_tokens is None)
     if query.max_tokens is None:
         k, window = query.k or 0, settings.window
         return take_blocks(ranked, ground, k, window=window, refill=settings.refill)
@@ -603,7 +626,7 @@ def _groups(query: RecallQuery, ranked: Iterable[int], ground: Ground) -> list[G
     )
 
 
-def _said_once(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> Iterator[int]:
+def _skip_repeats(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> Iterator[int]:
     """Yield segments in order, of those that say the same only the first.
 
     Args:
@@ -613,10 +636,10 @@ def _said_once(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> I
     """
     first_of: dict[int, int] = {}
     repeated: list[int] = []
-    folded = table.folded_hash
+    folded = table.hash_folded
     for number in numbers:
         first = first_of.setdefault(folded(number), number)
-        if first == number or not table.says_same(first, number):
+        if first == number or not table.has_same_text(first, number):
             yield number
         else:
             repeated.append(number)
@@ -624,7 +647,7 @@ def _said_once(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> I
         yield from repeated
 
 
-def _best_of_lines(
+def _select_first_of_lines(
     numbers: Iterable[int], table: SegmentTable, most: int | None = None
 ) -> list[int]:
     """Return the first segment of each of so many lines, in the given order."""
@@ -632,11 +655,13 @@ def _best_of_lines(
     for number in numbers:
         if len(best) == most:
             break
-        best.setdefault(table.line_number(number), number)
+        best.setdefault(table.find_line_number(number), number)
     return list(best.values())
 
 
-def _block(group: Group, matches: Sequence[LineMatch], ground: Ground) -> RecalledBlock:
+def _make_block(
+    group: LineGroup, matches: Sequence[LineMatch], ground: LoadedLines
+) -> RecalledBlock:
     """Return a group with its text and those of the hits that stand in it, best first."""
     table = ground.table
     return RecalledBlock(
@@ -658,7 +683,9 @@ def _write_matches(
     """Return the match of each segment; all at once take hardly longer than one."""
     term_of: dict[str, str] = {}
     if query.settings.lexical_weight:
-        terms = query_terms(query.search_text, lexical, stop_words=query.settings.stop_words)
+        terms = extract_query_terms(
+            query.search_text, lexical, stop_words=query.settings.stop_words
+        )
         term_of = {terms[term]: term for term in lexical.find_documents(terms)}
     spans: list[Span] = []
     if query.now_ms is not None and query.settings.date_bonus:

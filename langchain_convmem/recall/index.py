@@ -22,29 +22,29 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_convmem.effects import Step
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
-from langchain_convmem.protocols import LineSource, MessageLog, SegmentCache, speaks_for
+from langchain_convmem.protocols import LineSource, MessageLog, SegmentCache, is_valid_for
 from langchain_convmem.recall.dialog_recall import Progress
 from langchain_convmem.recall.embedders import (
-    Chosen,
+    ChosenEmbedder,
     EmbedderChoice,
-    EmbeddingBorder,
+    SafeEmbedder,
+    format_owner,
     is_made_here,
-    owner_argument,
 )
-from langchain_convmem.recall.embedding import MiniLMEmbeddings, costs_nothing
+from langchain_convmem.recall.embedding import MiniLMEmbeddings, is_free
 from langchain_convmem.recall.options import IndexName, VectorBits
 from langchain_convmem.recall.segment_store import (
     SegmentStore,
-    stored_terms,
-    stored_vector,
-    stored_whole,
+    read_complete,
+    read_terms,
+    read_vector,
 )
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Entry, LineChanges, Owner, StoredSegment
-from langchain_convmem.views.lines import dialog_lines
-from langchain_convmem.views.live import retracted_ids
-from langchain_convmem.words.analysis import line_terms
+from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _Sending: TypeAlias = Literal["nothing", "unless paused", "all", "anew"]
 """When lines may go to the embedder; "anew": though another one has made vectors of them."""
 
 
-def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+def _split_batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     for start in range(0, len(numbers), size):
         yield numbers[start : start + size]
 
@@ -223,7 +223,7 @@ class OwnerIndex:
     def _apply(self, progress: Progress | None) -> LogError | None:
         """Index what was read; return what stopped reading it anew, if that was needed."""
         failure = None
-        if any(before - now for _, before, now in self._retractions()):
+        if any(before - now for _, before, now in self._list_retractions()):
             # A retraction was itself retracted: its lines come back where they stood.
             self._reset(reuse=True)
             failure = self._read_log()
@@ -237,7 +237,7 @@ class OwnerIndex:
         self._stored.save(may_wait=self._may_wait)
         return failure
 
-    def _retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
+    def _list_retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
         """Yield what was retracted at the last catch-up, and what is now, if it may differ."""
         for reader in self._readers:
             before, now = self._retracted.get(reader.owner, frozenset()), reader.retracted
@@ -247,7 +247,7 @@ class OwnerIndex:
     def _remove_retracted(self) -> list[int]:
         """Take newly retracted entries out of the table; return their segments' numbers."""
         gone: list[int] = []
-        for owner, before, now in self._retractions():
+        for owner, before, now in self._list_retractions():
             self._retracted[owner] = now
             gone += self.table.remove_entries(
                 one for one in now - before if self._is_of(owner, one)
@@ -256,7 +256,7 @@ class OwnerIndex:
 
     def _is_of(self, owner: Owner, entry_id: str) -> bool:
         """Return whether the entry is the owner's: owners only retract their own entries."""
-        lines = self.table.lines_of_entry(entry_id)
+        lines = self.table.list_entry_lines(entry_id)
         return bool(lines) and self.table.get_line(lines[0]).key.owner == owner
 
     # -- deriving terms and vectors ------------------------------------------------------------
@@ -272,7 +272,7 @@ class OwnerIndex:
             rows, is_complete = self._stored.load(fresh)
             self._has_overlooked |= not is_complete
         size = _SMALL_BATCH if self.embeds_later and self._sending == "anew" else _BATCH
-        for done, numbers in enumerate(_batches(fresh, size)):
+        for done, numbers in enumerate(_split_batches(fresh, size)):
             self._derive_batch(numbers, rows)
             self._save_some()
             if progress is not None:
@@ -282,28 +282,28 @@ class OwnerIndex:
     def _derive_batch(self, numbers: Sequence[int], rows: dict[int, StoredSegment]) -> None:
         # Each row is needed once, and together they take more memory than what comes of them.
         stored = [rows.pop(number, None) for number in numbers]
-        whole = stored_whole(stored, self.vectors.dim)
-        terms, vectors = self._derived(numbers, stored) if whole is None else whole
+        whole = read_complete(stored, self.vectors.dim)
+        terms, vectors = self._load_derived(numbers, stored) if whole is None else whole
         self.lexical.add(terms)
         self.vectors.extend(vectors)
         self._embedder.learn(numbers)
 
-    def _derived(
+    def _load_derived(
         self, numbers: Sequence[int], stored: Sequence[StoredSegment | None]
     ) -> tuple[list[list[str]], list[Vector | None]]:
         """Return terms and vectors, made and kept where they are not stored."""
-        loaded = [stored_vector(row, self.vectors.dim) for row in stored]
-        vectors = self._completed(numbers, loaded)
+        loaded = [read_vector(row, self.vectors.dim) for row in stored]
+        vectors = self._complete(numbers, loaded)
         terms: list[list[str]] = []
         for at, number in enumerate(numbers):
             row = stored[at]
-            known = stored_terms(row)
-            terms.append(self._terms(number) if known is None else known)
+            known = read_terms(row)
+            terms.append(self._make_terms(number) if known is None else known)
             if known is None or vectors[at] is not loaded[at]:
                 self._keep(number, terms[at], vectors[at], row)
         return terms, vectors
 
-    def _completed(
+    def _complete(
         self, numbers: Sequence[int], loaded: Sequence[Vector | None]
     ) -> list[Vector | None]:
         """Return the vectors with those that the embedder gives for what was not stored."""
@@ -324,7 +324,7 @@ class OwnerIndex:
         if not self._may_send():
             return
         pending = sorted(self.vectors.missing)
-        for done, numbers in enumerate(_batches(pending, _BATCH)):
+        for done, numbers in enumerate(_split_batches(pending, _BATCH)):
             made = dict(zip(numbers, self._embed(numbers, self.vectors.dim), strict=True))
             if self.fill(made) < len(made):
                 return
@@ -337,7 +337,7 @@ class OwnerIndex:
         self.vectors.fill(list(filled), list(filled.values()))
         self._embedder.learn(filled)
         for number, vector in filled.items():
-            self._keep(number, self._terms(number), vector, None)
+            self._keep(number, self._make_terms(number), vector, None)
         self._save_some()
         return len(filled)
 
@@ -346,13 +346,13 @@ class OwnerIndex:
         rows, is_whole = self._stored.load(sorted(self.vectors.missing))
         self._has_overlooked = not is_whole
         dim = self.vectors.dim
-        vectors = {number: stored_vector(row, dim) for number, row in rows.items()}
+        vectors = {number: read_vector(row, dim) for number, row in rows.items()}
         found = {number: vector for number, vector in vectors.items() if vector is not None}
         self.vectors.fill(list(found), list(found.values()))
         self._embedder.learn(found)
 
-    def _terms(self, number: int) -> list[str]:
-        return line_terms(self.table.find_line(number), self.table.get_text(number))
+    def _make_terms(self, number: int) -> list[str]:
+        return extract_line_terms(self.table.find_line(number), self.table.get_text(number))
 
     # -- the embedder --------------------------------------------------------------------------
 
@@ -398,7 +398,7 @@ class OwnerIndex:
         """What to say if lines wait because another embedder made their vectors."""
         if self._embedder.is_free or not self._others or not self.vectors.missing:
             return None
-        owners = [owner_argument(one.owner) for one in self._readers]
+        owners = [format_owner(one.owner) for one in self._readers]
         calls = " and ".join(f"memory.reindex({owner})" for owner in owners)
         return (
             f"the embedder changed: lines are found by their words alone until {calls} or `convmem "
@@ -484,7 +484,7 @@ class IndexRegistry:
         with self._lock:
             return list(self._indexes)
 
-    def involving(self, owner: Owner) -> list[OwnerIndex]:
+    def find_involving(self, owner: Owner) -> list[OwnerIndex]:
         """Return the indexes in memory that hold lines of this owner."""
         with self._lock:
             return [index for owners, index in self._indexes.items() if owner in owners]
@@ -507,7 +507,7 @@ class IndexRegistry:
         if index is not None:
             return index
         chosen = self._choice.choose(owners)
-        made = self._made(owners, chosen)
+        made = self._make(owners, chosen)
         if not chosen.is_final:
             return made
         with self._lock:
@@ -516,11 +516,11 @@ class IndexRegistry:
             self._make_room()
             return index
 
-    def made_anew(self, owners: tuple[Owner, ...]) -> OwnerIndex:
+    def make_anew(self, owners: tuple[Owner, ...]) -> OwnerIndex:
         """Return a new, unshared index over these owners."""
-        return self._made(owners, Chosen(self._choice.default))
+        return self._make(owners, ChosenEmbedder(self._choice.default))
 
-    def _made(self, owners: tuple[Owner, ...], chosen: Chosen) -> OwnerIndex:
+    def _make(self, owners: tuple[Owner, ...], chosen: ChosenEmbedder) -> OwnerIndex:
         return OwnerIndex(
             self._log,
             owners,
@@ -562,7 +562,7 @@ class LogReader:
     def __init__(self, log: MessageLog, owner: Owner) -> None:
         """Create a reader that has read nothing yet."""
         self.owner = owner
-        self._line_changes = _reading_of(log)
+        self._line_changes = _choose_reading(log)
         self._generation: int | None = None
         self.rewind()
 
@@ -594,27 +594,27 @@ class LogReader:
             self._cursor = changes.cursor
             if changes.controls:
                 self._controls += changes.controls
-                self.retracted = retracted_ids(self._controls)
+                self.retracted = find_retracted_ids(self._controls)
             take(changes.lines)
             if changes.is_last:
                 return False
 
 
-class _Reading(Protocol):
+class _LineReading(Protocol):
     def __call__(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
         """Return lines as `LineSource.line_changes` does."""
         ...
 
 
-def _reading_of(log: MessageLog) -> _Reading:
+def _choose_reading(log: MessageLog) -> _LineReading:
     """Return how lines are read from a log."""
-    if isinstance(log, LineSource) and speaks_for(log, "line_changes", "changes"):
+    if isinstance(log, LineSource) and is_valid_for(log, "line_changes", "changes"):
         return log.line_changes
 
     def from_entries(owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
         changes = log.changes(owner, cursor, limit=limit)
         return LineChanges(
-            tuple(line for entry in changes.entries for line in dialog_lines(entry)),
+            tuple(line for entry in changes.entries for line in make_dialog_lines(entry)),
             tuple(entry for entry in changes.entries if entry.control is not None),
             # Without entries the log has ended, wherever it says that its cursor is.
             changes.cursor if changes.entries else cursor,
@@ -715,7 +715,7 @@ class PendingLines:
             known = index.find_known([index.table.get_text(number) for number in numbers])
             index.fill(dict(zip(numbers, known, strict=True)))
             return [
-                _Segment(index.table.name_of(number), index.table.get_text(number))
+                _Segment(index.table.get_name(number), index.table.get_text(number))
                 for number in numbers
                 if number in index.vectors.missing
             ]
@@ -738,7 +738,7 @@ class PendingLines:
         self._next_look = end + (end - start) / _LOOKING_SHARE
 
 
-def waiting(index: OwnerIndex, mask: Callable[[SegmentTable], NDArray[np.bool_]]) -> int:
+def count_waiting(index: OwnerIndex, mask: Callable[[SegmentTable], NDArray[np.bool_]]) -> int:
     """Return how many segments of a mask wait to be embedded later, and can be.
 
     The caller holds the index's lock.
@@ -781,8 +781,8 @@ class LineEmbedder:
 
     def __init__(self, embeddings: Embeddings) -> None:
         """Create an embedder for an index; say `begin` before anything else."""
-        self.border = EmbeddingBorder(embeddings)
-        self.is_free = costs_nothing(embeddings)
+        self.border = SafeEmbedder(embeddings)
+        self.is_free = is_free(embeddings)
         self._known: KnownTexts | None = None
         self._before: KnownTexts | None = None
 
@@ -820,14 +820,14 @@ class LineEmbedder:
             dim: Components that each vector must have; None if any number will do.
             send: Whether the embedder may be asked.
         """
-        found = {text: self._reused(text, dim) for text in dict.fromkeys(texts)}
+        found = {text: self._reuse(text, dim) for text in dict.fromkeys(texts)}
         wanted = [text for text, vector in found.items() if vector is None]
         if send and wanted:
             made = self.border.embed_lines(wanted, dim)
             found.update(zip(wanted, made or (), strict=made is not None))
         return [found[text] for text in texts]
 
-    def _reused(self, text: str, dim: int | None) -> NDArray[np.float16] | None:
+    def _reuse(self, text: str, dim: int | None) -> NDArray[np.float16] | None:
         if self.is_free:
             return None
         for known in (self._known, self._before):
@@ -980,11 +980,11 @@ class Backlog:
 
     # -- forks ---------------------------------------------------------------------------------
 
-    def before_fork(self) -> None:
+    def prepare_fork(self) -> None:
         """Wait for the current batch, with a limit: it may wait for the forking thread."""
         self._is_held = self._batch.acquire(timeout=_FORK_TIMEOUT_S)
 
-    def after_fork(self) -> None:
+    def resume_after_fork(self) -> None:
         """Go on in the parent."""
         if self._is_held:
             self._batch.release()
@@ -996,8 +996,8 @@ BACKLOG = Backlog()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=BACKLOG.before_fork,
-        after_in_parent=BACKLOG.after_fork,
+        before=BACKLOG.prepare_fork,
+        after_in_parent=BACKLOG.resume_after_fork,
         after_in_child=BACKLOG.__init__,  # type: ignore[misc]
     )
 
@@ -1009,7 +1009,7 @@ def _log_failure(run: Future[None]) -> None:
         _log.error("could not embed lines", exc_info=error)
 
 
-def until_done(job: Future[None], timeout_s: float) -> Step:
+def wait_until_done(job: Future[None], timeout_s: float) -> Step:
     """Return the step that waits for a job, up to a timeout."""
 
     async def await_job() -> None:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Owner, Scalar, ThreadKey
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
-from langchain_convmem.words.analysis import is_stop_word, telling_words
-from langchain_convmem.words.dates import Span, spans
+from langchain_convmem.words.analysis import is_stop_word, select_telling_words
+from langchain_convmem.words.dates import Span, find_time_spans
 from langchain_convmem.words.speech import (
     Persons,
-    askings,
+    find_persons,
+    find_questions,
     is_courtesy,
-    persons_meant,
     read_question,
 )
 
@@ -364,8 +364,8 @@ def make_query(
     if not patience_s >= 0:
         msg = f"patience_s must be a number of seconds from 0, got {patience_s!r}"
         raise ConfigError(msg)
-    k, max_tokens = _limits(k, max_tokens, settings)
-    scope = checked_scope(
+    k, max_tokens = _read_limits(k, max_tokens, settings)
+    scope = make_scope(
         owner, within=within, exclude=exclude, filter=filter, since=since, until=until
     )
     scope.check_thread("buffer", buffer)
@@ -375,9 +375,9 @@ def make_query(
         settings,
         k,
         max_tokens,
-        _threshold(threshold, max_tokens, settings),
+        _read_threshold(threshold, max_tokens, settings),
         ranking,
-        _now_ms(now_ms),
+        _read_now_ms(now_ms),
         before if is_borrowing(text, before) else None,
         buffer if settings.buffer_size else None,
         remember,
@@ -396,13 +396,13 @@ def make_buffer_query(
 ) -> RecallQuery:
     """Return the query for what a thread's buffer shows where there is no question."""
     settings = settings or defaults
-    k, max_tokens = _limits(k, max_tokens, settings)
-    scope = checked_scope(buffer.owner, exclude=exclude)
+    k, max_tokens = _read_limits(k, max_tokens, settings)
+    scope = make_scope(buffer.owner, exclude=exclude)
     shown = buffer if settings.buffer_size else None
-    return RecallQuery("", scope, settings, k, max_tokens, now_ms=_now_ms(None), buffer=shown)
+    return RecallQuery("", scope, settings, k, max_tokens, now_ms=_read_now_ms(None), buffer=shown)
 
 
-def _limits(
+def _read_limits(
     k: int | None, max_tokens: int | None, settings: RecallSettings
 ) -> tuple[int | None, int | None]:
     """Return how many blocks and how many tokens, where a call may name neither."""
@@ -413,7 +413,7 @@ def _limits(
     return k, max_tokens
 
 
-def _now_ms(value: int | None) -> int:
+def _read_now_ms(value: int | None) -> int:
     if value is None:
         return time.time_ns() // 1_000_000
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LAST_MS:
@@ -430,7 +430,9 @@ def _check_count(name: str, value: int | None, *, least: int) -> None:
         raise ConfigError(msg)
 
 
-def _threshold(value: Threshold, max_tokens: int | None, settings: RecallSettings) -> Threshold:
+def _read_threshold(
+    value: Threshold, max_tokens: int | None, settings: RecallSettings
+) -> Threshold:
     """Return the threshold of a call."""
     if value is None:
         value = settings.threshold
@@ -492,7 +494,7 @@ class Scope:
             raise ConfigError(msg)
 
 
-def checked_scope(
+def make_scope(
     owner: Owners,
     *,
     within: ThreadKey | None = None,
@@ -506,17 +508,17 @@ def checked_scope(
     Raises:
         ConfigError: If an argument is invalid; the message names it.
     """
-    since_ms, until_ms = _milliseconds("since", since), _milliseconds("until", until)
+    since_ms, until_ms = _to_milliseconds("since", since), _to_milliseconds("until", until)
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
         msg = f"since must not be after until, got since={since!r} and until={until!r}"
         raise ConfigError(msg)
-    where = _checked_filter(filter)
-    scope = Scope(checked_owners(owner), within, exclude or {}, where, since_ms, until_ms)
+    where = _check_filter(filter)
+    scope = Scope(sort_owners(owner), within, exclude or {}, where, since_ms, until_ms)
     scope.check_thread("within", within)
     return scope
 
 
-def checked_owners(owner: Owners) -> tuple[Owner, ...]:
+def sort_owners(owner: Owners) -> tuple[Owner, ...]:
     """Return the owners in ascending order, each once.
 
     Raises:
@@ -531,7 +533,7 @@ def checked_owners(owner: Owners) -> tuple[Owner, ...]:
     return tuple(sorted(set(found), key=lambda one: (one.user_id or "", one.thread_id or "")))
 
 
-def users(user_ids: Collection[str]) -> tuple[Owner, ...]:
+def make_owners(user_ids: Collection[str]) -> tuple[Owner, ...]:
     """Return users as owners.
 
     Raises:
@@ -544,19 +546,19 @@ def users(user_ids: Collection[str]) -> tuple[Owner, ...]:
     if blank:
         msg = f"user_ids must hold texts that are not blank, got {blank[0]!r} among them"
         raise ConfigError(msg)
-    return checked_owners([Owner(user_id=one) for one in user_ids])
+    return sort_owners([Owner(user_id=one) for one in user_ids])
 
 
-def _checked_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:
+def _check_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:
     if wanted is None:
         return {}
     if not isinstance(wanted, Mapping) or not all(isinstance(name, str) for name in wanted):
         msg = f"filter must map names to values, such as {{'speaker': 'Ana'}}, got {wanted!r}"
         raise ConfigError(msg)
-    return {name: _checked_values(name, value) for name, value in wanted.items()}
+    return {name: _check_values(name, value) for name, value in wanted.items()}
 
 
-def _checked_values(name: str, value: Any) -> tuple[Scalar, ...]:
+def _check_values(name: str, value: Any) -> tuple[Scalar, ...]:
     values = tuple(value) if isinstance(value, _SEVERAL) else (value,)
     for one in values:
         if one is not None and not isinstance(one, str | int | float):
@@ -568,7 +570,7 @@ def _checked_values(name: str, value: Any) -> tuple[Scalar, ...]:
     return values
 
 
-def _milliseconds(name: str, moment: Moment | None) -> int | None:
+def _to_milliseconds(name: str, moment: Moment | None) -> int | None:
     if moment is None:
         return None
     if isinstance(moment, datetime) and moment.tzinfo is not None:
@@ -602,8 +604,8 @@ def search_text(query: str, before: str | None = None) -> str:
 def read_parts(query: str, before: str | None = None) -> tuple[str, ...]:
     """Return the searched part of a message, then the text it borrows from, if any."""
     # Kept for a moment, since one recall asks for them several times.
-    own = _asked_in(query)
-    return (own, _asked_in(before)) if before and is_borrowing(query, before) else (own,)
+    own = _extract_question(query)
+    return (own, _extract_question(before)) if before and is_borrowing(query, before) else (own,)
 
 
 def is_borrowing(query: str, before: str | None) -> bool:
@@ -618,56 +620,56 @@ def is_borrowing(query: str, before: str | None) -> bool:
 
 def read_person(query: str, before: str | None = None) -> Persons:
     """Return who a message is about, else who the previous one was about."""
-    first, *borrowed = map(persons_meant, read_parts(query, before))
+    first, *borrowed = map(find_persons, read_parts(query, before))
     return borrowed[0] if borrowed and not (first.asker or first.listener) else first
 
 
 def find_spans(query: str, before: str | None, now_ms: int) -> list[Span]:
     """Return the stretches of time that a message names; where it names none, those before."""
-    named = (spans(part, now_ms) for part in read_parts(query, before))
+    named = (find_time_spans(part, now_ms) for part in read_parts(query, before))
     return next(filter(None, named), [])
 
 
-def _asked_in(message: str) -> str:
+def _extract_question(message: str) -> str:
     """Return what a message asks, if it is long and says enough of it; else all of it."""
     if len(message) <= _LONG:
         return message
-    asked = " ".join([message[start:end] for start, end in askings(message)])
-    return asked if len(telling_words(asked)) >= _LEAST_WORDS else message
+    asked = " ".join([message[start:end] for start, end in find_questions(message)])
+    return asked if len(select_telling_words(asked)) >= _LEAST_WORDS else message
 
 
 # -- which speakers a question names -----------------------------------------------------------
 
 
-def named_speakers(text: str, speakers: Sequence[str]) -> list[int]:
+def find_named_speakers(text: str, speakers: Sequence[str]) -> list[int]:
     """Return which speakers (by index) the text names, whole or by the first part of the name.
 
     The labels of speakers without a name, `User` and `Assistant`, are words like any other.
     """
-    return list(_named(text, tuple(speakers)))
+    return list(_find_named(text, tuple(speakers)))
 
 
 @lru_cache(maxsize=16)
-def _named(text: str, speakers: tuple[str, ...]) -> tuple[int, ...]:
+def _find_named(text: str, speakers: tuple[str, ...]) -> tuple[int, ...]:
     # Kept for a moment: one recall asks when it embeds the question and when it ranks.
     return tuple(
         n
         for n, speaker in enumerate(speakers)
-        if speaker not in _ROLES and _name_pattern(speaker).search(text)
+        if speaker not in _ROLES and _compile_name(speaker).search(text)
     )
 
 
-def without_names(text: str, speakers: Sequence[str]) -> str:
+def remove_names(text: str, speakers: Sequence[str]) -> str:
     """Return the text without the names of speakers; unchanged if nothing else would be left."""
     bare = text
-    for number in named_speakers(text, speakers):
-        bare = _name_pattern(speakers[number]).sub(" ", bare)
+    for number in find_named_speakers(text, speakers):
+        bare = _compile_name(speakers[number]).sub(" ", bare)
     bare = " ".join(bare.split())
     return bare if _WORD_SIGN.search(bare) else text
 
 
 @lru_cache(maxsize=1024)
-def _name_pattern(speaker: str) -> re.Pattern[str]:
+def _compile_name(speaker: str) -> re.Pattern[str]:
     whole, first = speaker.strip(), (speaker.split() or [""])[0]
     names = {whole} if is_stop_word(first) else {whole, first}
     # "Will" and "May" are names only where they are written as such.

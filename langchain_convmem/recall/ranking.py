@@ -19,16 +19,16 @@ import numpy as np
 from langchain_convmem.recall.options import (
     RecallQuery,
     RecallSettings,
+    find_named_speakers,
     find_spans,
-    named_speakers,
     read_parts,
     read_person,
 )
 from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.recall.vectors import SegmentVectors
-from langchain_convmem.words.analysis import query_terms, telling_words
+from langchain_convmem.words.analysis import extract_query_terms, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
-from langchain_convmem.words.speech import Mark, asks_advice
+from langchain_convmem.words.speech import Mark, is_asking_advice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,21 +117,21 @@ def rank(
         allowed: Which segments may be recalled.
     """
     settings = query.settings
-    terms = query_terms(query.search_text, lexical, stop_words=settings.stop_words)
-    muted = _muted(query.text, terms, table, lexical) if settings.skip_repeats else None
+    terms = extract_query_terms(query.search_text, lexical, stop_words=settings.stop_words)
+    muted = _find_muted(query.text, terms, table, lexical) if settings.skip_repeats else None
     scored, shown = None, allowed
     if np.count_nonzero(allowed) < _SMALL_SHARE * len(table):
         # With those around them, through which they are neighbours of each other.
         reach = len(settings.kernel) // 2
-        scored = _with_neighbours(np.flatnonzero(allowed), table, reach)
+        scored = _add_neighbours(np.flatnonzero(allowed), table, reach)
         shown = allowed[scored]
-    view = _view(query, table, lexical, shown, muted=muted, scored=scored)
+    view = _make_view(query, table, lexical, shown, muted=muted, scored=scored)
     cosines = _compare(view, vector, vectors)
-    columns = _score(view, _parts(view, cosines, list(terms)))
+    columns = _score(view, _walk_parts(view, cosines, list(terms)))
     if muted is not None and columns.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
-        view = _view(query, table, lexical, shown, muted=None, scored=scored)
-        columns = _score(view, _parts(view, cosines, list(terms)))
+        view = _make_view(query, table, lexical, shown, muted=None, scored=scored)
+        columns = _score(view, _walk_parts(view, cosines, list(terms)))
     rows = None if shown.all() else np.flatnonzero(shown)
     older = _lead_with_latest(view, columns, rows, vectors, list(terms))
     ranking = Ranking(columns, rows)
@@ -252,11 +252,11 @@ class Ranking:
         self._ordered.append(order if left is None else left[order])
         self._unread -= len(order)
 
-    def of_rows(self, column: NDArray[_T]) -> NDArray[_T]:
+    def select_rows(self, column: NDArray[_T]) -> NDArray[_T]:
         """Return what a column as long as `columns` holds of the rows that rank; do not write."""
         return column if self._rows is None else column[self._rows]
 
-    def row_of(self, number: int) -> int:
+    def find_row(self, number: int) -> int:
         """Return the row of `columns` that a ranked segment has."""
         numbers = self.columns.numbers
         if number < len(numbers) and numbers[number] == number:
@@ -265,9 +265,9 @@ class Ranking:
 
     def is_loose(self, number: int) -> bool:
         """Return whether a ranked segment is only loosely related to the question."""
-        return self.loose is not None and bool(self.loose[self.row_of(number)])
+        return self.loose is not None and bool(self.loose[self.find_row(number)])
 
-    def above(self, similarity: float) -> Ranking:
+    def select_above(self, similarity: float) -> Ranking:
         """Return the ranking of the segments that are more similar to the question than that."""
         return self.select_where(self.columns.similarity[self.rows] > similarity + _COSINE_ROUNDING)
 
@@ -290,7 +290,7 @@ class Ranking:
 # -- scoring ------------------------------------------------------------------------------------
 
 
-class _View(NamedTuple):
+class _RankingView(NamedTuple):
     """What is scored, and what of it counts.
 
     Attributes:
@@ -319,7 +319,7 @@ class _View(NamedTuple):
     passing: NDArray[np.int64] | None
 
 
-def _view(
+def _make_view(
     query: RecallQuery,
     table: SegmentTable,
     lexical: LexicalIndex,
@@ -327,7 +327,7 @@ def _view(
     *,
     muted: NDArray[np.bool_] | None,
     scored: NDArray[np.int64] | None,
-) -> _View:
+) -> _RankingView:
     """Return the view of the scored segments; `shown` is which of them may come back."""
     at = slice(None) if scored is None else scored
     counted, silent, passing = shown, None, None
@@ -337,10 +337,12 @@ def _view(
         passing = silent[shown[silent]]
     # A mask that leaves nothing out would only be copied.
     some = None if counted.all() else counted
-    return _View(query, query.settings, table, lexical, muted, scored, at, some, silent, passing)
+    return _RankingView(
+        query, query.settings, table, lexical, muted, scored, at, some, silent, passing
+    )
 
 
-class _Parts(NamedTuple):
+class _MessageParts(NamedTuple):
     """What each segment scores on its own; columns of equal length.
 
     Segments out of scope count as average, so that they move nothing; so does, in its meaning, a
@@ -368,7 +370,7 @@ class _Cosines(NamedTuple):
 
 
 def _compare(
-    view: _View, vector: NDArray[np.float32] | None, vectors: SegmentVectors
+    view: _RankingView, vector: NDArray[np.float32] | None, vectors: SegmentVectors
 ) -> _Cosines | None:
     """Return the cosines of what is scored; None where the question has no vector."""
     settings = view.settings
@@ -383,13 +385,15 @@ def _compare(
     return _Cosines(similarity, nearness, None if present.all() else present, trust)
 
 
-def _parts(view: _View, cosines: _Cosines | None, terms: Sequence[str]) -> _Parts:
+def _walk_parts(
+    view: _RankingView, cosines: _Cosines | None, terms: Sequence[str]
+) -> _MessageParts:
     settings, counted = view.settings, view.counted
     if settings.lexical_weight:
         words = view.lexical.compute_scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
     else:
         words = np.zeros(len(view.lexical))
-    word_part = standardized(
+    word_part = standardize(
         words[view.at],
         counted,
         settings.lexical_weight,
@@ -399,18 +403,18 @@ def _parts(view: _View, cosines: _Cosines | None, terms: Sequence[str]) -> _Part
     )
     if cosines is None:
         nothing = np.zeros(len(word_part), dtype=np.float32)
-        return _Parts(nothing, nothing, word_part)
+        return _MessageParts(nothing, nothing, word_part)
     compared = cosines.present
     if compared is None or counted is None:
         compared = counted if compared is None else compared
     else:
         compared = compared & counted
     weight = settings.dense_weight * cosines.trust
-    meaning = standardized(cosines.nearness, compared, weight, also=view.passing)
-    return _Parts(cosines.similarity, meaning, word_part, cosines.trust)
+    meaning = standardize(cosines.nearness, compared, weight, also=view.passing)
+    return _MessageParts(cosines.similarity, meaning, word_part, cosines.trust)
 
 
-def _with_neighbours(
+def _add_neighbours(
     numbers: NDArray[np.int64], table: SegmentTable, reach: int
 ) -> NDArray[np.int64]:
     links = table.get_links()
@@ -420,24 +424,24 @@ def _with_neighbours(
     return np.unique(numbers)
 
 
-def _score(view: _View, parts: _Parts) -> Columns:
+def _score(view: _RankingView, parts: _MessageParts) -> Columns:
     query, table, settings, at = view.query, view.table, view.settings, view.at
     own = parts.meaning + parts.words
     starts = table.find_session_starts() if view.scored is None else None
-    smoothed = _smoothed(view, own, starts)
-    speaker = _speaker_bonus(query, table, at)
+    smoothed = _smooth(view, own, starts)
+    speaker = _compute_speaker_bonus(query, table, at)
     evidence = smoothed + speaker
     if settings.date_bonus and query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
             said_then = table.select_allowed(since_ms=since_ms, until_ms=until_ms)[at]
             evidence[said_then.nonzero()[0]] += settings.date_bonus
-    bonus = _person_bonus(view)
+    bonus = _compute_person_bonus(view)
     person = None if bonus is None else bonus * np.clip(evidence / _SUPPORT, 0.0, 1.0)
     if bonus is not None and settings.meaning_first and not _is_clear(view, evidence):
-        relevance = _vague_relevance(view, parts, smoothed, evidence, bonus)
+        relevance = _compute_vague_relevance(view, parts, smoothed, evidence, bonus)
     else:
         relevance = evidence if person is None else evidence + person
-        relevance = relevance + _session_prior(view, relevance, starts)
+        relevance = relevance + _compute_session_prior(view, relevance, starts)
     if person is not None:
         speaker = speaker + person
     if view.silent is not None:
@@ -460,15 +464,15 @@ def _score(view: _View, parts: _Parts) -> Columns:
 # -- neighbours --------------------------------------------------------------------------------
 
 
-def _smoothed(
-    view: _View, own: NDArray[np.float32], starts: NDArray[np.int64] | None
+def _smooth(
+    view: _RankingView, own: NDArray[np.float32], starts: NDArray[np.int64] | None
 ) -> NDArray[np.float32]:
     kernel = view.settings.kernel
     if len(kernel) == 1:
         alone: NDArray[np.float32] = own * np.float32(kernel[0])
         return alone
     table, half = view.table, view.settings.speaks_for_itself
-    share = view.lexical.keep("share", half, lambda: _shares(table, view.lexical, half))
+    share = view.lexical.keep("share", half, lambda: _compute_shares(table, view.lexical, half))
     line = None if table.lines_are_whole else table.line_column[view.at]
     reception = Reception(line, share[view.at], view.settings.within_line)
     if starts is not None:
@@ -476,11 +480,11 @@ def _smoothed(
     links, scored = table.get_links(), view.scored
     before, after = links.before, links.after
     if scored is not None:
-        before, after = _index_in(scored, before[scored]), _index_in(scored, after[scored])
+        before, after = _find_indices(scored, before[scored]), _find_indices(scored, after[scored])
     return smooth(own, before, after, kernel, reception)
 
 
-def _shares(table: SegmentTable, lexical: LexicalIndex, half: float) -> NDArray[np.float32]:
+def _compute_shares(table: SegmentTable, lexical: LexicalIndex, half: float) -> NDArray[np.float32]:
     """Return what share of its neighbours' scores each segment takes, by the words of its line."""
     words = lexical.lengths
     if not table.lines_are_whole:
@@ -491,8 +495,8 @@ def _shares(table: SegmentTable, lexical: LexicalIndex, half: float) -> NDArray[
     return share.astype(np.float32).take(words)
 
 
-def _session_prior(
-    view: _View, relevance: NDArray[np.float32], starts: NDArray[np.int64] | None
+def _compute_session_prior(
+    view: _RankingView, relevance: NDArray[np.float32], starts: NDArray[np.int64] | None
 ) -> NDArray[np.float32] | float:
     settings = view.settings
     if not settings.session_prior:
@@ -501,14 +505,14 @@ def _session_prior(
     in_scope = relevance if counted is None else np.where(counted, relevance, np.float32(0.0))
     if starts is None:
         sessions = view.table.session_column[view.at]
-        prior = session_bests(in_scope, sessions, settings.session_best)
+        prior = average_session_bests(in_scope, sessions, settings.session_best)
         prior *= settings.session_prior
         return prior
-    bests, lengths = bests_of_runs(in_scope, starts, settings.session_best)
+    bests, lengths = average_run_bests(in_scope, starts, settings.session_best)
     return np.repeat(bests * settings.session_prior, lengths)
 
 
-def _index_in(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def _find_indices(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where the numbers stand in ascending ones; -1 for those that do not."""
     at = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
     return np.where(ascending[at] == numbers, at, -1)
@@ -517,7 +521,7 @@ def _index_in(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArr
 # -- who is meant ------------------------------------------------------------------------------
 
 
-def _speaker_bonus(
+def _compute_speaker_bonus(
     query: RecallQuery, table: SegmentTable, at: slice | NDArray[np.int64]
 ) -> NDArray[np.float32]:
     speakers = table.speakers
@@ -525,7 +529,7 @@ def _speaker_bonus(
     if query.settings.speaker_bonus:
         # Where the question names nobody, whom what was said before names.
         parts = read_parts(query.text, query.before)
-        named = next(filter(None, (named_speakers(part, speakers) for part in parts)), [])
+        named = next(filter(None, (find_named_speakers(part, speakers) for part in parts)), [])
     column = table.speaker_column[at]
     # A question that names every speaker prefers none.
     if not named or len(named) == len(speakers):
@@ -535,7 +539,7 @@ def _speaker_bonus(
     return bonus[column]
 
 
-def _person_bonus(view: _View) -> NDArray[np.float32] | None:
+def _compute_person_bonus(view: _RankingView) -> NDArray[np.float32] | None:
     """Return what lines gain at most from being said by the person whom the question is about.
 
     It grows with the evidence for a line: a bonus for lines that have nothing to do with the
@@ -548,25 +552,25 @@ def _person_bonus(view: _View) -> NDArray[np.float32] | None:
     about_user = meant.asker or (meant.subject_open and not meant.listener)
     if not about_user and not meant.listener:
         return None
-    both = about_user and (meant.listener or asks_advice(view.query.text))
+    both = about_user and (meant.listener or is_asking_advice(view.query.text))
     share = np.float32(_SHARED if both else 1.0)
-    kinds = view.lexical.keep("kinds", None, lambda: _kinds(table, view.lexical))
+    kinds = view.lexical.keep("kinds", None, lambda: _classify_segments(table, view.lexical))
     worth = settings.person_bonus, settings.statement_bonus
-    bonus = _bonus_by_kind(*worth, about_user=about_user, about_listener=meant.listener)
+    bonus = _compute_kind_bonus(*worth, about_user=about_user, about_listener=meant.listener)
     person: NDArray[np.float32] = (share * bonus).take(kinds[view.at])
     return person
 
 
-def _kinds(table: SegmentTable, lexical: LexicalIndex) -> NDArray[np.uint8]:
+def _classify_segments(table: SegmentTable, lexical: LexicalIndex) -> NDArray[np.uint8]:
     """Return of each segment whether the user has said it and what it does, as bits."""
-    kinds = table.of_role("user").astype(np.uint8)
+    kinds = table.select_role("user").astype(np.uint8)
     for bit, mark in enumerate(_MARKS, 1):
         kinds |= lexical.select_marked(mark).view(np.uint8) << bit
     return kinds
 
 
 @lru_cache(maxsize=16)
-def _bonus_by_kind(
+def _compute_kind_bonus(
     of_person: float, of_statement: float, *, about_user: bool, about_listener: bool
 ) -> NDArray[np.float32]:
     """Return what a segment of each of the `_kinds` gains in full; do not write."""
@@ -585,7 +589,7 @@ def _bonus_by_kind(
 # -- where nothing answers ---------------------------------------------------------------------
 
 
-def _is_clear(view: _View, evidence: NDArray[np.float32]) -> bool:
+def _is_clear(view: _RankingView, evidence: NDArray[np.float32]) -> bool:
     """Return whether a segment answers clearly; undecidable with few segments."""
     counted = evidence if view.counted is None else evidence[view.counted]
     return len(counted) <= _FEW or bool(counted.max() >= clear_evidence(len(counted)))
@@ -601,9 +605,9 @@ def scale_evidence(count: int) -> float:
     return math.log1p(count) / math.log1p(_MANY)
 
 
-def _vague_relevance(
-    view: _View,
-    parts: _Parts,
+def _compute_vague_relevance(
+    view: _RankingView,
+    parts: _MessageParts,
     smoothed: NDArray[np.float32],
     evidence: NDArray[np.float32],
     bonus: NDArray[np.float32],
@@ -630,32 +634,32 @@ def _vague_relevance(
 # -- what says nothing -------------------------------------------------------------------------
 
 
-def _muted(
+def _find_muted(
     text: str, terms: Mapping[str, str], table: SegmentTable, lexical: LexicalIndex
 ) -> NDArray[np.bool_] | None:
     """Return which segments only ask what is asked now, or answer that nothing is known.
 
     A reply that the question quotes is what it looks for.
     """
-    assistant = table.of_role("assistant")
+    assistant = table.select_role("assistant")
     asking = lexical.select_marked("asks") & ~assistant
     muted = lexical.select_marked("ignorant") & assistant
-    words, quoted = telling_words(text), fold(text)
-    for number in _repeating(terms, lexical, asking | muted):
+    words, quoted = select_telling_words(text), fold(text)
+    for number in _find_repeating(terms, lexical, asking | muted):
         said = table.get_text(number)
         muted[number] = (
-            _is_alike(words, telling_words(said)) if asking[number] else fold(said) != quoted
+            _is_alike(words, select_telling_words(said)) if asking[number] else fold(said) != quoted
         )
     return muted if muted.any() else None
 
 
-def _repeating(
+def _find_repeating(
     terms: Mapping[str, str], lexical: LexicalIndex, among: NDArray[np.bool_]
 ) -> list[int]:
     """Return which of some segments hold most of what a question holds, each word by its rarity."""
     if not terms or not among.any():
         return []
-    rarities = lexical.rarities(terms)
+    rarities = lexical.compute_rarities(terms)
     rarest = dict.fromkeys(terms.values(), 0.0)
     for term, rarity in rarities.items():
         rarest[terms[term]] = max(rarity, rarest[terms[term]])
@@ -691,7 +695,7 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
 
 
 def _lead_with_latest(
-    view: _View,
+    view: _RankingView,
     columns: Columns,
     rows: NDArray[np.int64] | None,
     vectors: SegmentVectors,
@@ -702,7 +706,7 @@ def _lead_with_latest(
     Returns:
         The numbers of the older ones.
     """
-    best = _best_rows(columns, rows) if view.settings.latest_first else columns.numbers[:0]
+    best = _select_best_rows(columns, rows) if view.settings.latest_first else columns.numbers[:0]
     if len(best) < 2:  # noqa: PLR2004 - nothing to compare
         return frozenset()
     lead, others = int(best[0]), best[1:]
@@ -734,7 +738,7 @@ def _lead_with_latest(
     return frozenset(number for at, (_, number) in moments.items() if at != latest)
 
 
-def _best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _select_best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return the rows of the few best segments, best first."""
     relevance = columns.relevance if rows is None else columns.relevance[rows]
     if len(relevance) > _LEADERS * _BLOCK:
@@ -761,7 +765,7 @@ def _compute_evidence_shares(
 
 
 def _measure_sameness(
-    view: _View, numbers: Sequence[int], vectors: SegmentVectors, terms: Sequence[str]
+    view: _RankingView, numbers: Sequence[int], vectors: SegmentVectors, terms: Sequence[str]
 ) -> list[float]:
     """Return how much words and meaning say that statements are about the same as the first one.
 
@@ -772,10 +776,10 @@ def _measure_sameness(
     of_lead, *of_others = view.lexical.find_shared(terms, numbers)
     # Floor 3 is not floor 5: what the question numbers, it means.
     numbered = {place for place in of_lead if terms[place].isdigit()}
-    rarity = view.lexical.rarities([terms[place] for place in of_lead])
+    rarity = view.lexical.compute_rarities([terms[place] for place in of_lead])
     total = sum(rarity.values())
     found: list[float] = []
-    for held, near in zip(of_others, _nearness(vectors, numbers), strict=True):
+    for held, near in zip(of_others, _measure_nearness(vectors, numbers), strict=True):
         shared = sum(rarity[terms[place]] for place in of_lead if place in held)
         words = shared / total if total else 0.0
         is_same = numbered.issubset(held)
@@ -785,9 +789,9 @@ def _measure_sameness(
     return found
 
 
-def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
+def _measure_nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
     """Return by how many standard deviations segments are nearer to the first one than chance."""
-    rows = vectors.unit_rows(numbers)
+    rows = vectors.get_unit_rows(numbers)
     if not rows[0].any():
         return [0.0] * (len(numbers) - 1)
     lead, others = rows[0], rows[1:]
@@ -805,7 +809,7 @@ def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
 _NEGLIGIBLE = 1e-6
 
 
-def standardized(
+def standardize(
     scores: NDArray[np.floating[Any]],
     counted: NDArray[np.bool_] | None = None,
     weight: float = 1.0,
@@ -920,7 +924,7 @@ def smooth_runs(
     count, reach = len(scores), min(len(kernel) // 2, max(len(scores) - 1, 0))
     middle = len(kernel) // 2
     total: NDArray[np.float32] = kernel[middle] * scores
-    ends = _ends(starts, count) - 1
+    ends = _find_ends(starts, count) - 1
     # Where nothing comes from within the row. A row that is shorter ends in the next one, which
     # is just as far from this one.
     first = [np.minimum(starts + step, count - 1) for step in range(reach)]
@@ -943,12 +947,12 @@ def smooth_runs(
     return total
 
 
-def _ends(starts: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _find_ends(starts: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return where the rows end that start there; the last one of all at `count`."""
     return np.concatenate((starts[1:], [count]))[: len(starts)]
 
 
-def session_bests(
+def average_session_bests(
     scores: NDArray[np.float32], sessions: NDArray[np.int64], best: int
 ) -> NDArray[np.float32]:
     """Return for each score the mean of its session's `best` highest, negative ones as 0.
@@ -982,19 +986,19 @@ def session_bests(
     return result
 
 
-def bests_of_runs(
+def average_run_bests(
     scores: NDArray[np.float32], starts: NDArray[np.int64], best: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return the mean of each session's `best` highest scores, negative ones as 0, and its length.
 
-    What `session_bests` finds where the segments of every session stand side by side.
+    What `average_session_bests` finds where the segments of every session stand side by side.
 
     Args:
         scores: One per segment.
         starts: Where each session starts, ascending; the first one at 0.
         best: How many of a session's scores the mean takes.
     """
-    lengths = _ends(starts, len(scores)) - starts
+    lengths = _find_ends(starts, len(scores)) - starts
     totals = np.zeros(len(starts), dtype=scores.dtype)
     left = scores.copy()
     for number in range(best if len(starts) else 0):

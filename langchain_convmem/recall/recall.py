@@ -17,14 +17,14 @@ from langchain_core.runnables import Runnable
 from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog, SegmentCache
-from langchain_convmem.recall.blocks import build_recall, hits_of
+from langchain_convmem.recall.blocks import build_recall, select_hits
 from langchain_convmem.recall.buffer import (
-    Buffered,
     BufferedBlock,
-    buffer_steps,
-    living,
-    references,
-    rendered,
+    BufferLookup,
+    make_references,
+    render_blocks,
+    select_living,
+    update_buffer_steps,
 )
 from langchain_convmem.recall.dialog_recall import DialogRecall, EmbedderUse, Progress
 from langchain_convmem.recall.embedders import Embedder, EmbedderChoice, embed_question
@@ -32,23 +32,23 @@ from langchain_convmem.recall.index import (
     BACKLOG,
     IndexRegistry,
     OwnerIndex,
+    count_waiting,
     embed_pending,
-    until_done,
-    waiting,
+    wait_until_done,
 )
 from langchain_convmem.recall.options import (
     Owners,
     RecallQuery,
     RecallSettings,
     Scope,
-    checked_owners,
+    remove_names,
     search_text,
-    without_names,
+    sort_owners,
 )
 from langchain_convmem.recall.ranking import Columns, Ranking, rank
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Owner, Recall
-from langchain_convmem.workers import in_worker
+from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,68 +130,68 @@ class LineRecall(DialogRecall):
 
     def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that answer a query."""
-        texts, problem = yield from rewritten(self._rewriter, query.text)
-        index = yield from self._index(query.scope.owners)
-        known = yield from self._known(index, query)
+        texts, problem = yield from rewrite_steps(self._rewriter, query.text)
+        index = yield from self._open_index_steps(query.scope.owners)
+        known = yield from self._catch_up_steps(index, query)
         asked, problems = yield from self._embed(index, texts, known, query)
-        search = Search(index, query, asked, _those((problem, *problems)))
+        search = Search(index, query, asked, _list_problems((problem, *problems)))
         if self._reranker is not None:
-            search = yield from self._reranked(search, self._reranker)
-        found: tuple[Recall, tuple[BufferedBlock, ...]] = yield _off_loop(search.answer)
+            search = yield from self._rerank_steps(search, self._reranker)
+        found: tuple[Recall, tuple[BufferedBlock, ...]] = yield _make_worker_step(search.answer)
         if known.pending:
             BACKLOG.submit(index)
-        return (yield from self._buffered(index, query, *found))
+        return (yield from self._update_buffer_steps(index, query, *found))
 
-    def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that answer a query with its buffer alone, as without a question."""
-        index = yield from self._index(query.scope.owners)
+        index = yield from self._open_index_steps(query.scope.owners)
         silent = replace(query, remember=False)
-        return (yield from self._buffered(index, silent, Recall((), ()), ()))
+        return (yield from self._update_buffer_steps(index, silent, Recall((), ()), ()))
 
-    def _index(self, owners: tuple[Owner, ...]) -> Steps[OwnerIndex]:
+    def _open_index_steps(self, owners: tuple[Owner, ...]) -> Steps[OwnerIndex]:
         index = self._indexes.find_kept(owners)
         if index is None:
-            index = yield _off_loop(partial(self._indexes.open, owners))
+            index = yield _make_worker_step(partial(self._indexes.open, owners))
         return index
 
-    def _known(self, index: OwnerIndex, query: RecallQuery) -> Steps[_Known]:
+    def _catch_up_steps(self, index: OwnerIndex, query: RecallQuery) -> Steps[_IndexState]:
         """Catch up, and wait a little where few lines that may come back are not embedded yet."""
-        known: _Known = yield _off_loop(partial(_caught_up, index, query.scope))
+        known: _IndexState = yield _make_worker_step(partial(_catch_up, index, query.scope))
         is_little = known.pending <= query.patience_s * _LINES_PER_SECOND
         if known.awaited and is_little and query.settings.dense_weight:
-            yield until_done(BACKLOG.submit(index), query.patience_s)
-            known = yield _off_loop(partial(_caught_up, index, query.scope))
+            yield wait_until_done(BACKLOG.submit(index), query.patience_s)
+            known = yield _make_worker_step(partial(_catch_up, index, query.scope))
         return known
 
     def _embed(
-        self, index: OwnerIndex, texts: Sequence[str], known: _Known, query: RecallQuery
-    ) -> Steps[tuple[tuple[Asked, ...], list[str | None]]]:
+        self, index: OwnerIndex, texts: Sequence[str], known: _IndexState, query: RecallQuery
+    ) -> Steps[tuple[tuple[EmbeddedQuestion, ...], list[str | None]]]:
         settings = query.settings
         if not settings.dense_weight or known.dim is None:
-            return tuple(Asked(text, None) for text in texts), []
-        asked: list[Asked] = []
+            return tuple(EmbeddedQuestion(text, None) for text in texts), []
+        asked: list[EmbeddedQuestion] = []
         problems: list[str | None] = []
         for text in texts:
             meant = search_text(text, query.before)
             if not settings.names_in_meaning:
-                meant = without_names(meant, known.speakers)
+                meant = remove_names(meant, known.speakers)
             vector, problem = yield from embed_question(index.embeddings, meant, known.dim)
-            asked.append(Asked(text, vector))
+            asked.append(EmbeddedQuestion(text, vector))
             problems.append(problem)
         return tuple(asked), problems
 
-    def _reranked(self, search: Search, reranker: BaseDocumentCompressor) -> Steps[Search]:
-        candidates: list[Candidate] = yield _off_loop(search.candidates)
+    def _rerank_steps(self, search: Search, reranker: BaseDocumentCompressor) -> Steps[Search]:
+        candidates: list[Candidate] = yield _make_worker_step(search.list_candidates)
         if not candidates:
             return search
         documents = [candidate.document for candidate in candidates]
         asked = search.query.search_text
-        order, problem = yield from reranked(reranker, asked, documents)
+        order, problem = yield from rerank_steps(reranker, asked, documents)
         if order is None:
-            return replace(search, problems=_those((*search.problems, problem)))
+            return replace(search, problems=_list_problems((*search.problems, problem)))
         return replace(search, order=[candidates[number].name for number in order])
 
-    def _buffered(
+    def _update_buffer_steps(
         self,
         index: OwnerIndex,
         query: RecallQuery,
@@ -200,12 +200,12 @@ class LineRecall(DialogRecall):
     ) -> Steps[Recall]:
         if query.buffer is None:
             return recall
-        look_up = partial(looked_up, index, query, recall.blocks)
-        shown, problems = yield from buffer_steps(
+        look_up = partial(look_up_blocks, index, query, recall.blocks)
+        shown, problems = yield from update_buffer_steps(
             self.log,
             query.buffer,
             found,
-            lambda blocks: _off_loop(partial(look_up, blocks)),
+            lambda blocks: _make_worker_step(partial(look_up, blocks)),
             remember=query.remember,
         )
         return replace(recall, buffer=shown, problems=(*recall.problems, *problems))
@@ -226,7 +226,7 @@ class LineRecall(DialogRecall):
             LogError: If the log cannot be read.
             EmbedderChangedError: If lines wait for `reindex`; all else was done.
         """
-        index = self._index_of(owner)
+        index = self._open_index(owner)
         with index.lock:
             index.refresh(None if index.embeds_later else progress)
         if index.embeds_later:
@@ -236,7 +236,7 @@ class LineRecall(DialogRecall):
 
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Index ahead without blocking the event loop; `progress` is called in a worker."""
-        return await in_worker(partial(self.refresh, owner, progress))
+        return await run_in_worker(partial(self.refresh, owner, progress))
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Re-embed what another embedder has embedded, then delete the old vectors.
@@ -256,17 +256,17 @@ class LineRecall(DialogRecall):
         Raises:
             LogError: If the log cannot be read.
         """
-        owners = checked_owners(owner)
+        owners = sort_owners(owner)
         if not isinstance(self.log, SegmentCache):
             return self.refresh(owners, progress)
         with self._reindexing:
             kept = self._indexes.find_kept(owners)
             if kept is not None and self._is_at_work(kept):
-                return self._finished(kept, progress)
+                return self._finish_index(kept, progress)
             if kept is not None:
                 with kept.lock:
                     kept.save()  # paid for already
-            index = self._indexes.made_anew(owners)
+            index = self._indexes.make_anew(owners)
             index.reindex(progress)
             problems = index.problems
             self._indexes.adopt(owners, index)
@@ -278,7 +278,7 @@ class LineRecall(DialogRecall):
             is_same = index.embeds_later and index.embeddings == self.embeddings
             return is_same and index.may_embed()
 
-    def _finished(self, index: OwnerIndex, progress: Progress | None) -> tuple[str, ...]:
+    def _finish_index(self, index: OwnerIndex, progress: Progress | None) -> tuple[str, ...]:
         """Embed what waits in an index, and delete what other embedders have made."""
         embed_pending(index, progress)
         with index.lock:
@@ -287,23 +287,23 @@ class LineRecall(DialogRecall):
 
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Re-embed without blocking the event loop; `progress` is called in a worker."""
-        return await in_worker(partial(self.reindex, owner, progress))
+        return await run_in_worker(partial(self.reindex, owner, progress))
 
-    def embedder_of(self, owner: Owners) -> EmbedderUse:
+    def get_embedder_use(self, owner: Owners) -> EmbedderUse:
         """Return what embeds the lines of an owner, and how many wait for it.
 
         Raises:
             LogError: If the log cannot be read.
         """
-        index = self._index_of(owner)
+        index = self._open_index(owner)
         with index.lock:
             index.catch_up()
             segments, pending = len(index.table), len(index.vectors.missing)
             return EmbedderUse(index.embeddings, segments, pending, index.problems)
 
-    def embed_behind(self, owner: Owner) -> None:
+    def embed_later(self, owner: Owner) -> None:
         """Have what was just stored of an owner embedded soon, if they were searched before."""
-        for index in self._indexes.involving(owner):
+        for index in self._indexes.find_involving(owner):
             if index.embeds_later:
                 BACKLOG.submit(index)
 
@@ -314,32 +314,32 @@ class LineRecall(DialogRecall):
         """
         BACKLOG.close(self._indexes.indexes)
 
-    def forgotten_steps(self, owner: Owner) -> Steps[None]:
+    def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
         """Return the steps that drop from memory what the log has forgotten of an owner.
 
         The next recall would do so anyway; in other processes it does. Nothing is raised.
         """
-        for index in self._indexes.involving(owner):
-            yield _off_loop(partial(_drop_forgotten, index))
+        for index in self._indexes.find_involving(owner):
+            yield _make_worker_step(partial(_drop_forgotten, index))
 
-    def _index_of(self, owner: Owners) -> OwnerIndex:
-        return self._indexes.open(checked_owners(owner))
+    def _open_index(self, owner: Owners) -> OwnerIndex:
+        return self._indexes.open(sort_owners(owner))
 
 
 # -- steps -------------------------------------------------------------------------------------
 
 
-def _off_loop(call: Callable[[], Any]) -> Step:
+def _make_worker_step(call: Callable[[], Any]) -> Step:
     """Return the step that makes the call here, or in a worker thread of an event loop."""
-    return Step(call, lambda: in_worker(call))
+    return Step(call, lambda: run_in_worker(call))
 
 
-def _those(problems: Sequence[str | None]) -> tuple[str, ...]:
+def _list_problems(problems: Sequence[str | None]) -> tuple[str, ...]:
     """Return what went wrong, each once."""
     return tuple(dict.fromkeys(problem for problem in problems if problem is not None))
 
 
-class _Known(NamedTuple):
+class _IndexState(NamedTuple):
     """What embedding a question needs to know of an index, read under its lock.
 
     Attributes:
@@ -360,12 +360,12 @@ def _drop_forgotten(index: OwnerIndex) -> None:
         index.drop_forgotten()
 
 
-def _caught_up(index: OwnerIndex, scope: Scope) -> _Known:
+def _catch_up(index: OwnerIndex, scope: Scope) -> _IndexState:
     with index.lock:
         index.catch_up()
-        awaited = waiting(index, scope.mask)
+        awaited = count_waiting(index, scope.mask)
         pending = len(index.vectors.missing) if index.embeds_later else 0
-        return _Known(index.table.speakers, index.vectors.dim, pending, awaited)
+        return _IndexState(index.table.speakers, index.vectors.dim, pending, awaited)
 
 
 # -- a question put to an index ----------------------------------------------------------------
@@ -375,7 +375,7 @@ _CANDIDATES = 50
 _TOKENS_PER_LINE = 20
 
 
-class Asked(NamedTuple):
+class EmbeddedQuestion(NamedTuple):
     """A question, and its embedding; None if it could not be embedded or need not be."""
 
     text: str
@@ -389,7 +389,7 @@ class Candidate(NamedTuple):
     document: Document
 
 
-class _Ranked(NamedTuple):
+class _RankedHits(NamedTuple):
     """What the index makes of the questions, under its lock."""
 
     query: RecallQuery
@@ -412,26 +412,26 @@ class Search:
 
     index: OwnerIndex
     query: RecallQuery
-    asked: tuple[Asked, ...]
+    asked: tuple[EmbeddedQuestion, ...]
     problems: tuple[str, ...] = ()
     order: Sequence[SegmentName] | None = None
 
-    def candidates(self) -> list[Candidate]:
+    def list_candidates(self) -> list[Candidate]:
         """Return the candidates for a reranker, best first."""
         with self.index.lock:
-            ranked = self._ranked()
-            numbers = self._first_of_each_line(ranked.hits)
-            return [_candidate(number, ranked.ranking, self.index.table) for number in numbers]
+            ranked = self._rank_all()
+            numbers = self._select_first_of_lines(ranked.hits)
+            return [_make_candidate(number, ranked.ranking, self.index.table) for number in numbers]
 
     def answer(self) -> tuple[Recall, tuple[BufferedBlock, ...]]:
         """Return the answer, and what a relevance buffer keeps of it."""
         with self.index.lock:
-            table, ranked, hits = self.index.table, self._ranked(), None
+            table, ranked, hits = self.index.table, self._rank_all(), None
             if self.order is not None:
                 # Lines may have come and gone while the reranker thought about them.
                 numbers = map(table.number_of, self.order)
                 there = (number for number in numbers if number is not None)
-                hits = Rearranged(ranked.hits, there)
+                hits = ReorderedRanking(ranked.hits, there)
             recall, groups = build_recall(
                 ranked.query,
                 ranked.ranking,
@@ -439,29 +439,33 @@ class Search:
                 self.index.lexical,
                 allowed=ranked.allowed,
                 hits=ranked.hits if hits is None else hits,
-                problems=(*self.index.problems, *self._waiting(ranked.allowed), *self.problems),
+                problems=(
+                    *self.index.problems,
+                    *self._describe_waiting(ranked.allowed),
+                    *self.problems,
+                ),
             )
             if self.query.buffer is None:
                 return recall, ()
-            return recall, references(groups, recall.blocks, table)
+            return recall, make_references(groups, recall.blocks, table)
 
-    def _waiting(self, allowed: NDArray[np.bool_]) -> tuple[str, ...]:
-        count = waiting(self.index, lambda _: allowed)
+    def _describe_waiting(self, allowed: NDArray[np.bool_]) -> tuple[str, ...]:
+        count = count_waiting(self.index, lambda _: allowed)
         if not count:
             return ()
         which = "1 segment waits" if count == 1 else f"{count} segments wait"
         return (f"{which} to be embedded, found by words alone until then",)
 
-    def _ranked(self) -> _Ranked:
+    def _rank_all(self) -> _RankedHits:
         query, allowed = self.query, self.query.scope.mask(self.index.table)
-        ranking = best_of([self._rank(one, allowed) for one in self.asked])
+        ranking = merge_rankings([self._rank(one, allowed) for one in self.asked])
         text = "\n".join([one.text for one in self.asked])
         if text != query.text:
             query = replace(query, text=text)
-        hits = hits_of(query, ranking, self.index.table, self.index.lexical, allowed)
-        return _Ranked(query, allowed, ranking, hits)
+        hits = select_hits(query, ranking, self.index.table, self.index.lexical, allowed)
+        return _RankedHits(query, allowed, ranking, hits)
 
-    def _rank(self, asked: Asked, allowed: NDArray[np.bool_]) -> Ranking:
+    def _rank(self, asked: EmbeddedQuestion, allowed: NDArray[np.bool_]) -> Ranking:
         index, query, vector = self.index, self.query, asked.vector
         if asked.text != query.text:
             query = replace(query, text=asked.text)
@@ -470,11 +474,11 @@ class Search:
         columns = index.table, index.vectors, index.lexical
         return rank(query, *columns, vector=vector, allowed=allowed)
 
-    def _first_of_each_line(self, hits: Iterable[int]) -> Iterator[int]:
+    def _select_first_of_lines(self, hits: Iterable[int]) -> Iterator[int]:
         query, seen = self.query, set[int]()
         most = max(_CANDIDATES, 2 * (query.k or 0), (query.max_tokens or 0) // _TOKENS_PER_LINE)
         for number in hits:
-            line = self.index.table.line_number(number)
+            line = self.index.table.find_line_number(number)
             if line in seen:
                 continue
             if len(seen) == most:
@@ -483,8 +487,8 @@ class Search:
             yield number
 
 
-def _candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
-    line, at = table.find_line(number), ranking.row_of(number)
+def _make_candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
+    line, at = table.find_line(number), ranking.find_row(number)
     document = Document(
         id=line.line_id,
         page_content=f"{line.speaker}: {table.get_text(number)}",
@@ -498,15 +502,15 @@ def _candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
             "relevance": ranking.columns.relevance.item(at),
         },
     )
-    return Candidate(table.name_of(number), document)
+    return Candidate(table.get_name(number), document)
 
 
-def looked_up(
+def look_up_blocks(
     index: OwnerIndex,
     query: RecallQuery,
     fresh: Sequence[RecalledBlock],
     blocks: Sequence[BufferedBlock],
-) -> Buffered:
+) -> BufferLookup:
     """Return the blocks of a relevance buffer as lines, within the scope and the budget of a query.
 
     Args:
@@ -519,9 +523,9 @@ def looked_up(
         # Another process may have buffered lines that this index has not read yet.
         index.catch_up()
         table = index.table
-        kept = tuple(living(blocks, table)[: query.settings.buffer_size])
+        kept = tuple(select_living(blocks, table)[: query.settings.buffer_size])
         allowed = query.scope.mask(table)
-        shown = rendered(
+        shown = render_blocks(
             kept,
             table,
             allowed,
@@ -529,13 +533,13 @@ def looked_up(
             fresh=fresh,
             now_ms=query.header_now_ms,
         )
-        return Buffered(kept, shown)
+        return BufferLookup(kept, shown)
 
 
 # -- rankings of several questions, and in another order ---------------------------------------
 
 
-def best_of(rankings: Sequence[Ranking]) -> Ranking:
+def merge_rankings(rankings: Sequence[Ranking]) -> Ranking:
     """Merge rankings: each segment gets its best relevance over all questions.
 
     Relevance is standardised for each question, so that those of several compare.
@@ -552,7 +556,7 @@ def best_of(rankings: Sequence[Ranking]) -> Ranking:
         row[at[ranking.rows]] = ranking.columns.relevance[ranking.rows]
     best = relevance.argmax(axis=0)
     columns = {
-        field.name: _gathered(field.name, rankings, places, best) for field in fields(Columns)
+        field.name: _gather_column(field.name, rankings, places, best) for field in fields(Columns)
     }
     ranked = np.flatnonzero(relevance.max(axis=0) > -np.inf)
     joined = Ranking(Columns(**{**columns, "numbers": numbers}), ranked)
@@ -560,7 +564,7 @@ def best_of(rankings: Sequence[Ranking]) -> Ranking:
     return joined
 
 
-def _gathered(
+def _gather_column(
     name: str,
     rankings: Sequence[Ranking],
     places: Sequence[NDArray[np.int64]],
@@ -575,7 +579,7 @@ def _gathered(
     return gathered
 
 
-class Rearranged(Ranking):
+class ReorderedRanking(Ranking):
     """Some segments of a ranking in an order of their own; scores are those of the ranking."""
 
     def __init__(self, ranking: Ranking, numbers: Iterable[int]) -> None:
@@ -617,29 +621,29 @@ def check_hooks(rewriter: Any, reranker: Any) -> None:
 # -- rewriting ---------------------------------------------------------------------------------
 
 
-def rewritten(
+def rewrite_steps(
     rewriter: Rewriter | None, question: str
 ) -> Steps[tuple[tuple[str, ...], str | None]]:
     """Return what to search for instead of the question, and what went wrong, if anything did."""
     if rewriter is None:
         return (question,), None
     try:
-        queries = _checked_queries((yield _asking(rewriter, question)))
+        queries = _check_queries((yield _make_rewrite_step(rewriter, question)))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return (question,), _problem(
+        return (question,), _report_problem(
             "the rewriter failed and the question is asked as it is", error
         )
     return queries, None
 
 
-def _asking(rewriter: Any, question: str) -> Step:
+def _make_rewrite_step(rewriter: Any, question: str) -> Step:
     if isinstance(rewriter, Runnable):
         return step(rewriter, "invoke", question)
     call = partial(rewriter, question)
-    return Step(lambda: _said_at_once(call()), lambda: _awaited(call))
+    return Step(lambda: _refuse_coroutine(call()), lambda: _await_answer(call))
 
 
-def _said_at_once(answer: Any) -> Any:
+def _refuse_coroutine(answer: Any) -> Any:
     if iscoroutine(answer):
         # Or Python would complain later that nobody awaited it.
         answer.close()
@@ -648,12 +652,12 @@ def _said_at_once(answer: Any) -> Any:
     return answer
 
 
-async def _awaited(call: Callable[[], Any]) -> Any:
-    answer = await in_worker(call)
+async def _await_answer(call: Callable[[], Any]) -> Any:
+    answer = await run_in_worker(call)
     return await answer if isawaitable(answer) else answer
 
 
-def _checked_queries(answer: Any) -> tuple[str, ...]:
+def _check_queries(answer: Any) -> tuple[str, ...]:
     queries = [answer] if isinstance(answer, str) else answer
     if not isinstance(queries, list | tuple) or not all(isinstance(one, str) for one in queries):
         msg = f"expected a text or a list of texts, got {type(answer).__name__}"
@@ -667,7 +671,7 @@ def _checked_queries(answer: Any) -> tuple[str, ...]:
 # -- reranking ---------------------------------------------------------------------------------
 
 
-def reranked(
+def rerank_steps(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document]
 ) -> Steps[tuple[list[int] | None, str | None]]:
     """Return which documents the reranker keeps, in its order, or None and what went wrong.
@@ -682,13 +686,13 @@ def reranked(
         for n, one in enumerate(documents)
     ]
     try:
-        answer = yield _compressing(reranker, marked, question)
-        return _checked_order(answer, len(marked)), None
+        answer = yield _make_rerank_step(reranker, marked, question)
+        return _check_order(answer, len(marked)), None
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return None, _problem("the reranker failed and lines keep their order", error)
+        return None, _report_problem("the reranker failed and lines keep their order", error)
 
 
-def _compressing(
+def _make_rerank_step(
     reranker: BaseDocumentCompressor, documents: list[Document], question: str
 ) -> Step:
     inherited = BaseDocumentCompressor.acompress_documents
@@ -696,10 +700,10 @@ def _compressing(
         return step(reranker, "compress_documents", documents, question)
     # LangChain's own twin waits for the loop's executor, which the application may have filled.
     call = partial(reranker.compress_documents, documents, question)
-    return Step(call, lambda: in_worker(call))
+    return Step(call, lambda: run_in_worker(call))
 
 
-def _checked_order(answer: Any, count: int) -> list[int]:
+def _check_order(answer: Any, count: int) -> list[int]:
     order = [document.metadata.get(CANDIDATE) for document in answer]
     known = [number for number in order if isinstance(number, int) and 0 <= number < count]
     if len(known) < len(order):
@@ -708,7 +712,7 @@ def _checked_order(answer: Any, count: int) -> list[int]:
     return known
 
 
-def _problem(what: str, error: Exception) -> str:
+def _report_problem(what: str, error: Exception) -> str:
     problem = f"{what}: {type(error).__name__}: {error}"
     # The traceback goes to the log alone: it may show what the user wrote.
     _log.warning("%s", problem, exc_info=error)

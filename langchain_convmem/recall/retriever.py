@@ -22,11 +22,11 @@ from langchain_convmem.recall.options import (
     Moment,
     Owners,
     RecallOptions,
-    checked_scope,
-    users,
+    make_owners,
+    make_scope,
 )
 from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
-from langchain_convmem.views.lines import iso_time
+from langchain_convmem.views.lines import format_iso_time
 
 
 class _CallOptions(TypedDict, total=False):
@@ -96,8 +96,10 @@ class DialogLineRetriever(BaseRetriever):
         **options: Unpack[_CallOptions],
     ) -> list[Document]:
         del run_manager
-        found = self.recall.recall(self._owner(), _question(query), **self._wish(**options))
-        return [document_of(block) for block in found.blocks]
+        found = self.recall.recall(
+            self._resolve_owners(), _read_question(query), **self._merge_options(**options)
+        )
+        return [to_document(block) for block in found.blocks]
 
     async def _aget_relevant_documents(
         self,
@@ -107,8 +109,10 @@ class DialogLineRetriever(BaseRetriever):
         **options: Unpack[_CallOptions],
     ) -> list[Document]:
         del run_manager
-        found = await self.recall.arecall(self._owner(), _question(query), **self._wish(**options))
-        return [document_of(block) for block in found.blocks]
+        found = await self.recall.arecall(
+            self._resolve_owners(), _read_question(query), **self._merge_options(**options)
+        )
+        return [to_document(block) for block in found.blocks]
 
     def check_scope(self) -> None:
         """Refuse invalid fields.
@@ -116,14 +120,14 @@ class DialogLineRetriever(BaseRetriever):
         Raises:
             ConfigError: If there are such; the message names them.
         """
-        checked_scope(self._owner(), filter=self.filter, since=self.since, until=self.until)
+        make_scope(self._resolve_owners(), filter=self.filter, since=self.since, until=self.until)
 
-    def _owner(self) -> Owners:
+    def _resolve_owners(self) -> Owners:
         if self.user_ids is not None:
             if self.user_id is not None or self.thread_id is not None:
                 msg = "user_ids stand instead of user_id and thread_id: pass one or the other"
                 raise ConfigError(msg)
-            return users(self.user_ids)
+            return make_owners(self.user_ids)
         if self.user_id is not None:
             return Owner(user_id=self.user_id)
         if self.thread_id is not None:
@@ -131,7 +135,7 @@ class DialogLineRetriever(BaseRetriever):
         msg = "a DialogLineRetriever needs a user_id, a thread_id or both, or user_ids; got none"
         raise ConfigError(msg)
 
-    def _wish(
+    def _merge_options(
         self,
         *,
         k: int | None = None,
@@ -147,13 +151,13 @@ class DialogLineRetriever(BaseRetriever):
             "k": k,
             "max_tokens": max_tokens,
             "threshold": self.threshold if threshold is None else threshold,
-            "within": self._within(),
+            "within": self._find_own_thread(),
             "filter": self.filter if filter is None else filter,
             "since": self.since if since is None else since,
             "until": self.until if until is None else until,
         }
 
-    def _within(self) -> ThreadKey | None:
+    def _find_own_thread(self) -> ThreadKey | None:
         if self.user_id is None or self.thread_id is None:
             return None
         return ThreadKey(self.user_id, self.thread_id)
@@ -166,7 +170,7 @@ class DialogLineRetriever(BaseRetriever):
         )
 
 
-def _question(query: Any) -> str:
+def _read_question(query: Any) -> str:
     """Return the text to search for: a text itself, or that of the last human message."""
     if isinstance(query, str):
         return query
@@ -184,7 +188,7 @@ def _question(query: Any) -> str:
     raise ConfigError(msg)
 
 
-def document_of(block: RecalledBlock) -> Document:
+def to_document(block: RecalledBlock) -> Document:
     """Return a block as a LangChain `Document`."""
     best = block.matches[0]
     return Document(
@@ -195,7 +199,7 @@ def document_of(block: RecalledBlock) -> Document:
             "thread_id": best.line.key.thread_id,
             "user_id": best.line.key.user_id,
             "positions": [line.position for line in block.lines],
-            "time": iso_time(best.line.time_ms),
+            "time": format_iso_time(best.line.time_ms),
             "session": best.line.session,
             "speakers": list(dict.fromkeys(line.speaker for line in block.lines)),
             "similarity": block.similarity,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langchain_convmem.errors import LogError
-from langchain_convmem.protocols import SegmentBuffer, SegmentCache, speaks_for
-from langchain_convmem.recall.embedding import costs_nothing, fingerprint_of
+from langchain_convmem.protocols import SegmentBuffer, SegmentCache, is_valid_for
+from langchain_convmem.recall.embedding import compute_fingerprint, is_free
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, Place, SegmentTable
-from langchain_convmem.recall.vectors import HALF, half_bytes
+from langchain_convmem.recall.vectors import HALF, to_half_bytes
 from langchain_convmem.records import Owner, StoredSegment
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
 
@@ -42,9 +42,9 @@ class SegmentStore:
         """Create a store for the segments of `table`; without a cache it holds nothing."""
         self._cache = cache
         is_buffer = isinstance(cache, SegmentBuffer)
-        buffers = is_buffer and speaks_for(cache, "keep_segments", "save_segments")
+        buffers = is_buffer and is_valid_for(cache, "keep_segments", "save_segments")
         self._buffer = cache if isinstance(cache, SegmentBuffer) and buffers else None
-        self._is_free = costs_nothing(embeddings)
+        self._is_free = is_free(embeddings)
         self._embeddings = embeddings
         self._table = table
         self._only = owners[0] if len(owners) == 1 else None
@@ -59,7 +59,7 @@ class SegmentStore:
     @property
     def fingerprint(self) -> str:
         """What makes the vectors: the embedder, and how lines are cut."""
-        return f"{fingerprint_of(self._embeddings)}/cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
+        return f"{compute_fingerprint(self._embeddings)}/cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
 
     @property
     def problems(self) -> list[str]:
@@ -76,7 +76,7 @@ class SegmentStore:
         if self._cache is None or not numbers:
             return found, True
         is_complete = True
-        for owner, some in self._by_owner(numbers).items():
+        for owner, some in self._group_by_owner(numbers).items():
             first, _, _ = next(self._table.list_places(some))
             try:
                 rows = self._cache.load_segments(owner, self.fingerprint, after=first - 1)
@@ -86,7 +86,7 @@ class SegmentStore:
                 continue
             if not self._unsaved[owner]:
                 self._problem_of.pop(owner, None)
-            found.update(_matched(some, self._table.list_places(some), rows))
+            found.update(_match_segments(some, self._table.list_places(some), rows))
         return found, is_complete
 
     def put(
@@ -101,7 +101,7 @@ class SegmentStore:
         row = StoredSegment(
             *place,
             terms=" ".join(terms),
-            vector=None if vector is None else half_bytes(vector),
+            vector=None if vector is None else to_half_bytes(vector),
             analysis=ANALYSIS_VERSION,
         )
         if row != old and self._cache is not None:
@@ -181,7 +181,7 @@ class SegmentStore:
     def _find_owner(self, number: int) -> Owner:
         return self._only or self._table.find_line(number).key.owner
 
-    def _by_owner(self, numbers: Sequence[int]) -> Mapping[Owner, Sequence[int]]:
+    def _group_by_owner(self, numbers: Sequence[int]) -> Mapping[Owner, Sequence[int]]:
         """Return the numbers of each owner's segments, in order."""
         if self._only is not None:
             return {self._only: numbers}
@@ -194,14 +194,14 @@ class SegmentStore:
 # -- rows ----------------------------------------------------------------------------------------
 
 
-def stored_terms(row: StoredSegment | None) -> list[str] | None:
+def read_terms(row: StoredSegment | None) -> list[str] | None:
     """Return the terms of a row, in order; None where an earlier analysis made them, or nobody."""
     if row is None or row.analysis != ANALYSIS_VERSION:
         return None
     return row.terms.split()
 
 
-def stored_vector(row: StoredSegment | None, dim: int | None) -> NDArray[np.float16] | None:
+def read_vector(row: StoredSegment | None, dim: int | None) -> NDArray[np.float16] | None:
     """Return the vector of a row; None where there is none, or one of another length."""
     if row is None or row.vector is None:
         return None
@@ -209,7 +209,7 @@ def stored_vector(row: StoredSegment | None, dim: int | None) -> NDArray[np.floa
     return vector if dim in (None, len(vector)) else None
 
 
-def stored_whole(
+def read_complete(
     rows: Sequence[StoredSegment | None], dim: int | None
 ) -> tuple[list[list[str]], NDArray[np.float16]] | None:
     """Return the terms and vectors of rows, of which none lacks anything; None if one does.
@@ -220,7 +220,7 @@ def stored_whole(
         rows: What is stored of some segments.
         dim: Components that each vector must have; None if any number will do.
     """
-    terms = [known for known in map(stored_terms, rows) if known is not None]
+    terms = [known for known in map(read_terms, rows) if known is not None]
     packed = [row.vector for row in rows if row is not None and row.vector]
     if not rows or min(len(terms), len(packed)) < len(rows):
         return None
@@ -231,18 +231,18 @@ def stored_whole(
     return terms, vectors.astype(np.float16, copy=False)
 
 
-def _matched(
+def _match_segments(
     numbers: Iterable[int], places: Iterable[Place], rows: Iterable[StoredSegment]
 ) -> Iterator[tuple[int, StoredSegment]]:
     """Yield the number and the row of each segment that has one; all are in order of place."""
     ordered = iter(rows)
     row = next(ordered, None)
     for number, place in zip(numbers, places, strict=True):
-        while row is not None and _place_of(row) < place:
+        while row is not None and _get_place(row) < place:
             row = next(ordered, None)
-        if row is not None and _place_of(row) == place:
+        if row is not None and _get_place(row) == place:
             yield number, row
 
 
-def _place_of(row: StoredSegment) -> Place:
+def _get_place(row: StoredSegment) -> Place:
     return row.position, row.part, row.segment

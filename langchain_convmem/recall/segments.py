@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from langchain_convmem.records import DialogLine, Role, Scalar, ThreadKey
-from langchain_convmem.words.bm25 import Growable
+from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +62,7 @@ def split_line(
     if len(text) <= uncut:
         return [Segment(0, len(text))]
     segments: list[Segment] = []
-    for start, end in _pieces(text, Segment(0, len(text)), target, 0):
+    for start, end in _split_span(text, Segment(0, len(text)), target, 0):
         if segments and end - segments[-1].start <= target:
             segments[-1] = Segment(segments[-1].start, end)
         else:
@@ -73,7 +73,7 @@ def split_line(
     return segments
 
 
-def _pieces(text: str, span: Segment, target: int, level: int) -> Iterator[Segment]:
+def _split_span(text: str, span: Segment, target: int, level: int) -> Iterator[Segment]:
     """Yield the smallest pieces of `span` needed, each at most `target` long, in order."""
     if span.end - span.start <= target:
         yield span
@@ -82,7 +82,7 @@ def _pieces(text: str, span: Segment, target: int, level: int) -> Iterator[Segme
             yield Segment(start, min(start + target, span.end))
     else:
         for piece in _cut(text, span, _BORDERS[level]):
-            yield from _pieces(text, piece, target, level + 1)
+            yield from _split_span(text, piece, target, level + 1)
 
 
 def _cut(text: str, span: Segment, border: re.Pattern[str]) -> Iterator[Segment]:
@@ -104,7 +104,7 @@ SESSION_GAP_MS = 30 * 60 * 1000
 
 
 @dataclass(slots=True)
-class _Thread:
+class _ThreadLines:
     """The end of a thread: where the next line is linked."""
 
     number: int
@@ -124,7 +124,7 @@ class SegmentTable:
         self._session_count = 0
         # Most entries have one, and a number is far smaller than a row of one.
         self._lines_of_entry: dict[str, int | tuple[int, ...]] = {}
-        self._threads: dict[ThreadKey, _Thread] = {}
+        self._threads: dict[ThreadKey, _ThreadLines] = {}
         self._speakers: dict[str, int] = {}
         self._roles: dict[str, int] = {}
         # Sessions that lines name, by the name; a thread may come back to one.
@@ -132,17 +132,17 @@ class SegmentTable:
         self._tags = Labels()
         # Of folded texts, once somebody asked for them; 0: nobody did.
         self._hashes = array("q")
-        self._start = Growable(np.int64)
-        self._end = Growable(np.int64)
-        self._thread = Growable(np.int64)
-        self._speaker = Growable(np.int64)
-        self._role = Growable(np.int8)
+        self._start = GrowableArray(np.int64)
+        self._end = GrowableArray(np.int64)
+        self._thread = GrowableArray(np.int64)
+        self._speaker = GrowableArray(np.int64)
+        self._role = GrowableArray(np.int8)
         # Each as long as there were segments when somebody asked for it.
         self._of_role: dict[Role, NDArray[np.bool_]] = {}
-        self._line = Growable(np.int64)
-        self._position = Growable(np.int64)
-        self._time_ms = Growable(np.int64)
-        self._live = Growable(np.bool_)
+        self._line = GrowableArray(np.int64)
+        self._position = GrowableArray(np.int64)
+        self._time_ms = GrowableArray(np.int64)
+        self._live = GrowableArray(np.bool_)
         self._neighbours = Neighbours()
 
     def __len__(self) -> int:
@@ -161,10 +161,10 @@ class SegmentTable:
     def add_many(self, lines: Iterable[DialogLine]) -> range:
         """Append lines one after the other, as `add` does; return the numbers of all segments."""
         spoken = [line for line in lines if line.text.strip()]
-        threads = self._threads_of(spoken)
+        threads = self._find_threads(spoken)
         # In order, since a session goes on from the thread's line before.
         sessions = [
-            self._session_of(thread, line) for thread, line in zip(threads, spoken, strict=True)
+            self._assign_session(thread, line) for thread, line in zip(threads, spoken, strict=True)
         ]
         first, first_line = len(self), len(self._lines)
         self._append_segments(spoken)
@@ -179,9 +179,9 @@ class SegmentTable:
         self._neighbours.add(thread_numbers, sessions)
         return range(first, len(self))
 
-    def _threads_of(self, lines: Sequence[DialogLine]) -> list[_Thread]:
+    def _find_threads(self, lines: Sequence[DialogLine]) -> list[_ThreadLines]:
         """Return the thread of each line, made where there is none yet."""
-        found: list[_Thread] = []
+        found: list[_ThreadLines] = []
         known, key, thread = self._threads, None, None
         for line in lines:
             # Mostly that of the line before, and comparing keys takes longer.
@@ -189,11 +189,11 @@ class SegmentTable:
                 key = line.key
                 thread = known.get(key)
                 if thread is None:
-                    thread = known[key] = _Thread(len(known))
+                    thread = known[key] = _ThreadLines(len(known))
             found.append(thread)
         return found
 
-    def _session_of(self, thread: _Thread, line: DialogLine) -> int:
+    def _assign_session(self, thread: _ThreadLines, line: DialogLine) -> int:
         """Return the session of a thread's next line."""
         last = thread.last_line
         same = last is not None and last.session == line.session
@@ -215,7 +215,7 @@ class SegmentTable:
         for number, line in enumerate(lines, len(self._lines)):
             found = known.setdefault(line.entry_id, number)
             if found != number:
-                known[line.entry_id] = (*_as_many(found), number)
+                known[line.entry_id] = (*_to_tuple(found), number)
             for start, end in split_line(line.text):
                 starts.append(start)
                 ends.append(end)
@@ -247,8 +247,8 @@ class SegmentTable:
         """Take the entries' lines out; return the numbers of their segments. Idempotent."""
         gone: list[int] = []
         for entry_id in entry_ids:
-            for line in _as_many(self._lines_of_entry.pop(entry_id, ())):
-                gone += self.segments_of(line)
+            for line in _to_tuple(self._lines_of_entry.pop(entry_id, ())):
+                gone += self.list_segments(line)
         for number in gone:
             self._neighbours.remove(number, self._thread.get_item(number))
             self._live.put(number, False)
@@ -256,11 +256,11 @@ class SegmentTable:
 
     # -- reading one ---------------------------------------------------------------------------
 
-    def line_number(self, number: int) -> int:
+    def find_line_number(self, number: int) -> int:
         """Return the number of the line that a segment belongs to."""
         return self._line_of_segment[number]
 
-    def line_numbers(self, numbers: Iterable[int]) -> list[int]:
+    def find_line_numbers(self, numbers: Iterable[int]) -> list[int]:
         """Return the numbers of the lines that segments belong to."""
         line_of = self._line_of_segment
         return [line_of[number] for number in numbers]
@@ -271,11 +271,11 @@ class SegmentTable:
 
     def find_line(self, number: int) -> DialogLine:
         """Return the line that a segment belongs to."""
-        return self._lines[self.line_number(number)]
+        return self._lines[self.find_line_number(number)]
 
-    def lines_of_entry(self, entry_id: str) -> Sequence[int]:
+    def list_entry_lines(self, entry_id: str) -> Sequence[int]:
         """Return the numbers of an entry's lines, in order; none of one that is not there."""
-        return _as_many(self._lines_of_entry.get(entry_id, ()))
+        return _to_tuple(self._lines_of_entry.get(entry_id, ()))
 
     def list_places(self, numbers: Iterable[int]) -> Iterator[Place]:
         """Yield where segments are stored, in the order of `numbers`."""
@@ -284,22 +284,22 @@ class SegmentTable:
             line = self._lines[at]
             yield line.position, line.part, number - self._first_segment[at]
 
-    def name_of(self, number: int) -> SegmentName:
+    def get_name(self, number: int) -> SegmentName:
         """Return the name of a segment."""
         line = self.find_line(number)
-        first = self.segments_of(self.line_number(number)).start
+        first = self.list_segments(self.find_line_number(number)).start
         return line.entry_id, line.part, number - first
 
     def number_of(self, name: SegmentName) -> int | None:
         """Return the number of a segment; None if it is not there, or no more."""
         entry_id, part, segment = name
-        for line_number in self.lines_of_entry(entry_id):
-            segments = self.segments_of(line_number)
+        for line_number in self.list_entry_lines(entry_id):
+            segments = self.list_segments(line_number)
             if self.get_line(line_number).part == part and segment < len(segments):
                 return segments[segment]
         return None
 
-    def segments_of(self, line_number: int) -> range:
+    def list_segments(self, line_number: int) -> range:
         """Return the numbers of a line's segments, in order."""
         return range(self._first_segment[line_number], self._first_segment[line_number + 1])
 
@@ -311,7 +311,7 @@ class SegmentTable:
             return whole
         return whole[self._start.get_item(number) : self._end.get_item(number)]
 
-    def folded_hash(self, number: int) -> int:
+    def hash_folded(self, number: int) -> int:
         """Return a hash that is equal for segments with the same text."""
         hashes = self._hashes
         if number >= len(hashes):
@@ -320,7 +320,7 @@ class SegmentTable:
             hashes[number] = hash(fold(self.get_text(number)))
         return hashes[number]
 
-    def says_same(self, number: int, other: int) -> bool:
+    def has_same_text(self, number: int, other: int) -> bool:
         """Return whether two segments say the same but for case and blanks."""
         return fold(self.get_text(number)) == fold(self.get_text(other))
 
@@ -334,7 +334,9 @@ class SegmentTable:
         found: list[int] = (self._end.view[at] - self._start.view[at]).tolist()
         return found
 
-    def next_line(self, line_number: int, step: int, *, cross_sessions: bool = False) -> int | None:
+    def find_next_line(
+        self, line_number: int, step: int, *, cross_sessions: bool = False
+    ) -> int | None:
         """Return the line after (`step` 1) or before (-1) in the same session or thread."""
         before, after = self.find_adjacent_lines(
             line_number, line_number, cross_sessions=cross_sessions
@@ -391,7 +393,7 @@ class SegmentTable:
         """When each segment was said, milliseconds since the epoch; do not write."""
         return self._time_ms.view
 
-    def of_role(self, role: Role) -> NDArray[np.bool_]:
+    def select_role(self, role: Role) -> NDArray[np.bool_]:
         """Return which segments a role has said.
 
         Do not write: it is kept until a segment is added.
@@ -445,36 +447,36 @@ class SegmentTable:
         """
         mask = self._live.view.copy()
         if within is not None:
-            mask &= self._of_threads([within])
+            mask &= self._select_threads([within])
         for key, positions in (exclude or {}).items():
-            numbers = np.flatnonzero(self._of_threads([key]))
+            numbers = np.flatnonzero(self._select_threads([key]))
             mask[numbers[np.isin(self._position.view[numbers], list(positions))]] = False
         for name, values in (where or {}).items():
-            mask &= self._having(name, values)
+            mask &= self._select_having(name, values)
         if since_ms is not None:
             mask &= self._time_ms.view >= since_ms
         if until_ms is not None:
             mask &= self._time_ms.view < until_ms
         return mask
 
-    def _of_threads(self, keys: Iterable[ThreadKey]) -> NDArray[np.bool_]:
+    def _select_threads(self, keys: Iterable[ThreadKey]) -> NDArray[np.bool_]:
         numbers = [self._threads[key].number for key in keys if key in self._threads]
         return holds_one(self._thread.view, numbers)
 
-    def _having(self, name: str, values: Collection[Scalar]) -> NDArray[np.bool_]:
+    def _select_having(self, name: str, values: Collection[Scalar]) -> NDArray[np.bool_]:
         if name == "thread_id":
-            return self._of_threads(key for key in self._threads if key.thread_id in values)
+            return self._select_threads(key for key in self._threads if key.thread_id in values)
         if name == "user_id":
-            return self._of_threads(key for key in self._threads if key.user_id in values)
+            return self._select_threads(key for key in self._threads if key.user_id in values)
         if name == "session":
             # A line has its session as text, whatever its message had.
             names = {None if value is None else str(value) for value in values}
             sessions = [one for name in names for one in self._named_sessions.get(name, ())]
             return holds_one(self._neighbours.sessions, sessions)
         if name == "speaker":
-            return holds_one(self._speaker.view, numbers_of(self._speakers, values))
+            return holds_one(self._speaker.view, find_numbers(self._speakers, values))
         if name == "role":
-            return holds_one(self._role.view, numbers_of(self._roles, values))
+            return holds_one(self._role.view, find_numbers(self._roles, values))
         mask = np.zeros(len(self), dtype=np.bool_)
         mask[self._tags.find_numbers(name, values)] = True
         return mask
@@ -485,7 +487,7 @@ def fold(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _as_many(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
+def _to_tuple(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
     return (numbers,) if isinstance(numbers, int) else numbers
 
 
@@ -503,23 +505,23 @@ class Labels:
 
     def add(self, name: str, value: Scalar, numbers: Iterable[int]) -> None:
         """Label segments; their numbers ascend from call to call."""
-        self._numbers.setdefault(_label(name, value), array("q")).extend(numbers)
+        self._numbers.setdefault(_make_label(name, value), array("q")).extend(numbers)
 
     def find_numbers(self, name: str, values: Iterable[Scalar]) -> NDArray[np.int64]:
         """Return the numbers of the segments that bear one of the values, in any order."""
-        found = (self._numbers.get(_label(name, value)) for value in values)
+        found = (self._numbers.get(_make_label(name, value)) for value in values)
         # Copies: an array that is looked at cannot grow.
         return np.concatenate(
             [np.empty(0, np.int64), *(np.array(one) for one in found if one is not None)]
         )
 
 
-def _label(name: str, value: Scalar) -> _Label:
+def _make_label(name: str, value: Scalar) -> _Label:
     # True equals 1, and yet means something else.
     return name, isinstance(value, bool), value
 
 
-def numbers_of(known: Mapping[str, int], values: Iterable[Scalar]) -> list[int]:
+def find_numbers(known: Mapping[str, int], values: Iterable[Scalar]) -> list[int]:
     """Return the numbers of those names that are known."""
     return [known[value] for value in values if isinstance(value, str) and value in known]
 
@@ -552,8 +554,8 @@ class Sides:
 
     def __init__(self) -> None:
         """Create empty columns."""
-        self.before = Growable(np.int64)
-        self.after = Growable(np.int64)
+        self.before = GrowableArray(np.int64)
+        self.after = GrowableArray(np.int64)
 
 
 class Neighbours:
@@ -565,10 +567,10 @@ class Neighbours:
         """The neighbours that each segment has in its thread."""
         self.in_session = Sides()
         """Those of them that belong to its session."""
-        self._session = Growable(np.int64)
+        self._session = GrowableArray(np.int64)
         self._last_of_thread: dict[int, int] = {}
         # Where each session starts, as long as all of them stand side by side.
-        self._starts = Growable(np.int64)
+        self._starts = GrowableArray(np.int64)
         self._is_in_rows = True
 
     def __len__(self) -> int:

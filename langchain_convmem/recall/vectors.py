@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from langchain_convmem.errors import ConfigError, DimensionMismatchError
-from langchain_convmem.words.bm25 import Growable
+from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,12 +35,12 @@ _NO_ROWS = np.empty((0, 0), dtype=np.float32)
 _LIKE_IT = 16
 
 
-def rounded(vector: Sequence[float] | NDArray[np.float32]) -> NDArray[np.float16]:
+def round_vector(vector: Sequence[float] | NDArray[np.float32]) -> NDArray[np.float16]:
     """Return the vector at unit length in half precision; zero stays zero."""
-    return unit_rows(np.asarray(vector, dtype=np.float32)).astype(np.float16)
+    return scale_rows(np.asarray(vector, dtype=np.float32)).astype(np.float16)
 
 
-def half_bytes(vector: NDArray[np.float16]) -> bytes:
+def to_half_bytes(vector: NDArray[np.float16]) -> bytes:
     """Return the stored form of a rounded vector."""
     return vector.astype(HALF).tobytes()
 
@@ -64,7 +64,7 @@ class SegmentVectors:
         self._bits: VectorBits = bits
         self._index: ExactIndex | FaissIndex | None = None
         self._expected = 0
-        self._present = Growable(np.bool_)
+        self._present = GrowableArray(np.bool_)
         self._removed: set[int] = set()
         self._sample: NDArray[np.float32] | None = None
         self.missing: set[int] = set()
@@ -108,7 +108,7 @@ class SegmentVectors:
         given = next((vector for vector in vectors if vector is not None), None)
         if self._index is None and given is not None:
             self._index = self._begin(len(given), first)
-        rows = vectors if isinstance(vectors, np.ndarray) else self._completed(vectors)
+        rows = vectors if isinstance(vectors, np.ndarray) else self._fill_missing(vectors)
         if self._index is None:
             return
         self._index.add(rows)
@@ -123,7 +123,7 @@ class SegmentVectors:
         self._choose_index()
         return self._index
 
-    def _completed(self, vectors: Sequence[NDArray[np.float16] | None]) -> NDArray[np.float16]:
+    def _fill_missing(self, vectors: Sequence[NDArray[np.float16] | None]) -> NDArray[np.float16]:
         """Return the vectors with zeros where there is none, which is noted."""
         first = len(self) - len(vectors)
         missing = [number for number, vector in enumerate(vectors, first) if vector is None]
@@ -188,11 +188,11 @@ class SegmentVectors:
             return np.zeros(count, dtype=np.float32)
         return self._index.similarities(query, numbers)
 
-    def unit_rows(self, numbers: Sequence[int]) -> NDArray[np.float32]:
+    def get_unit_rows(self, numbers: Sequence[int]) -> NDArray[np.float32]:
         """Return the vectors of some numbers at unit length, zeros where there is none."""
         if self._index is None:
             return np.zeros((len(numbers), 0), dtype=np.float32)
-        return self._index.unit_rows(np.array(numbers, dtype=np.int64))
+        return self._index.get_unit_rows(np.array(numbers, dtype=np.int64))
 
     def sample(self) -> NDArray[np.float32]:
         """Return some hundred of the vectors at unit length, spaced evenly; empty without any.
@@ -202,7 +202,7 @@ class SegmentVectors:
         if self._index is None:
             return _NO_ROWS
         if self._sample is None:
-            self._sample = self.unit_rows(range(0, len(self), max(len(self) // _SAMPLE, 1)))
+            self._sample = self.get_unit_rows(range(0, len(self), max(len(self) // _SAMPLE, 1)))
         return self._sample
 
     def trust(self, query: NDArray[np.float32]) -> float:
@@ -229,7 +229,7 @@ class SegmentVectors:
         if self._index is None:
             return np.zeros(len(lines), dtype=np.float32)
         late, self._late = self._late, set()
-        return self._crowding.get_column(self._index.unit_rows, lines, late)
+        return self._crowding.get_column(self._index.get_unit_rows, lines, late)
 
 
 # -- how crowded it is around each vector ------------------------------------------------------
@@ -275,24 +275,24 @@ class Crowding:
         nearest = np.zeros((count, _NEAREST), dtype=np.float32)
         nearest[:known] = self._nearest[:known]
         sample = np.arange(0, count, step)
-        for some in _in_parts(changed):
-            nearest[some] = _highest(_cosines(rows, some, sample, lines))
+        for some in _split_parts(changed):
+            nearest[some] = _select_highest(_compute_cosines(rows, some, sample, lines))
         joined = changed[changed % step == 0]
         others = np.setdiff1d(np.arange(known), changed) if len(joined) else changed[:0]
-        for some in _in_parts(others):
-            cosines = _cosines(rows, some, joined, lines)
-            nearest[some] = _highest(np.concatenate([nearest[some], cosines], axis=1))
+        for some in _split_parts(others):
+            cosines = _compute_cosines(rows, some, joined, lines)
+            nearest[some] = _select_highest(np.concatenate([nearest[some], cosines], axis=1))
         few = min(len(sample) // _SAMPLED_FOR_EACH, _NEAREST)
         column = nearest[:, -few:].mean(axis=1) if few else np.zeros(count, dtype=np.float32)
         self._nearest, self._column = nearest, column
         return self._column
 
 
-def _in_parts(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _split_parts(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return [numbers[start : start + _AT_ONCE] for start in range(0, len(numbers), _AT_ONCE)]
 
 
-def _cosines(
+def _compute_cosines(
     rows: Rows, numbers: NDArray[np.int64], others: NDArray[np.int64], lines: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """Return the cosines of vectors with others, 0 where these say nothing about a crowd."""
@@ -302,7 +302,7 @@ def _cosines(
     return cosines
 
 
-def _highest(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+def _select_highest(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the few highest values of each row, ascending, at least 0."""
     few = min(_NEAREST, cosines.shape[1])
     highest = np.zeros((len(cosines), _NEAREST), dtype=np.float32)
@@ -320,7 +320,7 @@ _SLACK = np.float32(1e-5)
 _COPY_COST = 4
 
 
-def inverse_lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def compute_inverse_lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return 1 / length of each row (float32), or of one vector; 0 for a zero vector."""
     # What `np.linalg.norm` does, without what it does around it.
     lengths = np.asarray(np.sqrt(np.add.reduce(rows * rows, axis=-1)))
@@ -330,13 +330,13 @@ def inverse_lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return result
 
 
-def unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def scale_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the rows scaled to length 1 (float32); zero rows stay zero."""
     rows = np.asarray(vectors, dtype=np.float32)
-    return rows * inverse_lengths(rows)[..., None]
+    return rows * compute_inverse_lengths(rows)[..., None]
 
 
-def checked_rows(vectors: NDArray[np.floating[Any]], dim: int) -> NDArray[np.float32]:
+def check_rows(vectors: NDArray[np.floating[Any]], dim: int) -> NDArray[np.float32]:
     """Return vectors of shape (n, dim) in single precision.
 
     Raises:
@@ -344,11 +344,11 @@ def checked_rows(vectors: NDArray[np.floating[Any]], dim: int) -> NDArray[np.flo
     """
     rows = np.asarray(vectors, dtype=np.float32)
     if rows.ndim != 2 or rows.shape[1] != dim:  # noqa: PLR2004 - rows and components
-        raise _mismatch(dim, rows.shape[-1] if rows.ndim else 0)
+        raise _make_mismatch(dim, rows.shape[-1] if rows.ndim else 0)
     return rows
 
 
-def checked_query(query: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
+def check_query(query: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
     """Return a query of shape (dim,) at unit length.
 
     Raises:
@@ -356,12 +356,12 @@ def checked_query(query: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
     """
     vector = np.asarray(query, dtype=np.float32)
     if vector.shape != (dim,):
-        raise _mismatch(dim, vector.size)
+        raise _make_mismatch(dim, vector.size)
     length = math.sqrt(np.vecdot(vector, vector))
     return vector / np.float32(length) if length else vector
 
 
-def _mismatch(expected: int, got: int) -> DimensionMismatchError:
+def _make_mismatch(expected: int, got: int) -> DimensionMismatchError:
     msg = (
         f"the index holds vectors of {expected} components, got {got}: one index serves one "
         "embedder; build another index for another embedder"
@@ -369,7 +369,7 @@ def _mismatch(expected: int, got: int) -> DimensionMismatchError:
     return DimensionMismatchError(msg, expected=expected, got=got)
 
 
-def nearest(
+def find_nearest(
     numbers: NDArray[np.int64],
     rough: NDArray[np.float32],
     k: int,
@@ -407,10 +407,10 @@ class ExactIndex:
             msg = f"dim must be at least 1, got {dim}"
             raise ConfigError(msg)
         self.dim = dim
-        self._rows = Growable(np.float32, dim)
+        self._rows = GrowableArray(np.float32, dim)
         # That of a zero vector is 0, and so is every cosine with it.
-        self._inverse = Growable(np.float32)
-        self._kept = Growable(np.bool_)
+        self._inverse = GrowableArray(np.float32)
+        self._kept = GrowableArray(np.bool_)
 
     def __len__(self) -> int:
         """Return how many vectors were added, removed ones included."""
@@ -426,7 +426,7 @@ class ExactIndex:
         result: NDArray[np.float32] = self._rows.view[number]
         return result
 
-    def unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    def get_unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of some numbers at length 1; zeros for one that was removed."""
         scale = self._inverse.view[numbers] * self._kept.view[numbers]
         result: NDArray[np.float32] = self._rows.view[numbers] * scale[:, None]
@@ -452,9 +452,9 @@ class ExactIndex:
         Raises:
             DimensionMismatchError: If the second axis is not `dim`.
         """
-        rows = checked_rows(vectors, self.dim)
+        rows = check_rows(vectors, self.dim)
         self._rows.extend(rows)
-        self._inverse.extend(inverse_lengths(rows))
+        self._inverse.extend(compute_inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
     def reserve(self, length: int) -> None:
@@ -463,9 +463,9 @@ class ExactIndex:
 
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
         """Put another vector at `number`; a removed number stays removed."""
-        row = checked_rows(np.asarray(vector)[None], self.dim)
+        row = check_rows(np.asarray(vector)[None], self.dim)
         self._rows.view[number] = row
-        self._inverse.view[number] = inverse_lengths(row)[0]
+        self._inverse.view[number] = compute_inverse_lengths(row)[0]
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Exclude vectors from later searches. Idempotent."""
@@ -487,7 +487,7 @@ class ExactIndex:
         Raises:
             DimensionMismatchError: If `query` does not have `dim` components.
         """
-        vector = checked_query(query, self.dim)
+        vector = check_query(query, self.dim)
         mask = self.searchable if allowed is None else self.searchable & allowed
         # Everything is equally far from a query that says nothing.
         numbers = np.flatnonzero(mask) if vector.any() else np.empty(0, dtype=np.int64)
@@ -496,9 +496,9 @@ class ExactIndex:
             rough = self.similarities(vector, numbers)
         else:
             rough = self.similarities(vector)[numbers]
-        return nearest(numbers, rough, k, lambda some: self._one_by_one(vector, some))
+        return find_nearest(numbers, rough, k, lambda some: self._compare_one_by_one(vector, some))
 
-    def _one_by_one(
+    def _compare_one_by_one(
         self, query: NDArray[np.float32], numbers: NDArray[np.int64]
     ) -> NDArray[np.float32]:
         result: NDArray[np.float32] = (self.rows[numbers] * query).sum(axis=1, dtype=np.float32)
@@ -509,7 +509,7 @@ class ExactIndex:
         self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
         """Return the cosine similarity of the given numbers (None: of all), in order."""
-        vector = checked_query(query, self.dim)
+        vector = check_query(query, self.dim)
         at = slice(None) if numbers is None else numbers
         # Not `rows @ query`: BLAS shares that out to threads, and where other work keeps a core
         # busy, waiting for the last of them takes twenty times as long as the product.
@@ -568,8 +568,8 @@ class FaissIndex:
         self._index.train(center)
         self._reserved = 0
         # That of a zero vector is 0, and so is every cosine with it.
-        self._inverse = Growable(np.float32)
-        self._kept = Growable(np.bool_)
+        self._inverse = GrowableArray(np.float32)
+        self._kept = GrowableArray(np.bool_)
 
     @classmethod
     def from_exact(cls, exact: ExactIndex, *, bits: VectorBits = 16) -> FaissIndex:
@@ -586,16 +586,16 @@ class FaissIndex:
 
     def add(self, vectors: NDArray[np.floating[Any]]) -> None:
         """Append vectors; their numbers continue the earlier ones (see `ExactIndex.add`)."""
-        rows = checked_rows(vectors, self.dim)
+        rows = check_rows(vectors, self.dim)
         if not len(rows):
             return
         codes: NDArray[Any] = vectors
         if not self._is_kept_so(vectors, rows):
-            rows = self._rounded(rows)
-            codes = self._encoded(rows)
+            rows = self._round_rows(rows)
+            codes = self._encode(rows)
         # `add` would start threads to make the codes.
         self._index.add_sa_codes(np.ascontiguousarray(codes).view(np.uint8))
-        self._inverse.extend(inverse_lengths(rows))
+        self._inverse.extend(compute_inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
     def reserve(self, length: int) -> None:
@@ -609,12 +609,12 @@ class FaissIndex:
 
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
         """Put another vector at `number`; a removed number stays removed."""
-        row = self._rounded(checked_rows(np.asarray(vector)[None], self.dim))
+        row = self._round_rows(check_rows(np.asarray(vector)[None], self.dim))
         # FAISS does not check where it writes.
         number = range(len(self))[number]
-        code = self._encoded(row).view(np.uint8)
+        code = self._encode(row).view(np.uint8)
         self._index.invlists.update_entry(_LIST, number, number, self._faiss.swig_ptr(code))
-        self._inverse.view[number] = inverse_lengths(row)[0]
+        self._inverse.view[number] = compute_inverse_lengths(row)[0]
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Exclude vectors from later searches. Idempotent."""
@@ -624,41 +624,41 @@ class FaissIndex:
         self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return numbers and cosine similarities of the k nearest (see `ExactIndex.search`)."""
-        asked = self._question(query)
+        asked = self._prepare_query(query)
         mask = self._kept.view & (self._inverse.view > 0)
         if allowed is not None:
             mask &= allowed
         if not asked.any():
             # Everything is equally far from a query that says nothing.
             mask[:] = False
-        numbers, rough = self._compared(asked, mask)
-        return nearest(numbers, rough, k, lambda some: self._one_by_one(asked, some))
+        numbers, rough = self._compare(asked, mask)
+        return find_nearest(numbers, rough, k, lambda some: self._compare_one_by_one(asked, some))
 
     def similarities(
         self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
         """Return the cosine similarity of the given numbers (None: of all), in order."""
-        asked = self._question(query)
+        asked = self._prepare_query(query)
         if numbers is None:
-            return self._compared(asked)[1]
+            return self._compare(asked)[1]
         wanted = np.zeros(len(self), dtype=np.bool_)
         wanted[numbers] = True
-        found, result = self._compared(asked, wanted)
+        found, result = self._compare(asked, wanted)
         return result[found.searchsorted(numbers)]
 
     def get_row(self, number: int) -> NDArray[np.float32] | None:
         """Return a vector of about unit length as it was added; None if it is kept in bytes."""
-        return None if self._in_bytes else self._decoded(number)
+        return None if self._in_bytes else self._decode(number)
 
-    def unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    def get_unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of some numbers at length 1; zeros for one that was removed."""
         scale = self._inverse.view[numbers] * self._kept.view[numbers]
-        result: NDArray[np.float32] = self._decoded(numbers) * scale[:, None]
+        result: NDArray[np.float32] = self._decode(numbers) * scale[:, None]
         return result
 
     # -- rounding ------------------------------------------------------------------------------
 
-    def _rounded(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _round_rows(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return rows, or one, as they are kept: scaled, since no length counts, and rounded."""
         if self._in_bytes:
             highest = np.abs(rows).max(axis=-1, keepdims=True)
@@ -666,21 +666,21 @@ class FaissIndex:
             steps: NDArray[np.float32] = np.rint(rows * scale)
             return steps
         # By a power of two, so that what is in half precision already stays as it is.
-        scaled: NDArray[np.float32] = rows * np.exp2(-_powers(rows))
+        scaled: NDArray[np.float32] = rows * np.exp2(-_find_powers(rows))
         return scaled.astype(np.float16).astype(np.float32)
 
     def _is_kept_so(self, given: NDArray[Any], rows: NDArray[np.float32]) -> bool:
         """Return whether rows stay as they were given, which takes longer to do than to see."""
         is_half = np.asarray(given).dtype == np.float16 and not self._in_bytes
-        return is_half and not _powers(rows).any()
+        return is_half and not _find_powers(rows).any()
 
-    def _encoded(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+    def _encode(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         """Return the codes that FAISS keeps of rounded rows."""
         if self._in_bytes:
             return (rows + _BYTE_ZERO).astype(np.uint8)
         return rows.astype(np.float16)
 
-    def _decoded(self, at: int | NDArray[np.int64]) -> NDArray[np.float32]:
+    def _decode(self, at: int | NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the rounded row at a number, or those at several."""
         # `sa_decode` and `reconstruct` start threads in some releases.
         codes = self._faiss.rev_swig_ptr(
@@ -692,13 +692,13 @@ class FaissIndex:
             rows -= _BYTE_ZERO
         return rows
 
-    def _question(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        vector = checked_query(query, self.dim)
-        return self._rounded(vector) if self._in_bytes else vector
+    def _prepare_query(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        vector = check_query(query, self.dim)
+        return self._round_rows(vector) if self._in_bytes else vector
 
     # -- comparing -----------------------------------------------------------------------------
 
-    def _compared(
+    def _compare(
         self, asked: NDArray[np.float32], wanted: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the wanted numbers (None: all), ascending, and their cosine similarities."""
@@ -709,25 +709,25 @@ class FaissIndex:
             parameters = faiss.IVFSearchParameters(sel=faiss.IDSelectorBitmap(bits))
         _, result, numbers = self._index.range_search(asked[None], -np.inf, params=parameters)
         result *= inverse
-        return numbers, self._per_length(result, asked)
+        return numbers, self._divide_by_length(result, asked)
 
-    def _one_by_one(
+    def _compare_one_by_one(
         self, asked: NDArray[np.float32], numbers: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        products: NDArray[np.float32] = (self._decoded(numbers) * asked).sum(
+        products: NDArray[np.float32] = (self._decode(numbers) * asked).sum(
             axis=1, dtype=np.float32
         )
-        return self._per_length(products * self._inverse.view[numbers], asked)
+        return self._divide_by_length(products * self._inverse.view[numbers], asked)
 
-    def _per_length(
+    def _divide_by_length(
         self, products: NDArray[np.float32], asked: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         if self._in_bytes:
-            products *= inverse_lengths(asked)
+            products *= compute_inverse_lengths(asked)
         return products
 
 
-def _powers(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def _find_powers(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the power of two that is nearest to each row's length; 0 for a zero vector."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     powers: NDArray[np.float32] = np.log2(lengths, out=np.zeros_like(lengths), where=lengths > 0)

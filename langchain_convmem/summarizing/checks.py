@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from langchain_convmem.records import Entry
-from langchain_convmem.views.facts import Fact, Said, facts_in, untold
+from langchain_convmem.views.facts import Fact, FactSource, find_facts, find_untold
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
 from langchain_convmem.views.summaries import SummaryWindow
 from langchain_convmem.views.tokens import count_text_tokens
@@ -24,15 +24,15 @@ _MOST_WANTED = 40
 def list_facts(window: SummaryWindow) -> list[Fact]:
     """Return what the summary of a window must tell, that of the summary before it included."""
     previous = "" if window.previous is None else "\n".join(window.previous.contents)
-    told = [Said(line.removeprefix("- ")) for line in previous.splitlines() if line != _TITLE]
+    told = [FactSource(line.removeprefix("- ")) for line in previous.splitlines() if line != _TITLE]
     said = (piece for turn in window.turns for entry in turn.entries for piece in _list_said(entry))
-    return facts_in([*told, *said])
+    return find_facts([*told, *said])
 
 
-def _list_said(entry: Entry) -> list[Said]:
+def _list_said(entry: Entry) -> list[FactSource]:
     name = None if entry.message is None else entry.message.name
     speaker = name or DEFAULT_SPEAKERS.get(entry.role, "")
-    return [Said(text, speaker, entry.position) for text in entry.contents]
+    return [FactSource(text, speaker, entry.position) for text in entry.contents]
 
 
 def is_empty_talk(facts: Sequence[Fact], missing: Sequence[Fact]) -> bool:
@@ -86,7 +86,7 @@ def list_details(missing: Sequence[Fact], reachable: Collection[str], max_tokens
         if id(fact) in untold_ids and cost <= room:
             room -= cost
             lines[places[id(fact)]] = line
-            left = untold(left, line)
+            left = find_untold(left, line)
             untold_ids = {id(fact) for fact in left}
     in_order = [line for _, line in sorted(lines.items())]
     return Details("\n".join([_TITLE, *in_order]) if lines else "", tuple(left))

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from langchain_convmem.effects import Steps, step
 from langchain_convmem.errors import StaleWindowError, SummaryError
-from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
 from langchain_convmem.records import Entry, StateDocument, ThreadKey
 from langchain_convmem.summarizing.checks import list_details
@@ -31,13 +31,13 @@ from langchain_convmem.summarizing.planning import (
     make_plan_again,
 )
 from langchain_convmem.summarizing.summarizers import PROMPT_VERSION, WrittenSummary, write_steps
-from langchain_convmem.views.drafts import Drafting
+from langchain_convmem.views.drafts import DraftBuilder
 from langchain_convmem.views.facts import Fact
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     check_kept,
-    replacing_draft,
-    summary_draft,
+    draft_replacement,
+    draft_summary,
 )
 
 ReadThread: TypeAlias = Callable[[ThreadKey], Steps[Sequence[Entry]]]
@@ -58,7 +58,7 @@ class Compactor:
         summarizer: Summarizer,
         settings: SummarySettings,
         *,
-        drafting: Drafting,
+        drafting: DraftBuilder,
         read: ReadThread,
         findable: Findable | None = None,
     ) -> None:
@@ -213,7 +213,7 @@ class Compactor:
             StaleWindowError: If what it was made of changed, or another one took over.
             SummaryError: If the write hook stores nothing of the text.
         """
-        kept = self._drafting.pieces(pieces)
+        kept = self._drafting.filter_pieces(pieces)
         if kept is None:
             raise SummaryError("before_write stores nothing of the summary")
         if not (yield from self._leases.renew(lease)):
@@ -224,7 +224,7 @@ class Compactor:
             entries = yield step(self._log, "entries", lease.key)
         else:
             entries = yield from self._read(lease.key)
-        write = replacing_draft if plan.is_redone else summary_draft
+        write = draft_replacement if plan.is_redone else draft_summary
         draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
         record = {"summary": report.to_record(plan.rolled)}
         draft = replace(draft, metadata=replace(draft.metadata, aux=record))
@@ -315,7 +315,7 @@ class Lease:
 
     key: ThreadKey
     failures: int = 0
-    holder: str = field(default_factory=new_ulid)
+    holder: str = field(default_factory=make_ulid)
     version: int | None = None
     """Version of the document that says so; None where the log keeps none."""
 
@@ -324,7 +324,7 @@ class Leases:
     """Gives out leases. Thread-safe."""
 
     def __init__(
-        self, log: MessageLog, settings: SummarySettings, *, clock: Callable[[], int] = now_ms
+        self, log: MessageLog, settings: SummarySettings, *, clock: Callable[[], int] = get_now_ms
     ) -> None:
         """Create the leases of a log; where it keeps no state, those of this process alone.
 

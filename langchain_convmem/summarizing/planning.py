@@ -9,8 +9,18 @@ from typing import Any, Literal, TypeAlias
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.views.live import covered_by, live_entries, live_summary, summary_chain
-from langchain_convmem.views.summaries import SummaryWindow, closing_points, said_since, window_of
+from langchain_convmem.views.live import (
+    find_covers,
+    find_live_entries,
+    find_live_summary,
+    find_summary_chain,
+)
+from langchain_convmem.views.summaries import (
+    SummaryWindow,
+    find_closing_points,
+    find_said_since,
+    make_window,
+)
 from langchain_convmem.views.tokens import count_tokens
 
 Measure: TypeAlias = Literal["tokens", "messages", "fraction"]
@@ -241,9 +251,9 @@ def make_plan(
         rebuild: Cover what was said since the last summary that was not made on top of another
             one's text alone, as it was said.
     """
-    live = live_entries(entries)
-    newest = live_summary(live)
-    said = said_since(live, newest)
+    live = find_live_entries(entries)
+    newest = find_live_summary(live)
+    said = find_said_since(live, newest)
     if not force and not settings.is_due(measure(said)):
         return None
     end = _find_end(said, settings, force=force)
@@ -252,10 +262,10 @@ def make_plan(
     if newest is not None and rebuild:
         base = _find_firsthand(live, newest)
         left = {entry.id for entry in said[end:]}
-        covered = [entry for entry in said_since(live, base) if entry.id not in left]
-        return SummaryPlan(window_of(key, entries, covered, base), 0)
+        covered = [entry for entry in find_said_since(live, base) if entry.id not in left]
+        return SummaryPlan(make_window(key, entries, covered, base), 0)
     rolled = 0 if newest is None else count_rolled(newest) + 1
-    return SummaryPlan(window_of(key, entries, said[:end], newest), rolled)
+    return SummaryPlan(make_window(key, entries, said[:end], newest), rolled)
 
 
 def make_plan_again(key: ThreadKey, entries: Sequence[Entry]) -> SummaryPlan | None:
@@ -265,15 +275,15 @@ def make_plan_again(key: ThreadKey, entries: Sequence[Entry]) -> SummaryPlan | N
         key: The thread.
         entries: All its entries by ascending position.
     """
-    live = live_entries(entries)
-    newest = live_summary(live)
+    live = find_live_entries(entries)
+    newest = find_live_summary(live)
     if newest is None:
         return None
-    chain = summary_chain(live, newest)
+    chain = find_summary_chain(live, newest)
     base = chain[1] if len(chain) > 1 else None
-    covered = covered_by(live, [newest])
-    told = [entry for entry in said_since(live, base) if entry.id in covered]
-    return SummaryPlan(window_of(key, entries, told, base), count_rolled(newest), is_redone=True)
+    covered = find_covers(live, [newest])
+    told = [entry for entry in find_said_since(live, base) if entry.id in covered]
+    return SummaryPlan(make_window(key, entries, told, base), count_rolled(newest), is_redone=True)
 
 
 def measure(said: Sequence[Entry]) -> Size:
@@ -293,7 +303,7 @@ def _count_tokens(entry: Entry) -> int:
 
 def _find_end(said: Sequence[Entry], settings: SummarySettings, *, force: bool) -> int:
     """Return how many entries to cover: the fewest that leave little enough."""
-    points = closing_points(said)
+    points = find_closing_points(said)
     if force or not points:
         return points[-1] if points else 0
     covered = list(accumulate(map(_count_tokens, said), initial=0))
@@ -306,5 +316,5 @@ def _find_end(said: Sequence[Entry], settings: SummarySettings, *, force: bool) 
 
 def _find_firsthand(live: Sequence[Entry], newest: Entry) -> Entry:
     """Return the newest summary that was made of what was said; else the oldest there is."""
-    chain = summary_chain(live, newest)
+    chain = find_summary_chain(live, newest)
     return next((one for one in chain if not count_rolled(one)), chain[-1])

@@ -22,14 +22,14 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, R
 from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
-from langchain_convmem.records import SummaryRequest, ThreadKey, Turn
+from langchain_convmem.records import SummaryRequest, ThreadKey, WrappedTurn
 from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, pick_missing
 from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.views.codec import line_time_ms
-from langchain_convmem.views.facts import Fact, untold
-from langchain_convmem.views.lines import day_text
-from langchain_convmem.views.providers import cut_off_reason
-from langchain_convmem.views.summaries import SummaryWindow, TextStyle, turn_lines
+from langchain_convmem.views.codec import get_line_time_ms
+from langchain_convmem.views.facts import Fact, find_untold
+from langchain_convmem.views.lines import format_day
+from langchain_convmem.views.providers import find_cut_off_reason
+from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
 from langchain_convmem.views.tokens import count_text_tokens
 
 _logger = logging.getLogger("langchain_convmem")
@@ -126,14 +126,14 @@ def _read_text(answer: Any) -> str:
     if not isinstance(answer, BaseMessage):
         msg = f"the summarizer returned a {type(answer).__name__}, not a message or text"
         raise SummaryError(msg)
-    reason = cut_off_reason(answer.response_metadata)
+    reason = find_cut_off_reason(answer.response_metadata)
     if reason is not None:
         msg = f"the summary was cut off by its model ({reason}); raise the model's output limit"
         raise SummaryError(msg)
     return str(answer.text)
 
 
-def called(on_due: Callable[[ThreadKey], object], key: ThreadKey) -> None:
+def notify_due(on_due: Callable[[ThreadKey], object], key: ThreadKey) -> None:
     """Tell the application that a thread is due; if that fails, the next turn tells it again."""
     try:
         on_due(key)
@@ -179,12 +179,12 @@ def write_steps(
     facts = tuple(list_facts(window))
     request = yield from writer.prepare_steps(window)
     text = yield from writer.ask_steps(request)
-    missing = untold(facts, text)
+    missing = find_untold(facts, text)
     for _ in range(settings.retries):
         if not missing:
             break
         again = yield from writer.ask_steps(replace(request, missing=pick_missing(missing)))
-        left = untold(facts, again)
+        left = find_untold(facts, again)
         if len(left) < len(missing):
             text, missing = again, left
     if is_empty_talk(facts, missing):
@@ -352,15 +352,15 @@ def read_transcript(window: SummaryWindow) -> list[TranscriptLine]:
     return [
         TranscriptLine(text, speaker, _read_day(turn))
         for turn in window.turns
-        for speaker, text in turn_lines(turn, _STYLE)
+        for speaker, text in format_turn_lines(turn, _STYLE)
     ]
 
 
-def _read_day(turn: Turn) -> str:
+def _read_day(turn: WrappedTurn) -> str:
     first = turn.entries[0]
-    said_ms = None if first.message is None else line_time_ms(first.message)
+    said_ms = None if first.message is None else get_line_time_ms(first.message)
     time_ms = first.metadata.timing.get("creation") if said_ms is None else said_ms
-    return "" if time_ms is None else day_text(time_ms)
+    return "" if time_ms is None else format_day(time_ms)
 
 
 def split_transcript(lines: Iterable[TranscriptLine], max_tokens: int) -> list[str]:

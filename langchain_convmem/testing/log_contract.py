@@ -53,7 +53,7 @@ from langchain_convmem.errors import (
     LogClosedError,
     LogError,
 )
-from langchain_convmem.ids import is_ulid, new_ulid, now_ms, ulid_ms
+from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.protocols import (
     LineSource,
     MessageLog,
@@ -79,10 +79,10 @@ from langchain_convmem.records import (
     StoredSegment,
     ThreadKey,
 )
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.context import context
-from langchain_convmem.views.lines import dialog_lines
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import build_context
+from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.views.live import find_live_entries
 
 ANA = ThreadKey("ana", "t1")
 ANAS_OTHER = ThreadKey("ana", "t2")
@@ -198,15 +198,15 @@ class MessageLogContract(ABC):
     def test_every_message_comes_back_exactly(self, log: ContractLog) -> None:
         for name, make in SAMPLE_MESSAGES.items():
             key = ThreadKey("ana", name)
-            [returned] = log.append(key, [draft_of(make())])
+            [returned] = log.append(key, [make_draft(make())])
             [read] = log.entries(key)
-            assert identical(returned.message, make()), name
-            assert identical(read.message, make()), name
+            assert are_identical(returned.message, make()), name
+            assert are_identical(read.message, make()), name
 
     def test_texts_come_back_verbatim(self, log: ContractLog) -> None:
         messages = [kind(text) for text in ODD_TEXTS for kind in (HumanMessage, AIMessage)]
         say_all(log, ANA, messages)
-        assert texts(log.entries(ANA)) == [text for text in ODD_TEXTS for _ in range(2)]
+        assert list_texts(log.entries(ANA)) == [text for text in ODD_TEXTS for _ in range(2)]
 
     def test_everything_of_a_draft_comes_back(self, log: ContractLog) -> None:
         metadata = Metadata(
@@ -215,7 +215,7 @@ class MessageLogContract(ABC):
             summary_ids=("a", "b"),
             aux={"note": ("x", b"y"), "$set": None},
         )
-        turn = new_ulid()
+        turn = make_ulid()
         drafts = [
             Draft(role="user", message=HumanMessage("Hi"), contents=("Hi",), turn_id=turn),
             Draft(role="assistant", message=AIMessage("Ho"), contents=("H", "o"), turn_id="turn 7"),
@@ -233,13 +233,13 @@ class MessageLogContract(ABC):
             assert (entry.role, entry.contents) == (draft.role, draft.contents)
             assert (entry.control, entry.cover) == (draft.control, draft.cover)
             assert entry.turn_id == (draft.turn_id or entry.id)
-        assert identical(log.entries(ANA)[2].metadata.aux, metadata.aux)
+        assert are_identical(log.entries(ANA)[2].metadata.aux, metadata.aux)
         assert log.entries(ANA)[2].metadata == metadata
 
     def test_an_entry_knows_when_it_was_made(self, log: ContractLog) -> None:
         entry = say(log, ANA, "Hi")
         assert is_ulid(entry.id)
-        assert entry.metadata.timing == {"creation": ulid_ms(entry.id)}
+        assert entry.metadata.timing == {"creation": get_ulid_ms(entry.id)}
 
     def test_order_holds_over_batches_and_inside_one(self, log: ContractLog) -> None:
         said = [f"{batch}-{number}" for batch in range(12) for number in range(3)]
@@ -248,7 +248,7 @@ class MessageLogContract(ABC):
         large = [f"large {number}" for number in range(120)]
         say_all(log, ANA, large)
         entries = log.entries(ANA)
-        assert texts(entries) == said + large
+        assert list_texts(entries) == said + large
         positions = [entry.position for entry in entries]
         assert positions == sorted(set(positions))
         assert positions[0] > 0
@@ -263,8 +263,8 @@ class MessageLogContract(ABC):
         for number, key in enumerate(keys):
             say(log, key, f"line {number}")
         for number, key in enumerate(keys):
-            assert texts(log.entries(key)) == [f"line {number}"], key
-            assert f"line {number}" in texts(log.changes(key.owner).entries), key
+            assert list_texts(log.entries(key)) == [f"line {number}"], key
+            assert f"line {number}" in list_texts(log.changes(key.owner).entries), key
         assert len(log.changes(Owner(user_id="bo")).entries) == len(ODD_IDS)
         assert len(log.changes(Owner(thread_id="s")).entries) == 1
 
@@ -275,7 +275,7 @@ class MessageLogContract(ABC):
             say_all(log, ANA, ["good", bad, "good too"])
         with pytest.raises(InvalidMessageError, match="client"):
             say_all(log, LONE, ["good", bad])
-        assert texts(log.entries(ANA)) == ["before"]
+        assert list_texts(log.entries(ANA)) == ["before"]
         assert log.entries(LONE) == []
         assert log.threads(None) == []
 
@@ -304,15 +304,15 @@ class MessageLogContract(ABC):
         message.content = "changed by the writer"
         aux["list"].append(2)
         for entry in (returned, *log.entries(ANA), *log.changes(ANA.owner).entries):
-            assert identical(entry.message, before)
+            assert are_identical(entry.message, before)
             assert entry.message is not None
             entry.message.content[0]["text"] = "changed by the reader"  # type: ignore[index]  # a list
             entry.message.additional_kwargs["n"].append(2)
-            assert identical(entry.metadata.aux, {"list": [1]})
+            assert are_identical(entry.metadata.aux, {"list": [1]})
             entry.metadata.aux["list"].append(2)
         [entry] = log.entries(ANA)
-        assert identical(entry.message, before)
-        assert identical(entry.metadata.aux, {"list": [1]})
+        assert are_identical(entry.message, before)
+        assert are_identical(entry.metadata.aux, {"list": [1]})
 
     def test_bad_ids_are_refused(self, log: ContractLog) -> None:
         bad: Any
@@ -331,19 +331,19 @@ class MessageLogContract(ABC):
         say_all(log, ANA, ["Yes", "Yes"])
         say(log, ANA, "Yes")
         entries = log.entries(ANA)
-        assert texts(entries) == ["Yes"] * 3
+        assert list_texts(entries) == ["Yes"] * 3
         assert len({entry.id for entry in entries}) == 3
 
     def test_an_empty_id_is_no_id(self, log: ContractLog) -> None:
         said = [AIMessage("one", id=""), AIMessage("one", id=""), AIMessage("two", id="")]
         say_all(log, ANA, said)
-        assert live_texts(log, ANA) == ["one", "one", "two"]
+        assert list_live_texts(log, ANA) == ["one", "one", "two"]
 
     def test_a_message_named_like_a_control_entry_replaces_nothing(self, log: ContractLog) -> None:
         [gone] = say_all(log, ANA, ["gone"])
         control = retract(log, ANA, gone.id)
         say_all(log, ANA, [HumanMessage("new", id=control.id)])
-        assert live_texts(log, ANA) == ["new"]
+        assert list_live_texts(log, ANA) == ["new"]
         assert len(_select_controls(log.entries(ANA))) == 1
 
     def test_the_same_message_is_stored_once(self, log: ContractLog) -> None:
@@ -359,7 +359,7 @@ class MessageLogContract(ABC):
         message = HumanMessage("Hi", id="m1")
         before, first, between, second = say_all(log, ANA, ["a", message, "b", message])
         assert first == second
-        assert texts(log.entries(ANA)) == ["a", "Hi", "b"]
+        assert list_texts(log.entries(ANA)) == ["a", "Hi", "b"]
         assert [before.position, first.position, between.position] == [
             entry.position for entry in log.entries(ANA)
         ]
@@ -368,7 +368,7 @@ class MessageLogContract(ABC):
         said = [HumanMessage("Hi"), AIMessage("Ho", id="ai-1"), HumanMessage("Hum", name="Ana")]
         say_all(log, ANA, said)
         entries = log.entries(ANA)
-        copies = context(entries).messages
+        copies = build_context(entries).messages
         assert copies[0].id == entries[0].id
         assert say_all(log, ANA, copies) == entries
         assert log.entries(ANA) == entries
@@ -381,9 +381,9 @@ class MessageLogContract(ABC):
     def test_values_that_only_compare_equal_make_another_message(self, log: ContractLog) -> None:
         for value in (True, 1, 1.0):
             say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"value": value}))
-        [live] = live_entries(log.entries(ANA))
+        [live] = find_live_entries(log.entries(ANA))
         assert live.message is not None
-        assert identical(live.message.additional_kwargs["value"], 1.0)
+        assert are_identical(live.message.additional_kwargs["value"], 1.0)
 
     def test_another_payload_replaces_the_message_in_its_place(self, log: ContractLog) -> None:
         say_all(log, ANA, [HumanMessage("frist", id="m1"), AIMessage("reply")], turn="turn 1")
@@ -391,22 +391,22 @@ class MessageLogContract(ABC):
         old = log.entries(ANA)[0]
         new = say(log, ANA, HumanMessage("first", id="m1"))
         entries = log.entries(ANA)
-        assert texts(entries) == ["frist", "reply", "last", "first"]
+        assert list_texts(entries) == ["frist", "reply", "last", "first"]
         [mark] = _select_controls(entries)
         assert mark.control is not None
         assert (mark.control.reason, mark.control.retracts) == ("replaced", (old.id,))
         assert mark.control.replacement == new.id
         assert entries[2].position < mark.position < new.position
         assert (new.turn_id, new.id != old.id) == ("turn 1", True)
-        assert live_texts(log, ANA) == ["first", "reply", "last"]
+        assert list_live_texts(log, ANA) == ["first", "reply", "last"]
 
     def test_a_message_may_be_replaced_many_times(self, log: ContractLog) -> None:
         versions = ["one", "two", "three", "one"]
         said = [HumanMessage(text, id="m1") for text in versions]
         say_all(log, ANA, [said[0], AIMessage("reply"), *said[1:3]], turn="turn 1")
         say(log, ANA, said[3])
-        assert live_texts(log, ANA) == ["one", "reply"]
-        assert texts(log.entries(ANA)) == ["one", "reply", "two", "three", "one"]
+        assert list_live_texts(log, ANA) == ["one", "reply"]
+        assert list_texts(log.entries(ANA)) == ["one", "reply", "two", "three", "one"]
         assert len(_select_controls(log.entries(ANA))) == 3
 
     def test_a_stored_message_without_id_is_replaced_by_its_entry_id(
@@ -415,7 +415,7 @@ class MessageLogContract(ABC):
         entry = say(log, ANA, "frist")
         say(log, ANA, HumanMessage("first", id=entry.id))
         say(log, ANA, HumanMessage("first", id=entry.id))
-        assert live_texts(log, ANA) == ["first"]
+        assert list_live_texts(log, ANA) == ["first"]
         assert len(log.entries(ANA)) == 3
 
     def test_a_retracted_message_can_be_added_again(self, log: ContractLog) -> None:
@@ -424,7 +424,7 @@ class MessageLogContract(ABC):
         undo = retract(log, ANA, first.id)
         second = say(log, ANA, message)
         assert second.id != first.id
-        assert live_texts(log, ANA) == ["Hi"]
+        assert list_live_texts(log, ANA) == ["Hi"]
         assert say(log, ANA, message) == second
         retract(log, ANA, second.id)
         retract(log, ANA, undo.id, reason="rewind")
@@ -433,13 +433,13 @@ class MessageLogContract(ABC):
     def test_ids_belong_to_their_thread(self, log: ContractLog) -> None:
         for key in (ANA, LONE):
             say(log, key, HumanMessage(f"of {key.user_id}", id="m1"))
-        assert texts(log.entries(ANA)) == ["of ana"]
-        assert texts(log.entries(LONE)) == ["of None"]
+        assert list_texts(log.entries(ANA)) == ["of ana"]
+        assert list_texts(log.entries(LONE)) == ["of None"]
 
     def test_ids_are_compared_exactly(self, log: ContractLog) -> None:
         said = [HumanMessage(f"text of {own!r}", id=own) for own in ODD_MESSAGE_IDS]
         entries = say_all(log, ANA, said)
-        assert live_texts(log, ANA) == [f"text of {own!r}" for own in ODD_MESSAGE_IDS]
+        assert list_live_texts(log, ANA) == [f"text of {own!r}" for own in ODD_MESSAGE_IDS]
         assert say_all(log, ANA, said) == entries
 
     # -- closing and reopening --------------------------------------------------------------------
@@ -449,7 +449,7 @@ class MessageLogContract(ABC):
         log.close()
         log.close()
         calls: list[Callable[[], object]] = [
-            lambda: log.append(ANA, [draft_of(HumanMessage("more"))]),
+            lambda: log.append(ANA, [make_draft(HumanMessage("more"))]),
             lambda: log.append(ANA, []),
             lambda: log.entries(ANA),
             lambda: log.entries(ANA, after=2, until=1),
@@ -476,14 +476,14 @@ class MessageLogContract(ABC):
             pytest.skip("declared: does not outlive its handle")
         first = open_log()
         for number, make in enumerate(SAMPLE_MESSAGES.values()):
-            first.append(ANA, [draft_of(make())], durable=number % 2 == 0)
+            first.append(ANA, [make_draft(make())], durable=number % 2 == 0)
         before = first.entries(ANA)
         first.close()
         again = open_log()
         after = again.entries(ANA)
         assert [entry.id for entry in after] == [entry.id for entry in before]
         for entry, make in zip(after, SAMPLE_MESSAGES.values(), strict=True):
-            assert identical(entry.message, make())
+            assert are_identical(entry.message, make())
         assert say(again, ANA, "more").position > before[-1].position
 
     # -- reading a range of a thread --------------------------------------------------------------
@@ -566,7 +566,7 @@ class MessageLogContract(ABC):
         assert log.find(ANA, ("m2",)) == [noted]
         assert log.find(ANA, {"m1", "m2", "m3"}) == [one, noted, three]
         assert log.find(ANA, ["m1", "m1", "unknown", ""]) == [one]
-        assert log.find(ANA, ["M1", "m", "m1 ", new_ulid(), "%"]) == []
+        assert log.find(ANA, ["M1", "m", "m1 ", make_ulid(), "%"]) == []
         assert log.find(ANA, []) == []
         [found] = log.find(ANA, ["m2"])
         assert found.message is not None
@@ -621,7 +621,7 @@ class MessageLogContract(ABC):
         ids = [f"m{number}" for number in range(MANY + 50)]
         found = log.find(ANA, ids[::-1])
         assert found == entries
-        assert identical([entry.message for entry in found], messages)
+        assert are_identical([entry.message for entry in found], messages)
 
     def test_what_was_forgotten_is_not_found(self, log: ContractLog) -> None:
         entries = say_all(log, ANA, [HumanMessage("one", id="m1"), "two", "three"])
@@ -647,8 +647,8 @@ class MessageLogContract(ABC):
         [latest, _] = log.threads("ana")
         assert (latest.key, latest.entries) == (ANA, 2)
         ids = [entry.id for entry in log.entries(ANA)]
-        assert latest.first_ms == ulid_ms(min(ids))
-        assert latest.last_ms == ulid_ms(max(ids))
+        assert latest.first_ms == get_ulid_ms(min(ids))
+        assert latest.last_ms == get_ulid_ms(max(ids))
 
     def test_threads_of_others_are_not_listed(self, log: ContractLog) -> None:
         for key in (ANA, BO, LONE, ThreadKey(None, "ana"), ThreadKey("ANA", "t1")):
@@ -685,7 +685,7 @@ class MessageLogContract(ABC):
         assert set(owners) == wanted
         assert len(owners) == len(wanted)
         for owner in owners:
-            assert texts(log.changes(owner).entries) in (["of a user"], ["of nobody"])
+            assert list_texts(log.changes(owner).entries) in (["of a user"], ["of nobody"])
 
     # -- following the changes of an owner --------------------------------------------------------
 
@@ -700,14 +700,14 @@ class MessageLogContract(ABC):
             for text in (f"{thread} {number}", "same")
         ]
         changes = log.changes(ANA.owner)
-        assert texts(changes.entries) == expected
+        assert list_texts(changes.entries) == expected
         assert {entry.key for entry in changes.entries} == {ANA, ANAS_OTHER}
         for limit in (1, 3, 48, 100):
-            assert all_changes(log, ANA.owner, limit=limit) == list(changes.entries)
+            assert read_all_changes(log, ANA.owner, limit=limit) == list(changes.entries)
         by_thread = sorted(changes.entries, key=lambda entry: (entry.key.thread_id, entry.position))
         assert by_thread == log.entries(ANA) + log.entries(ANAS_OTHER)
 
-    def test_changes_behind_a_cursor_are_only_what_came_later(self, log: ContractLog) -> None:
+    def test_changes_after_a_cursor_are_only_what_came_later(self, log: ContractLog) -> None:
         say_all(log, ANA, ["one", "two"])
         seen = log.changes(ANA.owner)
         assert log.changes(ANA.owner, seen.cursor) == Changes((), seen.cursor, seen.generation)
@@ -724,7 +724,7 @@ class MessageLogContract(ABC):
         if not isinstance(log, LineSource):
             pytest.skip("declared: makes entries of all that it reads")
         messages = [make() for make in SAMPLE_MESSAGES.values()]
-        entries = log.append(ANA, [draft_of(message) for message in messages])
+        entries = log.append(ANA, [make_draft(message) for message in messages])
         log.annotate(ANA, entries[0].id, timing={"creation": 7})
         say(log, ANAS_OTHER, "elsewhere")
         say(log, BO, "not hers")
@@ -732,7 +732,7 @@ class MessageLogContract(ABC):
         for limit in (1, 7, None):
             cursor = 0
             while (page := log.changes(ANA.owner, cursor, limit=limit)).entries:
-                lines = [line for entry in page.entries for line in dialog_lines(entry)]
+                lines = [line for entry in page.entries for line in make_dialog_lines(entry)]
                 controls = tuple(entry for entry in page.entries if entry.control is not None)
                 found = log.line_changes(ANA.owner, cursor, limit=limit)
                 assert repr(found.lines) == repr(tuple(lines))
@@ -746,8 +746,8 @@ class MessageLogContract(ABC):
     def test_a_lone_thread_shares_nothing_with_a_user(self, log: ContractLog) -> None:
         say(log, LONE, "alone")
         say(log, ThreadKey("t1", "t1"), "a user of that name")
-        assert texts(log.changes(LONE.owner).entries) == ["alone"]
-        assert texts(log.changes(Owner(user_id="t1")).entries) == ["a user of that name"]
+        assert list_texts(log.changes(LONE.owner).entries) == ["alone"]
+        assert list_texts(log.changes(Owner(user_id="t1")).entries) == ["a user of that name"]
 
     def test_the_generation_stays_while_nothing_is_forgotten(self, log: ContractLog) -> None:
         entry = say(log, ANA, "one")
@@ -776,14 +776,14 @@ class MessageLogContract(ABC):
         assert read.metadata.attributes == ("hardcoded", "seen", "seen", "late")
         creation = entry.metadata.timing["creation"]
         assert read.metadata.timing == {"creation": creation, "llmStart": 3, "playStart": 2}
-        assert identical(read.metadata.aux, {"a": 1, "b": (3,), "c": None})
+        assert are_identical(read.metadata.aux, {"a": 1, "b": (3,), "c": None})
         assert (read.message, read.contents, read.turn_id) == (message, ("Hi",), entry.turn_id)
         assert (read.id, read.position) == (entry.id, entry.position)
 
     def test_only_an_entry_of_the_thread_can_be_annotated(self, log: ContractLog) -> None:
         entry = say(log, ANA, HumanMessage("Hi", id="m1"))
         for key, entry_id in (
-            (ANA, new_ulid()),
+            (ANA, make_ulid()),
             (ANA, "m1"),
             (ANA, ""),
             (ANAS_OTHER, entry.id),
@@ -848,7 +848,7 @@ class MessageLogContract(ABC):
         assert written is not None
         for document in (written, log.get_state(ANA, "buffer"), log.get_state(ANA, "buffer")):
             assert document is not None
-            assert identical(
+            assert are_identical(
                 document.value, {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
             )
             document.value["n"].append("changed by a reader")
@@ -919,7 +919,7 @@ class MessageLogContract(ABC):
             ANA, plan, after=old.position, message_ids=["m3", "m1", "unknown"]
         )
         assert seen == [old, asked, both]
-        assert texts(found) == ["3 read", "and one more"]
+        assert list_texts(found) == ["3 read", "and one more"]
         assert log.entries(ANA, after=both.position) == found
         at_once.append_planned(ANA, plan, after=found[0].position)
         assert seen == [found[1]]
@@ -944,7 +944,7 @@ class MessageLogContract(ABC):
         assert at_once.append_planned(ANA, lambda _: [], after=0) == []
         assert log.entries(ANA) == [asked]
 
-    def test_caches_are_written_beside_if_nobody_was_faster(self, log: ContractLog) -> None:
+    def test_caches_are_written_too_if_nobody_was_faster(self, log: ContractLog) -> None:
         at_once = _require_transactions(log)
 
         def say_with(*documents: CacheDraft) -> None:
@@ -975,7 +975,7 @@ class MessageLogContract(ABC):
         with ThreadPoolExecutor(8) as pool:
             for number in range(40):
                 pool.submit(logs[number % len(logs)].append_planned, ANA, count, after=0)
-        assert texts(handles[0].entries(ANA)) == [str(number) for number in range(40)]
+        assert list_texts(handles[0].entries(ANA)) == [str(number) for number in range(40)]
 
     def test_transactions_have_asynchronous_twins(self, log: ContractLog) -> None:
         at_once = _require_transactions(log)
@@ -989,7 +989,7 @@ class MessageLogContract(ABC):
             return [first, second], read
 
         appended, read = asyncio.run(call_all())
-        assert texts(appended) == ["0", "1"]
+        assert list_texts(appended) == ["0", "1"]
         assert read == appended == log.entries(ANA)
 
     # -- segments, and rows that wait to be written -----------------------------------------------
@@ -1110,10 +1110,10 @@ class MessageLogContract(ABC):
     def test_forgetting_a_thread_leaves_the_others(self, log: ContractLog) -> None:
         _fill(log)
         retract(log, ANAS_OTHER, log.entries(ANAS_OTHER)[0].id)
-        before = now_ms()
+        before = get_now_ms()
         receipt = log.forget(ANAS_OTHER)
         assert _count(receipt) == (3, 1, 1)
-        assert before <= receipt.at_ms <= now_ms()
+        assert before <= receipt.at_ms <= get_now_ms()
         assert _check_remaining(log) == set(EVERY_KEY) - {ANAS_OTHER}
         assert [info.key for info in log.threads("ana")] == [ANA]
         assert _count(log.forget(ANAS_OTHER)) == (0, 0, 0)
@@ -1146,10 +1146,10 @@ class MessageLogContract(ABC):
     def test_forgetting_entries_leaves_the_rest_of_the_thread(self, log: ContractLog) -> None:
         entries = say_all(log, ANA, ["zero", "one", "two", HumanMessage("three", id="m3"), "four"])
         say(log, ANAS_OTHER, HumanMessage("three", id="m3"))
-        receipt = log.forget(ANA, [entries[1].id, "m3", "m4", new_ulid(), "", "%"])
+        receipt = log.forget(ANA, [entries[1].id, "m3", "m4", make_ulid(), "", "%"])
         assert (receipt.entries, receipt.threads) == (2, 0)
         assert log.entries(ANA) == [entries[0], entries[2], entries[4]]
-        assert texts(log.entries(ANAS_OTHER)) == ["three"]
+        assert list_texts(log.entries(ANAS_OTHER)) == ["three"]
         assert log.forget(ANA, [entries[1].id, "m3"]).entries == 0
         assert log.forget(ANA, []).entries == 0
         assert say(log, ANA, "five").position > entries[4].position
@@ -1159,9 +1159,9 @@ class MessageLogContract(ABC):
             say(log, ANA, HumanMessage(text, id="m1"))
         other = say(log, ANA, "other")
         assert log.forget(ANA, ["m1"]).entries == 3
-        assert texts(log.entries(ANA)) == ["other"]
+        assert list_texts(log.entries(ANA)) == ["other"]
         assert say(log, ANA, HumanMessage("three", id="m1")).position > other.position
-        assert live_texts(log, ANA) == ["other", "three"]
+        assert list_live_texts(log, ANA) == ["other", "three"]
 
     def test_forgetting_an_old_version_leaves_the_new_one_in_its_place(
         self, log: ContractLog
@@ -1171,7 +1171,7 @@ class MessageLogContract(ABC):
         say(log, ANA, "after")
         say(log, ANA, HumanMessage("harmless", id="m1"))
         assert log.forget(ANA, [log.entries(ANA)[1].id]).entries == 1
-        assert live_texts(log, ANA) == ["before", "harmless", "reply", "after"]
+        assert list_live_texts(log, ANA) == ["before", "harmless", "reply", "after"]
 
     def test_a_forgotten_message_can_be_said_anew(self, log: ContractLog) -> None:
         old = say(log, ANA, HumanMessage("Hi", id="m1"))
@@ -1200,7 +1200,7 @@ class MessageLogContract(ABC):
 
     def test_caches_go_whatever_ids_are_forgotten(self, log: ContractLog) -> None:
         entry = say(log, ANA, HumanMessage("one", id="m1"))
-        for ids in ([], ["unknown"], [new_ulid(), "m2"]):
+        for ids in ([], ["unknown"], [make_ulid(), "m2"]):
             old = log.set_state(ANA, "cache:window", 1, expected=None)
             assert old is not None
             assert _count(log.forget(ANA, ids)) == (0, 0, 1)
@@ -1249,8 +1249,8 @@ class MessageLogContract(ABC):
         say(log, ANA, "anew")
         after = log.changes(ANA.owner)
         assert after.generation != before.generation
-        assert texts(after.entries) == ["anew"]
-        assert texts(log.changes(ANA.owner, before.cursor).entries) == ["anew"]
+        assert list_texts(after.entries) == ["anew"]
+        assert list_texts(log.changes(ANA.owner, before.cursor).entries) == ["anew"]
 
     def test_another_handle_sees_what_was_forgotten(self, open_log: OpenLog) -> None:
         self._require_several_handles()
@@ -1329,7 +1329,7 @@ class MessageLogContract(ABC):
         assert [process.exitcode for process in processes] == [0] * WRITERS
         log = make()
         check_writers(log.entries(ANA))
-        check_writers(all_changes(log, ANA.owner, limit=7))
+        check_writers(read_all_changes(log, ANA.owner, limit=7))
         log.close()
 
     def test_two_handles_see_each_other(self, open_log: OpenLog) -> None:
@@ -1381,7 +1381,7 @@ class MessageLogContract(ABC):
                 say(log, ANA, HumanMessage(f"line {number}", id=f"m{number}"))
 
         _run_at_once(write)
-        assert sorted(texts(log.entries(ANA))) == sorted(f"line {n}" for n in range(TIMES))
+        assert sorted(list_texts(log.entries(ANA))) == sorted(f"line {n}" for n in range(TIMES))
 
     def test_annotations_at_once_lose_nothing(self, log: ContractLog) -> None:
         entry = say(log, ANA, "Hi")
@@ -1446,7 +1446,7 @@ class MessageLogContract(ABC):
             receipt = await log.aforget(ANA, [entries[1].id])
             assert (receipt.entries, receipt.documents) == (1, 1)
             assert await log.aget_state(ANA, "cache:window") is None
-            assert texts(log.entries(ANA)) == ["one", "three"]
+            assert list_texts(log.entries(ANA)) == ["one", "three"]
             assert (await log.aforget(ANA.owner)).entries == 2
             assert log.entries(ANA) == []
             await log.aclose()
@@ -1478,7 +1478,7 @@ class MessageLogContract(ABC):
             return ticks
 
         assert asyncio.run(run_scenario()) >= appends // 2
-        assert texts(log.entries(ANA)) == [f"line {number}" for number in range(appends)]
+        assert list_texts(log.entries(ANA)) == [f"line {number}" for number in range(appends)]
 
     def test_tasks_at_once_lose_nothing(self, log: ContractLog) -> None:
         async def write(writer: int) -> None:
@@ -1498,15 +1498,15 @@ class MessageLogContract(ABC):
         say_all(log, ANA, said[:300])
         say_all(log, ANA, said[300:])
         assert sum(len(text.encode()) for text in said) > 1_400_000
-        assert texts(log.entries(ANA)) == said
-        assert texts(log.entries(ANA, last=2)) == said[-2:]
-        assert texts(log.changes(ANA.owner).entries) == said
+        assert list_texts(log.entries(ANA)) == said
+        assert list_texts(log.entries(ANA, last=2)) == said[-2:]
+        assert list_texts(log.changes(ANA.owner).entries) == said
 
     def test_a_message_of_five_megabytes_comes_back_whole(self, log: ContractLog) -> None:
         large = "0123456789abcdef" * (5 * 1024 * 1024 // 16)
         say_all(log, ANA, ["before", AIMessage(large, id="large"), "after"])
         say(log, ANA, AIMessage(large, id="large"))
-        assert texts(log.entries(ANA)) == ["before", large, "after"]
+        assert list_texts(log.entries(ANA)) == ["before", large, "after"]
 
 
 # -- Speaking to a log ----------------------------------------------------------------------------
@@ -1523,7 +1523,7 @@ def say_all(
 ) -> list[Entry]:
     """Append one batch of messages, texts as the user's."""
     whole = [HumanMessage(item) if isinstance(item, str) else item for item in messages]
-    return log.append(key, [draft_of(message, turn_id=turn or None) for message in whole])
+    return log.append(key, [make_draft(message, turn_id=turn or None) for message in whole])
 
 
 def retract(log: MessageLog, key: ThreadKey, *ids: str, reason: RetractReason = "undo") -> Entry:
@@ -1532,7 +1532,7 @@ def retract(log: MessageLog, key: ThreadKey, *ids: str, reason: RetractReason = 
     return entry
 
 
-def all_changes(log: ContractLog, owner: Owner, *, limit: int) -> list[Entry]:
+def read_all_changes(log: ContractLog, owner: Owner, *, limit: int) -> list[Entry]:
     """Return everything after the cursor 0, a page at a time."""
     found: list[Entry] = []
     cursor = 0
@@ -1545,19 +1545,19 @@ def all_changes(log: ContractLog, owner: Owner, *, limit: int) -> list[Entry]:
     return found
 
 
-def texts(entries: Sequence[Entry]) -> list[str]:
+def list_texts(entries: Sequence[Entry]) -> list[str]:
     """Return the messages' texts, control entries left out."""
     return [str(entry.message.content) for entry in entries if entry.message is not None]
 
 
-def live_texts(log: MessageLog, key: ThreadKey) -> list[str]:
+def list_live_texts(log: MessageLog, key: ThreadKey) -> list[str]:
     """Return the texts that the views show."""
-    return texts(live_entries(log.entries(key)))
+    return list_texts(find_live_entries(log.entries(key)))
 
 
 def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: int = TIMES) -> None:
     """Assert that `writers` lost nothing of their batches `w-n a`, `w-n b` and kept their order."""
-    said = texts(entries)
+    said = list_texts(entries)
     for writer in range(writers):
         mine = [text for text in said if text.startswith(f"{writer}-")]
         assert mine == [f"{writer}-{n} {half}" for n in range(times) for half in "ab"]
@@ -1570,11 +1570,11 @@ def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: in
 
 
 def _make_drafts(*said: str) -> list[Draft]:
-    return [draft_of(HumanMessage(text)) for text in said]
+    return [make_draft(HumanMessage(text)) for text in said]
 
 
 def _make_reply(text: str, message_id: str | None = None) -> Draft:
-    return draft_of(AIMessage(text, id=message_id))
+    return make_draft(AIMessage(text, id=message_id))
 
 
 def _select_controls(entries: list[Entry]) -> list[Entry]:
@@ -1855,7 +1855,7 @@ SAMPLE_MESSAGES: dict[str, Callable[[], BaseMessage]] = {
 """A fresh message by name: every type and chunk, with every kind of field and value."""
 
 
-def identical(first: Any, second: Any) -> bool:
+def are_identical(first: Any, second: Any) -> bool:
     """Return whether two values agree in every type and every value.
 
     Stricter than `==`, which takes True for 1 and 1.0, and no NaN for another.
@@ -1863,15 +1863,15 @@ def identical(first: Any, second: Any) -> bool:
     if type(first) is not type(second):
         return False
     if isinstance(first, BaseMessage):
-        return identical(first.__dict__, second.__dict__) and identical(
+        return are_identical(first.__dict__, second.__dict__) and are_identical(
             first.__pydantic_extra__ or {}, second.__pydantic_extra__ or {}
         )
     if isinstance(first, dict):
         return first.keys() == second.keys() and all(
-            identical(value, second[key]) for key, value in first.items()
+            are_identical(value, second[key]) for key, value in first.items()
         )
     if isinstance(first, list | tuple):
-        return len(first) == len(second) and all(map(identical, first, second))
+        return len(first) == len(second) and all(map(are_identical, first, second))
     if isinstance(first, float):
         return repr(first) == repr(second)
     return bool(first == second)

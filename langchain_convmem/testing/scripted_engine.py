@@ -152,7 +152,7 @@ class ScriptedEngine:
     # -- for its sessions ---------------------------------------------------------------------
 
     def admit(self, parts: Sequence[Part], marks: Sequence[_Mark]) -> ScriptedSession:
-        """Return a new session that holds `parts` and knows `marks`."""
+        """Return a new session that holds `parts` and knows `find_marks`."""
         with self._lock:
             session = self._kind(self, len(self.sessions) + 1, parts, marks)
             self.sessions.append(session)

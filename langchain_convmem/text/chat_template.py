@@ -134,7 +134,7 @@ class ChatTemplate:
         return cls(found.source, **{"name": found.name, **found.tokens, **options})
 
     @classmethod
-    def builtin(cls, name: str, **options: Any) -> ChatTemplate:
+    def from_builtin(cls, name: str, **options: Any) -> ChatTemplate:
         """Return a template of our own in the shape of a family of models.
 
         A model's own template, where there is one, is the better choice.

@@ -92,7 +92,9 @@ class CompletionsEngine:
         """
         self._openai = _import_openai()
         self.model = model
-        self.template = ChatTemplate.builtin(template) if isinstance(template, str) else template
+        self.template = (
+            ChatTemplate.from_builtin(template) if isinstance(template, str) else template
+        )
         self.reply_format = reply_format
         self.stop = tuple(stop)
         self.max_tokens = max_tokens
@@ -172,7 +174,7 @@ class CompletionsSession:
         pieces: Sequence[str] = (),
         checkpoints: SessionCheckpoints | None = None,
     ) -> None:
-        """Created by its engine, or as a clone that holds `pieces`."""
+        """Created by its engine, or as a clone that holds `split_pieces`."""
         self.finish_reason: Literal["stop", "length"] | None = None
         self.stop_text = ""
         self._engine = engine
@@ -354,7 +356,7 @@ def _import_openai() -> Any:
     try:
         import openai
     except ImportError as error:
-        raise MissingExtraError.for_extra("CompletionsEngine", "openai") from error
+        raise MissingExtraError.build("CompletionsEngine", "openai") from error
     return openai
 
 

@@ -23,7 +23,7 @@ from langchain_convmem.protocols import Part
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
 from langchain_convmem.text.replies import StopTexts
-from langchain_convmem.workers import started
+from langchain_convmem.workers import start_in_thread
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class LocalEngine:
         self.options = dict(options)
         self.model = load_model(model)
         self.tokenizer = load_tokenizer(model if tokenizer is None else tokenizer)
-        named = ChatTemplate.builtin(template) if isinstance(template, str) else template
+        named = ChatTemplate.from_builtin(template) if isinstance(template, str) else template
         self.template = named or read_template(self.tokenizer)
         self.reply_format = reply_format
         self.stop = tuple(stop)
@@ -334,7 +334,7 @@ class LocalSession:
 def check_installed() -> None:
     """Raise `MissingExtraError` if the extra is not installed."""
     if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
-        raise MissingExtraError.for_extra("LocalEngine", "local")
+        raise MissingExtraError.build("LocalEngine", "local")
 
 
 def load_model(model: Any) -> Any:
@@ -700,7 +700,7 @@ async def finish_in_thread(call: Callable[[], T]) -> T:
     If cancelled, the call is waited for all the same: whoever then takes its session back must not
     meet it at work there.
     """
-    running = asyncio.wrap_future(started(call))
+    running = asyncio.wrap_future(start_in_thread(call))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -113,7 +113,7 @@ class TemplateChatModel(BaseChatModel):
     @field_validator("template", mode="before")
     @classmethod
     def _load_template(cls, value: Any) -> Any:
-        return ChatTemplate.builtin(value) if isinstance(value, str) else value
+        return ChatTemplate.from_builtin(value) if isinstance(value, str) else value
 
     def model_post_init(self, context: Any, /) -> None:
         """Choose the reply format.

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_convmem.errors import CorruptEntryError
-from langchain_convmem.ids import ulid_ms
+from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
 from langchain_convmem.views.codec import decode_body, decode_metadata
 
@@ -61,7 +61,7 @@ class BaseStoreReader:
                 for name, (count, _, first, last, _) in value["threads"].items():
                     key = ThreadKey(user_id, _read_label(name))
                     if count:
-                        info = ThreadInfo(key, count, ulid_ms(first), ulid_ms(last))
+                        info = ThreadInfo(key, count, get_ulid_ms(first), get_ulid_ms(last))
                         found.append((last, info))
         return [info for _, info in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
@@ -146,7 +146,7 @@ def _decode_entry(owner: Owner, value: Mapping[str, Any]) -> Entry:
     position = int(value["position"])
     try:
         message, contents, control, cover = decode_body(value["body"])
-        metadata = decode_metadata(value["metadata"], created_ms=ulid_ms(value["id"]))
+        metadata = decode_metadata(value["metadata"], created_ms=get_ulid_ms(value["id"]))
     except ValueError as error:
         msg = f"entry {position} of thread {key.thread_id!r} cannot be read: {error}"
         raise CorruptEntryError(msg, thread_id=key.thread_id, position=position) from error

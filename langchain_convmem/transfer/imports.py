@@ -28,7 +28,7 @@ from langchain_convmem.transfer.source import (
     refuse,
 )
 from langchain_convmem.transfer.threads import ImportedThread
-from langchain_convmem.views.drafts import Drafting, is_remembered
+from langchain_convmem.views.drafts import DraftBuilder, is_remembered
 
 _OWN_TABLES = {"owners", "threads", "entries", "documents"}
 _HOOK = "the write hook stores nothing of it"
@@ -209,7 +209,7 @@ def store_thread(
     thread: ImportedThread,
     *,
     user_id: str | None = None,
-    drafting: Drafting | None = None,
+    drafting: DraftBuilder | None = None,
 ) -> int:
     """Write a thread that was read from a file; writing it again doubles nothing.
 
@@ -225,7 +225,7 @@ def store_thread(
     Returns:
         How many of its entries are new.
     """
-    return run(_store_steps(log, thread, user_id, drafting or Drafting())).added
+    return run(_store_steps(log, thread, user_id, drafting or DraftBuilder())).added
 
 
 async def astore_thread(
@@ -233,10 +233,10 @@ async def astore_thread(
     thread: ImportedThread,
     *,
     user_id: str | None = None,
-    drafting: Drafting | None = None,
+    drafting: DraftBuilder | None = None,
 ) -> int:
     """Write a thread that was read from a file; see `store_thread`."""
-    return (await arun(_store_steps(log, thread, user_id, drafting or Drafting()))).added
+    return (await arun(_store_steps(log, thread, user_id, drafting or DraftBuilder()))).added
 
 
 def store_file(
@@ -244,7 +244,7 @@ def store_file(
     file: ImportedFile,
     *,
     user_id: str | None = None,
-    drafting: Drafting | None = None,
+    drafting: DraftBuilder | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ImportReport:
     """Write all threads of a file; see `store_thread`.
@@ -256,14 +256,14 @@ def store_file(
         drafting: What is stored of a message; None is all of it.
         progress: Called with the entries done and the entries in all, after each thread.
     """
-    return run(store_file_steps(log, file, user_id, drafting or Drafting(), progress))
+    return run(store_file_steps(log, file, user_id, drafting or DraftBuilder(), progress))
 
 
 def store_file_steps(
     log: MessageLog,
     file: ImportedFile,
     user_id: str | None,
-    drafting: Drafting,
+    drafting: DraftBuilder,
     progress: Callable[[int, int], None] | None,
 ) -> Steps[ImportReport]:
     """Return the steps of `store_file`, for `run` or `arun` or as part of a longer job."""
@@ -297,7 +297,7 @@ class _Stored:
 
 
 def _store_steps(
-    log: MessageLog, thread: ImportedThread, user_id: str | None, drafting: Drafting
+    log: MessageLog, thread: ImportedThread, user_id: str | None, drafting: DraftBuilder
 ) -> Steps[_Stored]:
     key = ThreadKey(user_id, thread.thread_id)
     if thread.entries:
@@ -307,7 +307,7 @@ def _store_steps(
     drafts: list[Draft] = []
     skipped: list[str] = []
     for message in thread.messages:
-        draft = drafting.draft(message)
+        draft = drafting.build(message)
         if draft is not None:
             drafts.append(draft)
         else:
@@ -318,12 +318,12 @@ def _store_steps(
 
 
 def _replay_steps(
-    log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: Drafting
+    log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: DraftBuilder
 ) -> Steps[_Stored]:
     kept: list[Entry] = []
     skipped: list[str] = []
     for entry in thread.entries:
-        stored = drafting.entry(entry)
+        stored = drafting.filter_entry(entry)
         if stored is not None:
             kept.append(stored)
         else:

@@ -21,7 +21,7 @@ from langchain_core.messages import (
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.transfer.source import Node, format_time
-from langchain_convmem.views.codec import line_time_ms
+from langchain_convmem.views.codec import get_line_time_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def read_stored_message(node: Node) -> FoundMessage:
 def repair_timestamp(message: BaseMessage, location: str) -> FoundMessage:
     """Return a message of another store; a time that cannot be read is kept under another key."""
     try:
-        line_time_ms(message)
+        get_line_time_ms(message)
     except InvalidMessageError:
         extra: dict[str, Any] = message.additional_kwargs
         extra["original_timestamp"] = extra.pop("timestamp")

@@ -14,7 +14,7 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Entry
 from langchain_convmem.transfer.messages import FoundMessage, ImportedLine, build_line_message
 from langchain_convmem.transfer.source import Node, refuse
-from langchain_convmem.views.codec import draft_of, encode_body, line_time_ms, role_of
+from langchain_convmem.views.codec import encode_body, get_line_time_ms, get_role, make_draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _number_repeat(own_id: str, taken: dict[str, str]) -> str:
 
 def _derive_id(number: int, message: BaseMessage) -> str:
     """Return the same id for the same message at the same place, so that nothing doubles."""
-    body = f"{number}\x00{role_of(message)}\x00{_payload_of(message)}"
+    body = f"{number}\x00{get_role(message)}\x00{_payload_of(message)}"
     digest = hashlib.blake2b(body.encode("utf-8", "surrogatepass"), digest_size=12)
     return f"line-{digest.hexdigest()}"
 
@@ -115,7 +115,7 @@ def _payload_of(message: BaseMessage) -> str:
 
 def _check_storable(item: FoundMessage, path: str) -> None:
     try:
-        encode_body(draft_of(item.message))
+        encode_body(make_draft(item.message))
     except InvalidMessageError as error:
         refuse(path, item.location, f"this message cannot be stored: {error}")
 
@@ -137,7 +137,7 @@ def _starts_session(before: BaseMessage, message: BaseMessage) -> bool:
     labels = [item.additional_kwargs.get("session") for item in (before, message)]
     if labels != [None, None]:
         return bool(labels[0] != labels[1])
-    earlier, later = line_time_ms(before), line_time_ms(message)
+    earlier, later = get_line_time_ms(before), get_line_time_ms(message)
     return earlier is not None and later is not None and later - earlier > _SESSION_GAP_MS
 
 

@@ -29,7 +29,7 @@ from langchain_core.runnables.base import (
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.providers import Profile, profile_for
+from langchain_convmem.views.providers import Profile, find_profile
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -155,7 +155,7 @@ def _find_profile(parts: Iterable[Runnable[Any, Any]]) -> Profile:
     Models that a function uses by name count too. Where the models are of several providers, or
     none can be seen, what all providers accept.
     """
-    found = {profile_for(part) for part in parts if isinstance(part, BaseLanguageModel)}
+    found = {find_profile(part) for part in parts if isinstance(part, BaseLanguageModel)}
     return found.pop() if len(found) == 1 else "strict"
 
 

@@ -14,24 +14,24 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_convmem.effects import Steps
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps
-from langchain_convmem.ids import derived_ulid, is_ulid, ulid_ms
+from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Entry
 from langchain_convmem.turns.turn import SPOKEN
-from langchain_convmem.views.codec import dumps, role_of, text_pieces
-from langchain_convmem.views.live import live_entries, uncovered
+from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces
+from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import (
     MESSAGE_FORMS,
     change_class,
-    plain_value,
+    make_plain,
     read_messages,
     unpack_messages,
 )
-from langchain_convmem.views.tool_calls import calls_of
+from langchain_convmem.views.tool_calls import find_calls
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class CallInput:
     """The input of a call, as messages.
 
     Attributes:
@@ -65,7 +65,7 @@ class Incoming:
 
 def read_input(
     value: Any, *, input_key: str | None = None, history_key: str | None = None
-) -> Incoming:
+) -> CallInput:
     """Read the input of a call, in any form that `read_messages` accepts.
 
     Args:
@@ -83,7 +83,7 @@ def read_input(
     if isinstance(value, Mapping) and not _is_message(value):
         value, extra = _take_keys(value, input_key, history_key or "history")
     if value is None:
-        return Incoming(extra=extra)
+        return CallInput(extra=extra)
     if isinstance(value, int | float | bytes | bytearray):
         msg = f"the input is of type {type(value).__name__}; {MESSAGE_FORMS}"
         raise InvalidMessageError(msg)
@@ -101,7 +101,7 @@ def read_input(
         raise InvalidMessageError(msg)
     check_question(last)
     human = last if isinstance(last, HumanMessage) else None
-    return Incoming(instructions, said, human, extra)
+    return CallInput(instructions, said, human, extra)
 
 
 def check_question(message: BaseMessage) -> None:
@@ -117,7 +117,7 @@ def check_question(message: BaseMessage) -> None:
         is_blank = not content.strip()
     else:
         media = [b for b in content if not isinstance(b, str) and b.get("type") != "text"]
-        is_blank = not media and not text_pieces(message)
+        is_blank = not media and not get_text_pieces(message)
     if is_blank:
         raise InvalidMessageError("the user's message is blank; there is nothing to answer")
 
@@ -135,7 +135,7 @@ def _split_instructions(
     instructions: list[BaseMessage] = []
     said: list[BaseMessage] = []
     for message in messages:
-        role = role_of(message)
+        role = get_role(message)
         if role == "system":
             instructions.append(message)
         elif role == "user" and not isinstance(message, HumanMessage):
@@ -212,7 +212,7 @@ class Reconciled:
     replaces: Entry | None = None
 
 
-def _as_it_is(message: BaseMessage) -> BaseMessage | None:
+def _keep_unchanged(message: BaseMessage) -> BaseMessage | None:
     return message
 
 
@@ -221,7 +221,7 @@ def reconcile(
     said: Sequence[BaseMessage],
     *,
     is_whole: bool = True,
-    stored_form: Callable[[BaseMessage], BaseMessage | None] = _as_it_is,
+    stored_form: Callable[[BaseMessage], BaseMessage | None] = _keep_unchanged,
 ) -> Reconciled | None:
     """Work out how the messages of a call relate to a thread.
 
@@ -266,7 +266,7 @@ def _reconcile_one(entries: Sequence[Entry], asked: BaseMessage, form: BaseMessa
         asked: What the user says.
         form: What the thread stores of it.
     """
-    live = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+    live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     if asked.id is not None:
         return _reconcile_named(live, asked, form) or Reconciled(new=[asked])
     last = live[-1] if live else None
@@ -306,8 +306,8 @@ class _Item(NamedTuple):
 
 def _read_item(message: BaseMessage, place: int) -> _Item | None:
     """Return a message as it is compared; None for tool loops and for what says nothing."""
-    role = role_of(message)
-    if role not in ("user", "assistant") or calls_of(message):
+    role = get_role(message)
+    if role not in ("user", "assistant") or find_calls(message):
         return None
     text = _read_text(message)
     return _Item(role, text, message.id, place) if text.strip() else None
@@ -322,22 +322,24 @@ def _read_text(message: BaseMessage) -> str:
         block for block in content if not isinstance(block, str) and block.get("type") != "text"
     ]
     text = str(message.text)
-    return text + dumps(plain_value(media), what="media") if media and _is_user(message) else text
+    return (
+        text + dump_json(make_plain(media), what="media") if media and _is_user(message) else text
+    )
 
 
 def _is_user(message: BaseMessage) -> bool:
-    return role_of(message) == "user"
+    return get_role(message) == "user"
 
 
-def _is_same(told: _Item, item: _Item, known: frozenset[str]) -> bool:
+def _is_same(stored: _Item, item: _Item, known: frozenset[str]) -> bool:
     """Return whether an item of the list is one of the thread."""
-    if told.role != item.role:
+    if stored.role != item.role:
         return False
     if item.id is not None and item.id in known:
-        return item.id in (told.id, told.entry_id)
-    if item.role == "user" and item.id is not None and told.id is not None:
+        return item.id in (stored.id, stored.entry_id)
+    if item.role == "user" and item.id is not None and stored.id is not None:
         return False  # both have a name of their own
-    return told.text == item.text
+    return stored.text == item.text
 
 
 # -- The comparison -------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ class _Comparison:
         self._entries = entries
         self._said = said
         self._is_whole = is_whole
-        self._live = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+        self._live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
         self._forms = [*map(stored_form, said[:-1]), stored_form(said[-1]) or said[-1]]
         self._list = list(_read_list(said, self._forms))
         self._known = frozenset(
@@ -363,7 +365,7 @@ class _Comparison:
         )
 
     @cached_property
-    def _told(self) -> list[_Item]:
+    def _stored(self) -> list[_Item]:
         return list(_read_entries(self._live))
 
     def reconcile(self) -> Reconciled | None:
@@ -377,16 +379,16 @@ class _Comparison:
             named = _reconcile_named(self._live, self._said[-1], form)
             if named is not None:
                 return named
-        told, given = _drop_greeting(self._told), _drop_greeting(self._list)
-        users = [item for item in told if item.role == "user"]
+        stored, given = _drop_greeting(self._stored), _drop_greeting(self._list)
+        users = [item for item in stored if item.role == "user"]
         asking = [item for item in given if item.role == "user"]
-        pairs = [(told, given), (users, asking)] if len(asking) > 1 else [(told, given)]
+        pairs = [(stored, given), (users, asking)] if len(asking) > 1 else [(stored, given)]
         found = self._find_first(self._match_all, pairs) or self._find_first(
             self._match_beginning, pairs
         )
         if found is not None or not self._is_whole:
             return found
-        return self._match_inside(told, given) or self._take_last(told, given)
+        return self._match_inside(stored, given) or self._take_last(stored, given)
 
     @staticmethod
     def _find_first(
@@ -394,12 +396,12 @@ class _Comparison:
         pairs: Iterable[tuple[Sequence[_Item], Sequence[_Item]]],
     ) -> Reconciled | None:
         """Return what is found with every text, or else with those of the user alone."""
-        found = (match(told, given) for told, given in pairs)
+        found = (match(stored, given) for stored, given in pairs)
         return next((one for one in found if one is not None), None)
 
     def _add_greeting(self, found: Reconciled) -> Reconciled:
         """Show what the assistant says before the first question, whatever the list means."""
-        first = next((item for item in self._told if item.role == "user"), None)
+        first = next((item for item in self._stored if item.role == "user"), None)
         begins = next(item for item in self._list if item.role == "user")
         if not self._is_whole or found.context_only or first is None:
             return found
@@ -414,96 +416,100 @@ class _Comparison:
 
     # -- A match of the whole list ----------------------------------------------------------------
 
-    def _match_all(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_all(self, stored: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what a list means of which all but the last message stands in the thread."""
         return (
-            self._match_window(told, given)
-            or self._match_question(told, given)
-            or self._match_edit(told, given)
+            self._match_window(stored, given)
+            or self._match_question(stored, given)
+            or self._match_edit(stored, given)
         )
 
-    def _are_same(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
-        pairs = zip(told, given, strict=True)
+    def _are_same(self, stored: Sequence[_Item], given: Sequence[_Item]) -> bool:
+        pairs = zip(stored, given, strict=True)
         return all(_is_same(one, other, self._known) for one, other in pairs)
 
-    def _match_window(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_window(self, stored: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what a list means that is the end of the thread, with one more message or not."""
         size = len(given)
-        if self._is_end(told, given):
-            return Reconciled(again=self._live[told[-1].place])
-        if size > 1 and self._is_end(told, given[:-1]):
-            return self._go_on(told[1 - size], given[0], given[-2])
+        if self._is_end(stored, given):
+            return Reconciled(again=self._live[stored[-1].place])
+        if size > 1 and self._is_end(stored, given[:-1]):
+            return self._go_on(stored[1 - size], given[0], given[-2])
         return None
 
-    def _is_end(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
-        return len(given) <= len(told) and self._are_same(told[len(told) - len(given) :], given)
+    def _is_end(self, stored: Sequence[_Item], given: Sequence[_Item]) -> bool:
+        return len(given) <= len(stored) and self._are_same(
+            stored[len(stored) - len(given) :], given
+        )
 
-    def _match_question(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_question(self, stored: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         size = len(given)
         if size == 1:
             return None  # nothing tells it from the same words said once more
-        for end in range(len(told), size - 1, -1):
-            if self._are_same(told[end - size : end], given):
-                return Reconciled(again=self._live[told[end - 1].place])
+        for end in range(len(stored), size - 1, -1):
+            if self._are_same(stored[end - size : end], given):
+                return Reconciled(again=self._live[stored[end - 1].place])
         return None
 
-    def _match_edit(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_edit(self, stored: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return the edit of a message that the list says otherwise, if it is one."""
         *before, asked = given
         if not before or asked.id is not None or not self._is_whole:
             return None
-        for start in self._find_beginnings(told):
+        for start in self._find_beginnings(stored):
             end = start + len(before)
-            if end < len(told) and self._are_same(told[start:end], before):
-                old = told[end]
+            if end < len(stored) and self._are_same(stored[start:end], before):
+                old = stored[end]
                 if old.role == "user" and _is_edit_of(old.text, asked.text):
                     return self._replace(self._live[old.place])
         return None
 
-    def _find_beginnings(self, told: Sequence[_Item]) -> Iterable[int]:
+    def _find_beginnings(self, stored: Sequence[_Item]) -> Iterable[int]:
         """Return where the thread begins, for who sees all of it and who sees no archive."""
-        shown = {entry.id for entry in uncovered(live_entries(self._entries))}
-        numbers = (n for n, item in enumerate(told) if self._live[item.place].id in shown)
+        shown = {entry.id for entry in find_uncovered(find_live_entries(self._entries))}
+        numbers = (n for n, item in enumerate(stored) if self._live[item.place].id in shown)
         return dict.fromkeys((0, next(numbers, 0)))
 
     # -- A match of a part ------------------------------------------------------------------------
 
-    def _match_beginning(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_beginning(
+        self, stored: Sequence[_Item], given: Sequence[_Item]
+    ) -> Reconciled | None:
         """Return what follows the longest beginning of the list that is the end of the thread."""
-        for size in range(min(len(told), len(given) - 2), 0, -1):
-            if self._are_same(told[-size:], given[:size]):
-                return self._go_on(told[-size], given[0], given[size - 1])
+        for size in range(min(len(stored), len(given) - 2), 0, -1):
+            if self._are_same(stored[-size:], given[:size]):
+                return self._go_on(stored[-size], given[0], given[size - 1])
         return None
 
-    def _match_inside(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_inside(self, stored: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what follows the longest part of the list that is the end of the thread."""
         best = (0, 0)
         for end in range(1, len(given)):
             size = 0
-            while size < min(end, len(told)) and _is_same(
-                told[-1 - size], given[end - 1 - size], self._known
+            while size < min(end, len(stored)) and _is_same(
+                stored[-1 - size], given[end - 1 - size], self._known
             ):
                 size += 1
             best = max(best, (size, end))
         size, end = best
         if not any(item.role == "user" for item in given[end - size : end]):
             return None
-        return self._go_on(told[-size], given[end - size], given[end - 1])
+        return self._go_on(stored[-size], given[end - size], given[end - 1])
 
-    def _take_last(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled:
+    def _take_last(self, stored: Sequence[_Item], given: Sequence[_Item]) -> Reconciled:
         """Return the last message as what is new, and as context what the thread has never had."""
         size = 0
-        for start in range(len(told)):
+        for start in range(len(stored)):
             length = 0
             while (
-                length < min(len(given) - 1, len(told) - start)
-                and _is_same(told[start + length], given[length], self._known)
+                length < min(len(given) - 1, len(stored) - start)
+                and _is_same(stored[start + length], given[length], self._known)
             ):  # fmt: skip
                 length += 1
             size = max(size, length)
         after = given[size - 1].place + 1 if size else 0
         aside = self._list_unknown(after, len(self._said) - 1)
-        while told and aside and role_of(aside[0]) == "assistant":
+        while stored and aside and get_role(aside[0]) == "assistant":
             aside = aside[1:]  # a greeting would read as the end of the thread's last reply
         return Reconciled(new=self._said[-1:], context_only=aside)
 
@@ -517,13 +523,13 @@ class _Comparison:
         """
         tail = self._list_unknown(last.place + 1, len(self._said) - 1)
         if last.role == "user" and self._live[-1].role != "user":
-            while tail and role_of(tail[0]) != "user":
+            while tail and get_role(tail[0]) != "user":
                 tail = tail[1:]  # the reply that the thread has, in another form
         head = self._list_unknown(0, begins.place)
         if (head or tail) and not self._is_whole:
             return None
-        starts = {items[0].place for items in (self._told, _drop_greeting(self._told)) if items}
-        if first.place not in starts and all(role_of(one) == "assistant" for one in head):
+        starts = {items[0].place for items in (self._stored, _drop_greeting(self._stored)) if items}
+        if first.place not in starts and all(get_role(one) == "assistant" for one in head):
             head = []  # a reply whose question stands before the window
         new = [*tail, self._said[-1]]
         return Reconciled(new, head, self._live[first.place] if head else None)
@@ -537,13 +543,13 @@ class _Comparison:
         entries = [entry for entry in self._entries if entry.message is not None]
         ids = {name for entry in entries for name in (entry.message_id, entry.id)}
         texts = {(e.role, _read_text(e.message)) for e in entries if e.message is not None}
-        calls = {call["id"] for entry in entries for call in calls_of(entry.message)}
+        calls = {call["id"] for entry in entries for call in find_calls(entry.message)}
         return [
             self._said[number]
             for number in range(start, end)
             if (form := self._forms[number]) is not None
             and form.id not in ids
-            and not _is_had(form, texts, calls)
+            and not _is_known_message(form, texts, calls)
         ]
 
 
@@ -569,13 +575,15 @@ def _drop_greeting(items: Sequence[_Item]) -> list[_Item]:
     return list(items[first:])
 
 
-def _is_had(message: BaseMessage, texts: set[tuple[Any, str]], calls: set[str | None]) -> bool:
+def _is_known_message(
+    message: BaseMessage, texts: set[tuple[Any, str]], calls: set[str | None]
+) -> bool:
     if isinstance(message, ToolMessage):
         return message.tool_call_id in calls
-    own = calls_of(message)
+    own = find_calls(message)
     if own:
         return all(call["id"] in calls for call in own)
-    return (role_of(message), _read_text(message)) in texts
+    return (get_role(message), _read_text(message)) in texts
 
 
 def _is_edit_of(old: str, new: str) -> bool:
@@ -590,7 +598,7 @@ def _is_edit_of(old: str, new: str) -> bool:
 
 # -- A turn that goes on --------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
-class Continued:
+class ContinuedTurn:
     """A turn that goes on with the results of its tools.
 
     Attributes:
@@ -604,7 +612,7 @@ class Continued:
     results: Sequence[ToolMessage]
 
 
-def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> Continued:
+def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> ContinuedTurn:
     """Return the open turn of a thread that a call continues.
 
     Args:
@@ -615,7 +623,9 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
         InvalidMessageError: If the thread's last turn has no call that a result answers, or if it
             came to its end and there is nothing to go on with.
     """
-    live = [entry for entry in live_entries(entries) if entry.role not in ("summary", "system")]
+    live = [
+        entry for entry in find_live_entries(entries) if entry.role not in ("summary", "system")
+    ]
     turn = [entry for entry in live if live and entry.turn_id == live[-1].turn_id]
     asked = next((entry for entry in turn if entry.role == "user"), None)
     brought = "results of tools" if results else "None"
@@ -630,18 +640,18 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
     end = max(ends, default=len(turn) - 1)
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
         end += 1
-    return Continued(asked, frozenset(entry.id for entry in turn[: end + 1]), named)
+    return ContinuedTurn(asked, frozenset(entry.id for entry in turn[: end + 1]), named)
 
 
 def _is_over(turn: Sequence[Entry]) -> bool:
     """Return whether a turn has its answer: its last message is a reply without calls."""
-    return turn[-1].role == "assistant" and not calls_of(turn[-1].message)
+    return turn[-1].role == "assistant" and not find_calls(turn[-1].message)
 
 
 def _is_caller(entry: Entry, results: Iterable[ToolMessage]) -> bool:
     """Return whether an entry makes one of the calls."""
     wanted = {result.tool_call_id for result in results}
-    return any(call["id"] in wanted for call in calls_of(entry.message))
+    return any(call["id"] in wanted for call in find_calls(entry.message))
 
 
 def _name_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
@@ -654,7 +664,7 @@ def _name_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
         (
             entry
             for entry in reversed(turn)
-            if any(call["id"] == result.tool_call_id for call in calls_of(entry.message))
+            if any(call["id"] == result.tool_call_id for call in find_calls(entry.message))
         ),
         None,
     )
@@ -667,6 +677,6 @@ def _name_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
     if result.id:
         return result
     key = caller.key
-    at_ms = ulid_ms(caller.turn_id) if is_ulid(caller.turn_id) else 0
-    own = derived_ulid(at_ms, key.user_id, key.thread_id, caller.message_id, result.tool_call_id)
+    at_ms = get_ulid_ms(caller.turn_id) if is_ulid(caller.turn_id) else 0
+    own = derive_ulid(at_ms, key.user_id, key.thread_id, caller.message_id, result.tool_call_id)
     return result.model_copy(update={"id": own})

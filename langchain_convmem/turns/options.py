@@ -115,7 +115,7 @@ class TurnOptions:
             return None
         return ContextBudget(self.context_tokens, self.reserved_tokens)
 
-    def for_call(
+    def merge_call(
         self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None = None
     ) -> TurnOptions:
         """Return the options, overridden by the call's `configurable["memory"]`.
@@ -238,7 +238,7 @@ def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str)
             'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
         )
         raise ConfigError(msg)
-    found = current_context() if context is None else context
+    found = get_current_context() if context is None else context
     return ThreadKey(read_user_id(configurable, found), thread_id)
 
 
@@ -276,7 +276,7 @@ def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
     return said if meant is None else meant
 
 
-def current_context() -> Any:
+def get_current_context() -> Any:
     """Return the context of the current graph run; None outside of a run."""
     # Inside a run it is loaded; elsewhere nobody must pay for the import.
     runtime = sys.modules.get("langgraph.runtime")

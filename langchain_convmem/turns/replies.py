@@ -24,12 +24,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.ids import now_ms
+from langchain_convmem.ids import get_now_ms
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.streams import add_up
-from langchain_convmem.views.codec import make_storable, to_json
+from langchain_convmem.views.codec import describe_as_json, make_storable
 from langchain_convmem.views.messages import merge_pieces
-from langchain_convmem.views.tool_calls import calls_of
+from langchain_convmem.views.tool_calls import find_calls
 
 INTERRUPTED = "interrupted"
 """Attribute of a reply that was cut off."""
@@ -69,7 +69,7 @@ def read_reply(
         output: Text, a message, messages, `{"messages": [...]}`; a dict that holds one of these
             under `output_key` or `output`; or any value that a parser made. A value is stored as
             the message that it was read from, where one was heard, else as JSON or text.
-        given: The messages the chain was called with; see `reply_messages`.
+        given: The messages the chain was called with; see `read_reply_messages`.
         heard: The last message that a chat model of the chain said.
         output_key: The key under which a dict holds the answer.
     """
@@ -77,17 +77,17 @@ def read_reply(
     if isinstance(answer, dict) and _is_parsed(answer):
         return _make_reply(answer["parsed"], _complete_chunk(answer["raw"]))
     found = _find_messages(answer)
-    messages = [] if found is None else reply_messages(answer, given)
+    messages = [] if found is None else read_reply_messages(answer, given)
     if not messages and isinstance(answer, dict):
         messages = [_complete_chunk(one) for one in answer.values() if isinstance(one, AIMessage)]
     if not messages and (found is None or heard is not None):
         return _make_reply(answer, heard)
-    if isinstance(answer, str) and heard is not None and _says(heard, answer):
+    if isinstance(answer, str) and heard is not None and _is_text_of(heard, answer):
         return Reply([make_storable(heard)])
     return Reply([make_storable(message) for message in messages])
 
 
-def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessage]:
+def read_reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the new messages of a chain's output, in order.
 
     Args:
@@ -116,13 +116,13 @@ def is_unfinished(*pieces: BaseMessage) -> bool:
     A proxy that gives up ends a stream of OpenAI's form in good order, but without the event that
     says why the model stopped: `finish_reason`, or `status` with the Responses API.
     """
-    told = [getattr(piece, "response_metadata", None) or {} for piece in pieces]
-    return any(one.get("model_provider") == "openai" for one in told) and not any(
-        one.get("finish_reason") or one.get("status") for one in told
+    found = [getattr(piece, "response_metadata", None) or {} for piece in pieces]
+    return any(one.get("model_provider") == "openai" for one in found) and not any(
+        one.get("finish_reason") or one.get("status") for one in found
     )
 
 
-def without_cut_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def drop_cut_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages of a reply whose last one was cut: of that one its text alone.
 
     Half a call looks like a whole one, and half a thought has no signature.
@@ -140,7 +140,7 @@ def settle_unfinished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     Of the last one its text alone, as of one that was cut; but a message of nothing but calls is
     kept: who got them will answer them.
     """
-    kept = without_cut_calls(messages)
+    kept = drop_cut_calls(messages)
     is_nothing_else = len(kept) < len(messages) and _has_calls(messages[-1])
     return list(messages) if is_nothing_else else kept
 
@@ -171,9 +171,9 @@ def _find_messages(output: Any) -> list[BaseMessage] | None:
     return None
 
 
-def _says(heard: AIMessage, text: str) -> bool:
+def _is_text_of(heard: AIMessage, text: str) -> bool:
     """Return whether a parser has taken a text, and nothing else, out of a message."""
-    return heard.text == text and not _has_calls(heard) and not calls_of(heard)
+    return heard.text == text and not _has_calls(heard) and not find_calls(heard)
 
 
 # -- Values ---------------------------------------------------------------------------------------
@@ -184,17 +184,17 @@ def _is_parsed(output: Mapping[str, Any]) -> bool:
 
 def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     if not isinstance(heard, AIMessage):
-        text = value if isinstance(value, str) else to_json(value)
+        text = value if isinstance(value, str) else describe_as_json(value)
         return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
-    calls = [*calls_of(heard), *heard.invalid_tool_calls]
+    calls = [*find_calls(heard), *heard.invalid_tool_calls]
     if not calls or _has_call_ids(value, {call["id"] for call in calls}):
         return Reply([make_storable(heard)])
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
     written = args[0] if len(args) == 1 else args
-    told = [str(heard.text), written if isinstance(written, str) else to_json(written)]
+    found = [str(heard.text), written if isinstance(written, str) else describe_as_json(written)]
     message = AIMessage(
-        "\n".join(text for text in told if text.strip()),
+        "\n".join(text for text in found if text.strip()),
         id=heard.id,
         name=heard.name,
         usage_metadata=heard.usage_metadata,
@@ -284,8 +284,8 @@ def _keep_cut_value(value: Any) -> list[BaseMessage]:
     """Return what a stream of values had brought before it was cut off."""
     raw = value.get("raw") if isinstance(value, dict) else None
     if isinstance(raw, BaseMessage):
-        return without_cut_calls([_complete_chunk(raw)])
-    return [AIMessage(to_json(value))]
+        return drop_cut_calls([_complete_chunk(raw)])
+    return [AIMessage(describe_as_json(value))]
 
 
 def _keep_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
@@ -396,7 +396,7 @@ class ReplyCollector:
         parts = list(self._parts)
         cut = [parts.pop().merge()] if parts and not parts[-1].is_whole else []
         whole = self._select_new_parts(parts, given)
-        return [*whole, *(without_cut_calls(cut) if cut else [])]
+        return [*whole, *(drop_cut_calls(cut) if cut else [])]
 
     @staticmethod
     def _select_new_parts(
@@ -436,7 +436,7 @@ def _list_holders(chunk: Any) -> Iterator[Any]:
                 yield holder["messages"]
 
 
-def with_free_ids(
+def assign_free_ids(
     messages: Iterable[BaseMessage], taken: Iterable[str], new_id: Callable[[int], str | None]
 ) -> Iterator[BaseMessage]:
     """Yield the messages, each with an id that no other message of the thread has.
@@ -461,7 +461,7 @@ def with_free_ids(
 # -- Hears what the models of a host say ----------------------------------------------------------
 
 
-class HeardReplies(BaseCallbackHandler):
+class PartialReplyHandler(BaseCallbackHandler):
     """Collects the replies of the models that are called for one turn of a host.
 
     Not heard are models that make a reply of another one that is heard, those of the memory itself,
@@ -525,7 +525,7 @@ class HeardReplies(BaseCallbackHandler):
         reply = self._replies[run_id]
         reply.add(chunk)
         if self.first_token_ms is None and reply.has_text:
-            self.first_token_ms = now_ms()
+            self.first_token_ms = get_now_ms()
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
         """Keep a reply that came whole; forget what broke before it: it was tried again."""
@@ -544,9 +544,9 @@ class HeardReplies(BaseCallbackHandler):
 
 
 @contextmanager
-def collect_replies() -> Iterator[HeardReplies]:
+def collect_replies() -> Iterator[PartialReplyHandler]:
     """Listen to the models that are called inside the block."""
-    heard = HeardReplies()
+    heard = PartialReplyHandler()
     before = var_child_runnable_config.get()
     var_child_runnable_config.set(heard.listen(before))
     try:

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from langchain_convmem.effects import Steps, step
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
-from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
+from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import (
     Changes,
@@ -31,18 +31,18 @@ from langchain_convmem.records import (
     RetractReason,
     ThreadKey,
 )
-from langchain_convmem.turns.messages import Continued, Reconciled, continue_turn, reconcile
-from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
+from langchain_convmem.turns.messages import ContinuedTurn, Reconciled, continue_turn, reconcile
+from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
-from langchain_convmem.turns.turn import SPOKEN, says_same
+from langchain_convmem.turns.turn import SPOKEN, has_same_content
 from langchain_convmem.turns.view import CallContext
-from langchain_convmem.views.codec import draft_of, make_storable, role_of
-from langchain_convmem.views.drafts import Drafting, is_remembered
-from langchain_convmem.views.edits import replacing
-from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.messages import handed_out
-from langchain_convmem.views.summaries import summaries_over
-from langchain_convmem.views.tool_calls import calls_of
+from langchain_convmem.views.codec import get_role, make_draft, make_storable
+from langchain_convmem.views.drafts import DraftBuilder, is_remembered
+from langchain_convmem.views.edits import plan_replace
+from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.messages import build_message
+from langchain_convmem.views.summaries import find_summaries_over
+from langchain_convmem.views.tool_calls import find_calls
 
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
@@ -75,7 +75,7 @@ class StateSync:
     """
 
     log: MessageLog
-    drafting: Drafting
+    drafting: DraftBuilder
     context: NodeContext
     follows_removals: bool = False
     is_one_turn: bool = False
@@ -130,7 +130,7 @@ class StateSync:
         first = str(spoken[differ.turns.index(turn_id)].id)
         places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
         begun = TurnNote(
-            id=_find_turn(stored, spoken[asked]) or turn_id or new_ulid(),
+            id=_find_turn(stored, spoken[asked]) or turn_id or make_ulid(),
             first=first,
             user=self.context.key.user_id,
             generation=generation,
@@ -162,7 +162,7 @@ class StateSync:
         if not self.is_one_turn:
             if not self.context.is_stateless or self.context.is_sent:
                 return None
-            while sent and role_of(sent[-1]) == "assistant":
+            while sent and get_role(sent[-1]) == "assistant":
                 sent.pop()
         return (yield from self.begin(sent)).note
 
@@ -214,7 +214,7 @@ class StateSync:
         if context.place.level or not answer or not _is_answer(answer[-1]):
             return []
         is_known = any(entry.message_id == spoken[asked].id for entry in found)
-        return [str(one.id) for one in answer if role_of(one) != "system"] if is_known else []
+        return [str(one.id) for one in answer if get_role(one) != "system"] if is_known else []
 
     @property
     def _follows_state(self) -> bool:
@@ -236,17 +236,17 @@ class StateSync:
         Returns:
             The note of the turn; None where the state is not of this kind.
         """
-        said = [message for message in spoken if role_of(message) != "system"]
-        if not said or role_of(said[-1]) == "assistant":
+        said = [message for message in spoken if get_role(message) != "system"]
+        if not said or get_role(said[-1]) == "assistant":
             return None
         if len(said) == 1:
             return (yield from self._begin_again(said[0], found))
         if found and not self.context.is_stateless:
             return None
         thread = yield from read_live_steps(self.log, self.context.key)
-        if not any(entry.role == "user" for entry in live_entries(thread.entries)):
+        if not any(entry.role == "user" for entry in find_live_entries(thread.entries)):
             return None
-        if role_of(said[-1]) != "user":
+        if get_role(said[-1]) != "user":
             return (yield from self._go_on_sent(said, thread.entries))
         # Where the log knows none of the user's messages, the graph has made up ids for this run:
         # it may have that of the latest one, from an earlier node.
@@ -266,13 +266,13 @@ class StateSync:
             asked = _rename(asked, names)
         differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
         differ.compare(earlier)
-        differ.compare([asked], turn_id=new_ulid() if old is None else old.turn_id)
+        differ.compare([asked], turn_id=make_ulid() if old is None else old.turn_id)
         gone = _find_replaced(thread.entries, meant, asked)
         back = self.context.retract(gone, "replaced")
         stored = yield from self._append([*back, *differ.news])
         before = meant.context_before
         return TurnNote(
-            id=_find_turn(stored, asked) or differ.turns[-1] or new_ulid(),
+            id=_find_turn(stored, asked) or differ.turns[-1] or make_ulid(),
             first=str(asked.id),
             user=self.context.key.user_id,
             generation=(yield from self._read_generation()),
@@ -288,7 +288,7 @@ class StateSync:
         Only where LangGraph named the message: under another id of its caller's it is another one.
         """
         is_unknown = not found and self.context.is_stateless and not self.context.is_sent
-        if not is_unknown or role_of(asked) != "user" or not _is_made_up(asked.id):
+        if not is_unknown or get_role(asked) != "user" or not _is_made_up(asked.id):
             return None
         entries = yield from self._read(last=_PAGE)
         said = asked.model_copy(update={"id": None})
@@ -349,7 +349,7 @@ class StateSync:
         return reconcile(entries, sent, is_whole=is_whole, stored_form=self._make_stored_form)
 
     def _make_stored_form(self, message: BaseMessage) -> BaseMessage | None:
-        return self.drafting.hooked(message) if is_remembered(message) else None
+        return self.drafting.apply_hook(message) if is_remembered(message) else None
 
     # -- A turn goes on -------------------------------------------------------------------------
 
@@ -449,7 +449,7 @@ class StateSync:
         gone = {name for draft in back if draft.control for name in draft.control.retracts}
         live = [
             entry
-            for entry in live_entries(differ.entries)
+            for entry in find_live_entries(differ.entries)
             if entry.turn_id == turn_id and entry.id not in gone
         ]
         return SyncedTurn(
@@ -484,7 +484,7 @@ class StateSync:
         if not self._follows_state:
             earlier = set(branches.trace_back(held)) - set(held)
             wanted |= {differ.known[name].id for name in earlier if name in differ.known}
-        live = live_entries(differ.entries)
+        live = find_live_entries(differ.entries)
         # No state ever held words that broke off: they stay, or go, with what they follow.
         cut = {entry.message_id for entry in live if INTERRUPTED in entry.metadata.attributes}
         follows = {name: branches.marks[name].after for name in cut & branches.marks.keys()}
@@ -510,7 +510,7 @@ class StateSync:
         found = yield from self._find(messages)
         taken = {str(message.id) for message in state}
         taken |= {entry.message_id for entry in found if entry.turn_id != turn.id}
-        own = list(with_free_ids(messages, taken, lambda _: new_ulid()))
+        own = list(assign_free_ids(messages, taken, lambda _: make_ulid()))
         if not turn.is_heard:
             return own
         news: list[Draft] = []
@@ -529,7 +529,7 @@ class StateSync:
         yield from self._write(turn, news)
         return own
 
-    def reply_broken(
+    def store_broken_reply(
         self,
         turn: SyncedTurn,
         messages: Sequence[BaseMessage],
@@ -554,7 +554,7 @@ class StateSync:
         if caller is None or draft is None:
             return None
         found = yield from self._find([caller])
-        if not found or not says_same(found[-1], draft):
+        if not found or not has_same_content(found[-1], draft):
             turn = yield from self.catch_up(messages, note)
             return caller if turn.is_heard else None
         return caller
@@ -569,9 +569,9 @@ class StateSync:
         if result.tool_call_id != call_id:
             return result
         if not result.id:
-            at_ms = ulid_ms(note["id"]) if is_ulid(note["id"]) else 0
+            at_ms = get_ulid_ms(note["id"]) if is_ulid(note["id"]) else 0
             key = self.context.key
-            own = derived_ulid(at_ms, key.user_id, key.thread_id, str(caller.id), call_id)
+            own = derive_ulid(at_ms, key.user_id, key.thread_id, str(caller.id), call_id)
             result = result.model_copy(update={"id": own})
         metadata = self.context.make_metadata("message", caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
@@ -721,7 +721,7 @@ class StateDiffer:
         is_heard: Whether anything of the user's latest message is stored; if not, no answer is.
     """
 
-    drafting: Drafting
+    drafting: DraftBuilder
     context: NodeContext
     entries: Sequence[Entry]
     known: dict[str, Entry] = field(init=False)
@@ -742,7 +742,7 @@ class StateDiffer:
         self._newest = {
             entry.message_id: entry for entry in self.entries if entry.message_id in self.known
         }
-        self._live = {entry.id for entry in live_entries(self.entries)}
+        self._live = {entry.id for entry in find_live_entries(self.entries)}
 
     def compare(
         self,
@@ -789,7 +789,7 @@ class StateDiffer:
 
     def _place(self, message: BaseMessage, entry: Entry | None, turn_id: str | None) -> None:
         """Find the turn: what the user newly says begins one, up to the next answer."""
-        role = role_of(message)
+        role = get_role(message)
         if role == "system":
             self.turns.append(None)
             return
@@ -798,13 +798,13 @@ class StateDiffer:
         elif turn_id is not None:
             self._turn = turn_id
         elif self._turn is None or (role == "user" and not self._joins):
-            self._turn = new_ulid()
+            self._turn = make_ulid()
         self._joins = role == "user" and entry is None
         self.turns.append(self._turn)
 
     def _take(self, message: BaseMessage, entry: Entry | None) -> None:
         """Note whether the message is news."""
-        role = role_of(message)
+        role = get_role(message)
         metadata = self.context.make_metadata("message", self.after)
         draft = _draft(self.drafting, message, self.turns[-1], metadata)
         if role == "user":
@@ -824,12 +824,14 @@ class StateDiffer:
         """
         newest = self._newest[entry.message_id]
         if Provenance.read(newest) is not None:
-            return says_same(entry, draft)
-        if says_same(newest, draft):
+            return has_same_content(entry, draft)
+        if has_same_content(newest, draft):
             return True
-        is_known = any(says_same(one, draft) for one in self.entries if _is_version(one, newest))
+        is_known = any(
+            has_same_content(one, draft) for one in self.entries if _is_version(one, newest)
+        )
         if is_known and newest.message is not None and newest.id in self._live:
-            self.edits.append(handed_out(newest))
+            self.edits.append(build_message(newest))
         return is_known
 
 
@@ -852,14 +854,14 @@ def _select_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
 
 
 def _draft(
-    drafting: Drafting,
+    drafting: DraftBuilder,
     message: BaseMessage,
     turn_id: str | None,
     metadata: Metadata | None = None,
 ) -> Draft | None:
     """Return what is to be stored of a message, if anything is."""
-    own = None if role_of(message) == "system" else turn_id
-    return drafting.kept(draft_of(make_storable(message), turn_id=own, metadata=metadata))
+    own = None if get_role(message) == "system" else turn_id
+    return drafting.filter_draft(make_draft(make_storable(message), turn_id=own, metadata=metadata))
 
 
 def _count_settled(
@@ -900,14 +902,14 @@ def find_exchange(messages: Sequence[BaseMessage]) -> int:
     What the user says in several messages without an answer is one beginning.
     """
     start = _find_question(messages)
-    while start and role_of(messages[start - 1]) == "user":
+    while start and get_role(messages[start - 1]) == "user":
         start -= 1
-    return start if messages and role_of(messages[start]) == "user" else 0
+    return start if messages and get_role(messages[start]) == "user" else 0
 
 
 def _find_question(messages: Sequence[BaseMessage]) -> int:
     """Return the number of what the user said last; of the last message if there is none."""
-    users = (number for number, one in enumerate(messages) if role_of(one) == "user")
+    users = (number for number, one in enumerate(messages) if get_role(one) == "user")
     return max(users, default=max(len(messages) - 1, 0))
 
 
@@ -922,20 +924,20 @@ def _is_made_up(message_id: str | None) -> bool:
 def _select_same_questions(spoken: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages at the end that are the user's and say the same, the first one first."""
     text = spoken[-1].content
-    same = takewhile(lambda one: role_of(one) == "user" and one.content == text, reversed(spoken))
+    same = takewhile(lambda one: get_role(one) == "user" and one.content == text, reversed(spoken))
     return [*same][::-1]
 
 
 def _is_unanswered(entries: Sequence[Entry], message_id: str | None = None) -> bool:
     """Return whether the thread ends with what a user said, in the message of this id."""
-    spoken = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+    spoken = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     is_asked = bool(spoken) and spoken[-1].role == "user"
     return is_asked and message_id in (None, spoken[-1].message_id)
 
 
 def _is_answer(message: BaseMessage | None) -> bool:
     """Return whether a message answers the user; a call of a tool does not."""
-    is_said = message is not None and role_of(message) == "assistant"
+    is_said = message is not None and get_role(message) == "assistant"
     return is_said and not getattr(message, "tool_calls", None)
 
 
@@ -963,7 +965,7 @@ def select_spoken(
     return [
         message
         for message in rename_known(messages, note)
-        if not is_stand_in(message) and not (context.is_stateless and role_of(message) == "system")
+        if not is_stand_in(message) and not (context.is_stateless and get_role(message) == "system")
     ]
 
 
@@ -974,7 +976,7 @@ def find_aside(
     aside: Collection[str | None] = () if note is None else note.get("aside", ())
     held = list(messages)
     return CallContext(
-        [one for one in held if context.is_stateless and role_of(one) == "system"],
+        [one for one in held if context.is_stateless and get_role(one) == "system"],
         [one for one in held if one.id in aside],
         None if note is None else note.get("aside_before"),
     )
@@ -1003,8 +1005,8 @@ def _find_superseded(messages: Sequence[BaseMessage], note: TurnNote | None) -> 
     numbers = [number for number, message in enumerate(messages) if message.id in again]
     if not numbers:
         return []
-    later = takewhile(lambda one: role_of(one) != "user", messages[numbers[-1] + 1 :])
-    if all(role_of(message) != "assistant" for message in later):
+    later = takewhile(lambda one: get_role(one) != "user", messages[numbers[-1] + 1 :])
+    if all(get_role(message) != "assistant" for message in later):
         return []
     return [str(messages[number].id) for number in numbers]
 
@@ -1024,7 +1026,7 @@ def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
 
 
 def _find_names(
-    said: Sequence[BaseMessage], turn: Continued, entries: Sequence[Entry]
+    said: Sequence[BaseMessage], turn: ContinuedTurn, entries: Sequence[Entry]
 ) -> dict[str, str]:
     """Return the log's ids of a turn's messages that were sent once more, by those they have now.
 
@@ -1033,11 +1035,11 @@ def _find_names(
         turn: The open turn.
         entries: Those of the thread.
     """
-    own = [entry for entry in live_entries(entries) if entry.turn_id == turn.asked.turn_id]
-    found = {str(said[0].id): turn.asked.message_id} if role_of(said[0]) == "user" else {}
+    own = [entry for entry in find_live_entries(entries) if entry.turn_id == turn.asked.turn_id]
+    found = {str(said[0].id): turn.asked.message_id} if get_role(said[0]) == "user" else {}
     results = {result.tool_call_id: str(result.id) for result in turn.results}
     for message in said:
-        made, answered = calls_of(message), getattr(message, "tool_call_id", None)
+        made, answered = find_calls(message), getattr(message, "tool_call_id", None)
         same = next((n for n, one in enumerate(own) if _is_same_step(one, made, answered)), None)
         if same is not None:
             found[str(message.id)], own = own[same].message_id, own[same + 1 :]
@@ -1050,7 +1052,7 @@ def _is_same_step(entry: Entry, made: Sequence[Any], answered: str | None) -> bo
     """Return whether an entry makes these calls, or answers this one."""
     if answered is not None:
         return getattr(entry.message, "tool_call_id", None) == answered
-    ids = [call["id"] for call in calls_of(entry.message)]
+    ids = [call["id"] for call in find_calls(entry.message)]
     return bool(ids) and ids == [call["id"] for call in made]
 
 
@@ -1064,13 +1066,13 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
     if meant.again is not None:
         # What was stored for a state makes way once there is another reply.
         turn_id = meant.again.turn_id
-        own = [one for one in live_entries(entries) if one.turn_id == turn_id]
+        own = [one for one in find_live_entries(entries) if one.turn_id == turn_id]
         if meant.again.message_id != asked.id:
             return [one.id for one in own]
         return [one.id for one in own if one.role != "user" and Provenance.read(one) is None]
     if meant.replaces is None:
         return []
-    edits = replacing(entries, meant.replaces.message_id, asked, keep_later=False)
+    edits = plan_replace(entries, meant.replaces.message_id, asked, keep_later=False)
     gone = [name for one in edits if one.control for name in one.control.retracts]
     return [*gone, meant.replaces.id]
 
@@ -1095,7 +1097,7 @@ def rewind_turns(
     branches = _Branches(entries, "turn")
     held = [] if current is None else [current]
     left, kept = branches.find_left(context, held), branches.trace_back(held)
-    gone = {entry.id for entry in live_entries(entries) if entry.turn_id in left}
+    gone = {entry.id for entry in find_live_entries(entries) if entry.turn_id in left}
     wanted = {entry.id for entry in entries if entry.turn_id in kept}
     return _rewind(entries, context, gone, wanted)
 
@@ -1206,7 +1208,7 @@ def _rewind(
     Nothing is erased, and a graph that returns to a branch it left finds it again: a later control
     entry takes back the earlier one. Summaries that cover retracted entries go as well.
     """
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     alive = {entry.id for entry in live}
     lifted = [
         entry.id
@@ -1215,11 +1217,11 @@ def _rewind(
         and Provenance.read(entry) is not None
         and any(name in wanted and name not in alive for name in entry.control.retracts)
     ]
-    after = live_entries([entry for entry in entries if entry.id not in lifted])
+    after = find_live_entries([entry for entry in entries if entry.id not in lifted])
     # What a lifted entry took out besides stays out.
     back = {entry.id for entry in after if entry.role != "summary"} - alive - set(wanted)
     gone = [entry.id for entry in after if entry.id in back or entry.id in left]
-    return context.retract([*lifted, *gone, *summaries_over(after, gone)], "rewind")
+    return context.retract([*lifted, *gone, *find_summaries_over(after, gone)], "rewind")
 
 
 # -- Where in a run a node stands -----------------------------------------------------------------
@@ -1318,7 +1320,7 @@ class NodeContext:
         checkpoints = configurable.get("checkpoint_map") or {}
         names = metadata.get("langgraph_checkpoint_ns", "").split("|")
         path = [
-            (checkpoints.get("|".join(names[:depth])) or "", name.partition(":")[2] or new_ulid())
+            (checkpoints.get("|".join(names[:depth])) or "", name.partition(":")[2] or make_ulid())
             for depth, name in enumerate(names)
         ]
         level = "|".join(name.partition(":")[0] for name in names[:-1])

@@ -45,7 +45,7 @@ _RECALL = "recall"
 T = TypeVar("T")
 
 
-def stamped(
+def stamp_config(
     config: RunnableConfig | None, user_id_key: str | None, *, thread_id: str | None = None
 ) -> RunnableConfig:
     """Return the config of a call with trace metadata: the version and the thread.
@@ -176,9 +176,9 @@ class TurnTrace:
             error = problem
             yield _make_step(lambda: manager.on_retriever_error(error))
             raise
-        from langchain_convmem.recall.retriever import document_of
+        from langchain_convmem.recall.retriever import to_document
 
-        documents = [document_of(block) for block in found.blocks]
+        documents = [to_document(block) for block in found.blocks]
         yield _make_step(lambda: manager.on_retriever_end(documents))
         return found
 

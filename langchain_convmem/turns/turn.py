@@ -25,15 +25,15 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.effects import Steps
 from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.history import append_planned_steps
-from langchain_convmem.ids import now_ms
+from langchain_convmem.ids import get_now_ms
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import CacheDraft, Control, Draft, Entry, Metadata, Role, ThreadKey
-from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
-from langchain_convmem.views.codec import encode_body, role_of, text_pieces
-from langchain_convmem.views.drafts import Drafting
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
+from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
+from langchain_convmem.views.drafts import DraftBuilder
+from langchain_convmem.views.live import find_live_entries
 
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
@@ -58,12 +58,12 @@ class TurnMemory(Protocol):
         ...
 
     @property
-    def active_turns(self) -> ActiveTurns:
+    def active_turns(self) -> WritingTurns:
         """The turns under way: who closes the memory waits for them."""
         ...
 
     @property
-    def drafting(self) -> Drafting:
+    def drafting(self) -> DraftBuilder:
         """Makes drafts of messages, through the write hook."""
         ...
 
@@ -72,7 +72,7 @@ class TurnMemory(Protocol):
         """Finds lines of earlier conversations."""
         ...
 
-    def wished_tokens(self, options: TurnOptions) -> int:
+    def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
         ...
 
@@ -84,7 +84,7 @@ class TurnMemory(Protocol):
         """
         ...
 
-    def after_turn_steps(
+    def finish_turn_steps(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> Steps[None]:
         """Run what is due after a turn: embed it, compact the thread.
@@ -104,7 +104,7 @@ SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
 """Roles of what is said in a conversation."""
 
 
-def entry_said(
+def make_entry(
     message: BaseMessage, *, entry_id: str, key: ThreadKey, position: int, turn_id: str
 ) -> Entry:
     """Return a message as an entry, stored or not."""
@@ -113,24 +113,24 @@ def entry_said(
         key=key,
         position=position,
         turn_id=turn_id,
-        role=role_of(message),
+        role=get_role(message),
         message=message,
-        contents=text_pieces(message),
+        contents=get_text_pieces(message),
     )
 
 
-def said_before(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
+def list_earlier_entries(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
     """Return the entries before a turn began: a retry does not see its own answer."""
     if mine is None:
         return list(entries)
-    start = start_of(entries, mine)
+    start = find_turn_start(entries, mine)
     began: dict[str, int] = {}
     for entry in entries:
         began.setdefault(entry.turn_id, entry.position)
     return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
 
 
-def start_of(entries: Sequence[Entry], mine: Entry | None) -> int:
+def find_turn_start(entries: Sequence[Entry], mine: Entry | None) -> int:
     """Return the position at which the turn of `mine` began; None: at which one would begin."""
     if mine is None:
         return max((entry.position for entry in entries), default=0) + 1
@@ -148,17 +148,17 @@ def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
     )
 
 
-def says_same(entry: Entry, draft: Draft) -> bool:
+def has_same_content(entry: Entry, draft: Draft) -> bool:
     """Return whether an entry holds what a draft does, the message's id aside."""
-    told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
-    return has_same_payload(encode_body(told), encode_body(draft))
+    stored = Draft(role=entry.role, message=entry.message, contents=entry.contents)
+    return has_same_payload(encode_body(stored), encode_body(draft))
 
 
 # -- What is stored of a turn: once for every host, whatever is tried again -----------------------
 
 
 def draft_reply(
-    drafting: Drafting,
+    drafting: DraftBuilder,
     messages: Iterable[BaseMessage],
     *,
     turn_id: str,
@@ -179,17 +179,17 @@ def draft_reply(
         entries: The thread's entries from the turn's first on.
         found: Entries that have ids of the messages.
         metadata: Goes to the last message.
-        new_id: Makes the id of a message that has no free one of its own; see `with_free_ids`.
+        new_id: Makes the id of a message that has no free one of its own; see `assign_free_ids`.
         answers: What the write hook made of the messages already; see `Drafting.drafts`.
     """
     taken = {entry.message_id for entry in found if entry.turn_id != turn_id}
-    fresh = with_free_ids(messages, taken, new_id)
-    drafts = drafting.drafts(fresh, turn_id=turn_id, answers=answers)
+    fresh = assign_free_ids(messages, taken, new_id)
+    drafts = drafting.build_all(fresh, turn_id=turn_id, answers=answers)
     if not drafts:
         return []
     stored = [
         entry
-        for entry in live_entries(entries)
+        for entry in find_live_entries(entries)
         if entry.turn_id == turn_id and entry.role != "user"
     ]
     again = [entry for entry in stored if any(_is_same(entry, draft) for draft in drafts)]
@@ -205,7 +205,7 @@ def draft_reply(
 def store_reply_steps(
     log: MessageLog,
     key: ThreadKey,
-    drafting: Drafting,
+    drafting: DraftBuilder,
     messages: Sequence[BaseMessage],
     *,
     turn_id: str,
@@ -230,7 +230,7 @@ def store_reply_steps(
         rounds: Ids of entries of earlier rounds of the turn, which stay.
         documents: Caches to write beside it.
     """
-    answers = drafting.answers(messages)
+    answers = drafting.ask_hook(messages)
     drafts: list[Draft] = []
 
     def plan(there: Sequence[Entry]) -> list[Draft]:
@@ -254,12 +254,12 @@ def store_reply_steps(
 
 def _is_same(entry: Entry, draft: Draft) -> bool:
     has_id = draft.message is not None and draft.message.id == entry.message_id
-    return has_id and says_same(entry, draft)
+    return has_id and has_same_content(entry, draft)
 
 
 def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
     """Return the times of a reply that ends now, by the names of `Metadata.timing`."""
-    timing = {"llmStart": started_ms, "llmEnd": now_ms()}
+    timing = {"llmStart": started_ms, "llmEnd": get_now_ms()}
     if first_token_ms is not None:
         timing["firstToken"] = first_token_ms
     return timing
@@ -329,7 +329,7 @@ TURN_QUEUE = TurnQueue()
 # -- The turns of one memory that have begun and are not over -------------------------------------
 
 
-class ActiveTurns:
+class WritingTurns:
     """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
 
     def __init__(self) -> None:

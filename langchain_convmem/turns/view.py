@@ -17,12 +17,12 @@ from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
 from langchain_convmem.effects import Steps
 from langchain_convmem.history import (
     LiveThread,
-    note_of,
+    make_note,
     read_all_steps,
     read_live_steps,
     write_cache_steps,
 )
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.records import (
     CacheDraft,
     Context,
@@ -34,11 +34,11 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import SPOKEN, entry_said
-from langchain_convmem.views.codec import text_pieces
-from langchain_convmem.views.context import ContextBudget, SummaryPlace, context
-from langchain_convmem.views.drafts import Drafting
-from langchain_convmem.views.live import live_entries, live_summary
+from langchain_convmem.turns.turn import SPOKEN, make_entry
+from langchain_convmem.views.codec import get_text_pieces
+from langchain_convmem.views.context import ContextBudget, SummaryPlace, build_context
+from langchain_convmem.views.drafts import DraftBuilder
+from langchain_convmem.views.live import find_live_entries, find_live_summary
 from langchain_convmem.views.messages import escape_tag
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
@@ -71,7 +71,7 @@ class TurnView:
     trace: TurnTrace = field(repr=False)
     slots: Collection[str] | None = None
 
-    def context_steps(
+    def build_context_steps(
         self,
         locate: Locate,
         query: str | None = None,
@@ -89,7 +89,7 @@ class TurnView:
             only: Names of lines that were recalled before in the turn: others are left out.
             note_later: Leave the note of what the next view needs to the caller.
         """
-        seen = yield from self.view_steps(locate, thread, note_later=note_later)
+        seen = yield from self.read_view_steps(locate, thread, note_later=note_later)
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
             query = join_searchable(filter(None, asked), self.memory.drafting)
@@ -97,12 +97,12 @@ class TurnView:
         if only is not None:
             blocks = [b for b in found.blocks if any(name_line(line) in only for line in b.lines)]
             found = replace(found, blocks=blocks)
-        return seen.with_recalled(found)
+        return seen.add_recalled(found)
 
-    def view_steps(
+    def read_view_steps(
         self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
     ) -> Steps[ModelContext]:
-        """Return what the model gets of the thread, nothing recalled yet; see `context_steps`."""
+        """Return what the model gets of the thread, nothing recalled yet; see `build_context_steps`."""
         log = self.memory.log
         if thread is None:
             thread = yield from read_live_steps(log, self.key)
@@ -116,7 +116,7 @@ class TurnView:
             turn = locate(thread.entries)
             view = self._fit_view(thread, turn) or self._make_view_of_turn(turn)
         options = self._make_view_options(self._list_budgets(turn)[0])
-        note = note_of(thread, view, options) if self.options.remember else None
+        note = make_note(thread, view, options) if self.options.remember else None
         if note is not None and not note_later:
             yield from write_cache_steps(log, self.key, note)
             note = None
@@ -139,7 +139,9 @@ class TurnView:
                 relevance buffer.
         """
         budget = self._find_budget(seen.turn.entries)
-        room = None if budget is None else budget.of_recall(self._wished, seen.view.tokens)
+        room = (
+            None if budget is None else budget.count_recall_tokens(self._wished, seen.view.tokens)
+        )
         if not self.options.recall or room == 0:
             return RecalledLines()
         if not is_first:
@@ -178,7 +180,7 @@ class TurnView:
             )
             found = yield from (self.trace.trace_recall(query, recall) if is_first else recall())
         else:
-            found = yield from engine.buffer_steps(self.key, **limits)
+            found = yield from engine.read_buffer_steps(self.key, **limits)
         blocks, by_time = select_visible(found, has_buffer=bool(engine.settings.buffer_size))
         return RecalledLines(blocks, by_time, room)
 
@@ -194,12 +196,12 @@ class TurnView:
         budget = self._find_budget(turn.entries)
         if budget is None:
             return (most,)
-        shares = budget.of_messages(self._wished)
+        shares = budget.list_message_budgets(self._wished)
         return tuple(share if most is None else min(share, most) for share in shares)
 
     def _count_own_tokens(self, own: Sequence[Entry]) -> int:
         if len(own) > 1:  # calls and results, as the model reads them
-            return context(own, profile=self.profile).tokens
+            return build_context(own, profile=self.profile).tokens
         return count_tokens([entry.message for entry in own if entry.message is not None])
 
     def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
@@ -207,11 +209,11 @@ class TurnView:
         budget = self.options.budget
         if budget is None or not self._shows_summary:
             return budget
-        return budget.without(count_text_tokens(_read_summary(entries)))
+        return budget.reserve(count_text_tokens(_read_summary(entries)))
 
     @property
     def _wished(self) -> int:
-        return self.memory.wished_tokens(self.options)
+        return self.memory.get_recall_budget(self.options)
 
     # -- Messages -------------------------------------------------------------------------------
 
@@ -228,7 +230,8 @@ class TurnView:
         """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
         seen = replace(thread, entries=turn.entries)
         views = (
-            seen.viewed(**self._make_view_options(budget)) for budget in self._list_budgets(turn)
+            seen.build_view(**self._make_view_options(budget))
+            for budget in self._list_budgets(turn)
         )
         return next((view for view in views if view is not None), None)
 
@@ -240,7 +243,7 @@ class TurnView:
         """
         options = self._make_view_options(self._list_budgets(turn)[-1])
         framing = [entry for entry in turn.before if entry.role not in SPOKEN]
-        return context([*turn.instructions, *framing, *turn.own], **options)
+        return build_context([*turn.instructions, *framing, *turn.own], **options)
 
     def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
@@ -253,7 +256,7 @@ class TurnView:
             return None
         said = [entry for entry in own if entry.role == "user"]
         if len(said) > 1:
-            alone = context(own, profile=self.profile).messages
+            alone = build_context(own, profile=self.profile).messages
             count = sum(isinstance(message, HumanMessage) for message in alone)
             return humans[-count] if 0 < count <= len(humans) else None
         at = humans[-1]
@@ -264,25 +267,25 @@ class TurnView:
         return at
 
 
-def join_searchable(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
+def join_searchable(messages: Iterable[BaseMessage], drafting: DraftBuilder) -> str:
     """Return the searchable text of the user's messages.
 
     What the write hook removes must not reach an embedder either.
     """
-    kept = [drafting.hooked(message) for message in messages]
-    return "\n".join(piece for one in kept if one is not None for piece in text_pieces(one))
+    kept = [drafting.apply_hook(message) for message in messages]
+    return "\n".join(piece for one in kept if one is not None for piece in get_text_pieces(one))
 
 
 def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     """Return what the user said last before the turn; None where that is nothing."""
     before = [one for one in entries if one.control is not None or one.position < start]
-    said = [entry for entry in live_entries(before) if entry.role == "user"]
+    said = [entry for entry in find_live_entries(before) if entry.role == "user"]
     return "\n".join(said[-1].contents) if said else None
 
 
 def _read_summary(entries: Sequence[Entry]) -> str:
     """Return the live summary; empty without one."""
-    summary = live_summary(live_entries(entries))
+    summary = find_live_summary(find_live_entries(entries))
     return "" if summary is None else "\n".join(summary.contents)
 
 
@@ -313,7 +316,7 @@ class ModelContext:
     recalled: str = ""
     note: CacheDraft | None = None
 
-    def with_recalled(self, found: RecalledLines) -> ModelContext:
+    def add_recalled(self, found: RecalledLines) -> ModelContext:
         """Return the context with recalled lines."""
         blocks, text = fit_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
         return replace(self, blocks=blocks, recalled=text)
@@ -329,7 +332,7 @@ class ModelContext:
         if self.asked is not None:
             message = messages[self.asked]
             if isinstance(message, HumanMessage):
-                messages[self.asked] = folded(message, self.recalled)
+                messages[self.asked] = fold_recalled(message, self.recalled)
         return messages
 
     def build_payload(
@@ -440,9 +443,9 @@ _BEFORE_ALL = 0
 
 def _place_beside(message: BaseMessage, anchor: Entry) -> Entry:
     """Return a message as an entry that stands where another one does, and before it."""
-    return entry_said(
+    return make_entry(
         message,
-        entry_id=new_ulid(),
+        entry_id=make_ulid(),
         key=anchor.key,
         position=anchor.position,
         turn_id=anchor.turn_id,
@@ -450,8 +453,8 @@ def _place_beside(message: BaseMessage, anchor: Entry) -> Entry:
 
 
 def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
-    entry_id = new_ulid()
-    return entry_said(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
+    entry_id = make_ulid()
+    return make_entry(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
 
 
 Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
@@ -523,7 +526,7 @@ class MessageList(list[BaseMessage]):
 
     def __str__(self) -> str:
         if len(self) == 1 and isinstance(self[0], HumanMessage):
-            return "\n".join(text_pieces(self[0]))
+            return "\n".join(get_text_pieces(self[0]))
         return get_buffer_string(self, human_prefix="User", ai_prefix="Assistant")
 
     def __format__(self, spec: str) -> str:
@@ -570,7 +573,7 @@ def fit_blocks(
     return shown, text
 
 
-def folded(message: HumanMessage, recalled: str) -> HumanMessage:
+def fold_recalled(message: HumanMessage, recalled: str) -> HumanMessage:
     """Return a copy of the message with the recalled text as its first text block."""
     if not recalled:
         return message

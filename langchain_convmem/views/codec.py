@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Role
-from langchain_convmem.views.messages import plain_value
+from langchain_convmem.views.messages import make_plain
 
 V = TypeVar("V")
 
@@ -74,8 +74,8 @@ _CHAT_ROLES: dict[str, Role] = {
 # -- Messages -------------------------------------------------------------------------------------
 def encode_message(message: BaseMessage) -> dict[str, Any]:
     """Return the message's type and every field that differs from its default."""
-    name = _type_name(message)
-    defaults = _defaults(type(message))
+    name = _get_type_name(message)
+    defaults = _get_defaults(type(message))
     values = {**message.__dict__, **(message.__pydantic_extra__ or {})}
     kept = {
         key: value
@@ -86,7 +86,7 @@ def encode_message(message: BaseMessage) -> dict[str, Any]:
 
 
 @cache
-def _defaults(cls: type[BaseMessage]) -> dict[str, Any]:
+def _get_defaults(cls: type[BaseMessage]) -> dict[str, Any]:
     """Return a message type's defaults by field, for comparing only: asking pydantic is slow."""
     fields = cls.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
@@ -122,7 +122,7 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     return message
 
 
-def _type_name(message: BaseMessage) -> str:
+def _get_type_name(message: BaseMessage) -> str:
     name = _find_by_class(_NAMES, message)
     if name is None:
         msg = (
@@ -142,7 +142,7 @@ def _find_by_class(table: Mapping[type[BaseMessage], V], message: BaseMessage) -
     return None
 
 
-def role_of(message: BaseMessage) -> Role:
+def get_role(message: BaseMessage) -> Role:
     """Return the role a message is logged under; an unfamiliar chat role counts as a user's."""
     role = _find_by_class(_ROLES, message)
     if role is not None:
@@ -150,7 +150,7 @@ def role_of(message: BaseMessage) -> Role:
     return _CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
 
 
-def text_pieces(message: BaseMessage) -> tuple[str, ...]:
+def get_text_pieces(message: BaseMessage) -> tuple[str, ...]:
     """Return the message's text, one string per piece of content, blank pieces left out."""
     content = message.content
     if isinstance(content, str):
@@ -162,7 +162,7 @@ def text_pieces(message: BaseMessage) -> tuple[str, ...]:
     return tuple(piece for piece in pieces if isinstance(piece, str) and piece.strip())
 
 
-def line_time_ms(message: BaseMessage) -> int | None:
+def get_line_time_ms(message: BaseMessage) -> int | None:
     """Return the time a message itself names (`additional_kwargs["timestamp"]`), if any.
 
     Returns:
@@ -171,11 +171,11 @@ def line_time_ms(message: BaseMessage) -> int | None:
     Raises:
         InvalidMessageError: If the timestamp is neither ISO 8601 nor a number of milliseconds.
     """
-    return time_ms_of(message.additional_kwargs.get("timestamp"))
+    return parse_time_ms(message.additional_kwargs.get("timestamp"))
 
 
-def time_ms_of(stamp: Any) -> int | None:
-    """Return the time that a message's timestamp stands for; see `line_time_ms`."""
+def parse_time_ms(stamp: Any) -> int | None:
+    """Return the time that a message's timestamp stands for; see `get_line_time_ms`."""
     if stamp is None:
         return None
     if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
@@ -192,7 +192,7 @@ def time_ms_of(stamp: Any) -> int | None:
         raise InvalidMessageError(msg) from error
 
 
-def draft_of(
+def make_draft(
     message: BaseMessage, *, turn_id: str | None = None, metadata: Metadata | None = None
 ) -> Draft:
     """Return the draft that logs `message` verbatim.
@@ -203,15 +203,15 @@ def draft_of(
     if not isinstance(message, BaseMessage):
         msg = f"expected a LangChain message, got a value of type {type(message).__name__}"
         raise InvalidMessageError(msg)
-    _type_name(message)
+    _get_type_name(message)
     if not isinstance(message.content, str | list):
         kind = type(message.content).__name__
         raise InvalidMessageError(f"the content of a message must be text or a list, got {kind}")
-    line_time_ms(message)
+    get_line_time_ms(message)
     return Draft(
-        role=role_of(message),
+        role=get_role(message),
         message=message,
-        contents=text_pieces(message),
+        contents=get_text_pieces(message),
         turn_id=turn_id,
         metadata=metadata or Metadata(),
     )
@@ -242,7 +242,7 @@ def encode_checked(draft: Draft) -> tuple[str, DecodedBody]:
     body: dict[str, Any] = {"v": CODEC_VERSION}
     if draft.message is not None:
         body["m"] = encode_message(draft.message)
-    if draft.contents != _derived_contents(draft.message):
+    if draft.contents != _derive_contents(draft.message):
         body["c"] = list(draft.contents)
     if draft.control is not None:
         control = draft.control
@@ -257,7 +257,7 @@ def encode_checked(draft: Draft) -> tuple[str, DecodedBody]:
             "model": cover.model,
             "prompt_version": cover.prompt_version,
         }
-    text = dumps(body, what="message")
+    text = dump_json(body, what="message")
     try:
         return text, decode_body(text)
     except ValueError as error:
@@ -265,8 +265,8 @@ def encode_checked(draft: Draft) -> tuple[str, DecodedBody]:
         raise InvalidMessageError(f"a malformed message cannot be stored: {error}") from error
 
 
-def _derived_contents(message: BaseMessage | None) -> tuple[str, ...]:
-    return () if message is None else text_pieces(message)
+def _derive_contents(message: BaseMessage | None) -> tuple[str, ...]:
+    return () if message is None else get_text_pieces(message)
 
 
 def decode_body(text: str) -> DecodedBody:
@@ -276,25 +276,25 @@ def decode_body(text: str) -> DecodedBody:
         ValueError: If the text is not such a body, or of a newer version of the codec.
     """
     try:
-        body = loads(text)
+        body = load_json(text)
         version = body["v"]
         if version != CODEC_VERSION:
             msg = f"entry body of version {version!r}; this release reads version {CODEC_VERSION}"
             raise ValueError(msg)
         message = decode_message(body["m"]) if "m" in body else None
-        contents = tuple(body["c"]) if "c" in body else _derived_contents(message)
-        return message, contents, _control(body.get("k")), _cover(body.get("o"))
+        contents = tuple(body["c"]) if "c" in body else _derive_contents(message)
+        return message, contents, _decode_control(body.get("k")), _decode_cover(body.get("o"))
     except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
         raise ValueError(f"not the body of an entry: {error!r}") from error
 
 
-def _control(fields: Any) -> Control | None:
+def _decode_control(fields: Any) -> Control | None:
     if fields is None:
         return None
     return Control(tuple(fields["retracts"]), fields["reason"], fields.get("replacement"))
 
 
-def _cover(fields: Any) -> Cover | None:
+def _decode_cover(fields: Any) -> Cover | None:
     if fields is None:
         return None
     ranges = tuple((first, last) for first, last in fields["ranges"])
@@ -310,7 +310,7 @@ def encode_metadata(metadata: Metadata) -> str | None:
         "x": dict(metadata.aux),
     }
     kept = {key: value for key, value in fields.items() if value}
-    return dumps(kept, what="metadata") if kept else None
+    return dump_json(kept, what="metadata") if kept else None
 
 
 def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
@@ -320,7 +320,7 @@ def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
         ValueError: If the text is not what `encode_metadata` wrote.
     """
     try:
-        fields = loads(text) if text else {}
+        fields = load_json(text) if text else {}
         return Metadata(
             attributes=tuple(fields.get("a", ())),
             timing={"creation": created_ms, **fields.get("t", {})},
@@ -347,7 +347,7 @@ def _tag_float(value: float) -> Any:
     return value if math.isfinite(value) else {"$float": float.__repr__(value)}
 
 
-def _plain_text(value: str) -> str:
+def _get_plain_text(value: str) -> str:
     return str.__str__(value)  # str() of a mixed-in enum names the member, not its value
 
 
@@ -398,7 +398,7 @@ def _tag(value: Any, path: str, depth: int = 0) -> Any:
         if isinstance(value, base):
             return encode(value)
     if isinstance(value, str | int):  # subclasses such as enums keep their plain value
-        return _plain_text(value) if isinstance(value, str) else int(value)
+        return _get_plain_text(value) if isinstance(value, str) else int(value)
     msg = (
         f"{path} holds a {kind.__module__}.{kind.__qualname__}, which cannot be stored; "
         "convert it to text, numbers, lists or dicts first"
@@ -419,7 +419,7 @@ def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, A
         if not isinstance(key, str):
             msg = f"{path} has the key {key!r}; only text keys can be stored"
             raise InvalidMessageError(msg)
-        name = key if type(key) is str else _plain_text(key)
+        name = key if type(key) is str else _get_plain_text(key)
         plain[name] = item if type(item) in _PLAIN else _tag(item, f"{path}.{name}", depth + 1)
     # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
     # keys that a JSON reader would change.
@@ -429,7 +429,7 @@ def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, A
     return plain
 
 
-def _untagged(found: dict[str, Any]) -> Any:
+def _decode_tags(found: dict[str, Any]) -> Any:
     """Return what a map of the text stands for; the maps within it have been asked already."""
     if len(found) == 1:
         [(tag, inner)] = found.items()
@@ -439,11 +439,11 @@ def _untagged(found: dict[str, Any]) -> Any:
     return found
 
 
-_from_json = json.JSONDecoder(object_hook=_untagged).decode
+_from_json = json.JSONDecoder(object_hook=_decode_tags).decode
 
 
-def dumps(value: Any, *, what: str = "value") -> str:
-    """Return `value` as compact JSON text that `loads` restores exactly.
+def dump_json(value: Any, *, what: str = "value") -> str:
+    """Return `value` as compact JSON text that `load_json` restores exactly.
 
     Raises:
         InvalidMessageError: If a part of it cannot be kept; the message names the part.
@@ -456,11 +456,11 @@ def dumps(value: Any, *, what: str = "value") -> str:
     try:
         text.encode()
     except UnicodeEncodeError:  # lone surrogates survive as escapes only
-        text = json.dumps(_apart(plain), separators=(",", ":"))
+        text = json.dumps(_split_surrogates(plain), separators=(",", ":"))
     return text
 
 
-def _apart(plain: Any) -> Any:
+def _split_surrogates(plain: Any) -> Any:
     """Return tagged values with texts of two surrogates in a row as code points.
 
     A JSON reader would join the escapes of a high and a low one to a single character.
@@ -468,22 +468,22 @@ def _apart(plain: Any) -> Any:
     if isinstance(plain, str):
         return {"$points": list(map(ord, plain))} if _SURROGATE_PAIR.search(plain) else plain
     if isinstance(plain, list):
-        return [_apart(item) for item in plain]
+        return [_split_surrogates(item) for item in plain]
     if isinstance(plain, dict):
-        return {key: _apart(item) for key, item in plain.items()}
+        return {key: _split_surrogates(item) for key, item in plain.items()}
     return plain
 
 
-def loads(text: str) -> Any:
-    """Return the value that `dumps` wrote."""
+def load_json(text: str) -> Any:
+    """Return the value that `dump_json` wrote."""
     return _from_json(text)
 
 
 # -- Values that are not messages, as a log keeps them --------------------------------------------
-def to_json(value: Any) -> str:
+def describe_as_json(value: Any) -> str:
     """Return a value as JSON; what has no plain form is named by its type."""
     try:
-        return json.dumps(plain_value(_to_maps(value)), ensure_ascii=False)
+        return json.dumps(make_plain(_convert_to_maps(value)), ensure_ascii=False)
     except (RecursionError, TypeError, ValueError, AttributeError):
         return f"[{type(value).__name__}]"
 
@@ -501,7 +501,7 @@ def make_storable(message: BaseMessage) -> BaseMessage:
     if isinstance(message, ToolMessage):
         fields["artifact"] = message.artifact
     changed = {
-        name: plain_value(_to_maps(value))
+        name: make_plain(_convert_to_maps(value))
         for name, value in fields.items()
         if value and not _is_plain(value)
     }
@@ -510,20 +510,20 @@ def make_storable(message: BaseMessage) -> BaseMessage:
 
 def _is_plain(value: Any) -> bool:
     try:
-        dumps(value, what="reply")
+        dump_json(value, what="reply")
     except InvalidMessageError:
         return False
     return True
 
 
-def _to_maps(value: Any) -> Any:
+def _convert_to_maps(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return _to_maps(value.model_dump())
+        return _convert_to_maps(value.model_dump())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (one.name for one in dataclasses.fields(value))
-        return {name: _to_maps(getattr(value, name)) for name in names}
+        return {name: _convert_to_maps(getattr(value, name)) for name in names}
     if isinstance(value, list | tuple):
-        return [_to_maps(item) for item in value]
+        return [_convert_to_maps(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _to_maps(item) for key, item in value.items()}
+        return {key: _convert_to_maps(item) for key, item in value.items()}
     return value

@@ -18,13 +18,13 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_convmem.records import Entry
 from langchain_convmem.views.media import (
     MediaBlock,
+    format_media_note,
     is_accepted,
-    media_note,
     read_media,
-    text_of_file,
+    read_text_file,
     write_block,
 )
-from langchain_convmem.views.messages import block_type, clean_text, handed_out, plain_value
+from langchain_convmem.views.messages import build_message, clean_text, get_block_type, make_plain
 from langchain_convmem.views.providers import Kind, Place, ProviderProfile, fits
 from langchain_convmem.views.reasoning import find_reasoning_blocks, has_reasoning, is_reasoning
 from langchain_convmem.views.tool_calls import (
@@ -32,7 +32,7 @@ from langchain_convmem.views.tool_calls import (
     find_sendable_server_tool,
     is_server_tool,
     is_told_by_its_use,
-    server_tool_name,
+    name_server_tool,
 )
 
 NO_OUTPUT = "[no output]"
@@ -78,18 +78,18 @@ class BlockFitter:
             stale: Whether it was made after a beginning other than the view's.
         """
         lost: list[str] = []
-        whole = _as_blocks(message)
+        whole = _read_content(message)
         if isinstance(whole, str):
             message.content = self._clean(whole, lost) if whole.strip() else ""
         else:
-            thoughts = self._thoughts(message, place, lost, stale=stale)
+            thoughts = self._find_reasoning(message, place, lost, stale=stale)
             fitted = [
                 one
                 for block in whole
-                for one in self._fitted(block, message, place, thoughts, lost)
+                for one in self._fit_block(block, message, place, thoughts, lost)
             ]
             if place in ("user", "tool") and self._profile.files_need_text:
-                fitted = _with_text(fitted)
+                fitted = _add_text(fitted)
             message.content = [*fitted] or ""
         self._repairs.extend(f"{what} of {key}" for what in dict.fromkeys(lost))
         if place == "tool":
@@ -103,7 +103,7 @@ class BlockFitter:
 
     # -- blocks -------------------------------------------------------------------------------
 
-    def _fitted(
+    def _fit_block(
         self,
         block: Any,
         message: BaseMessage,
@@ -112,36 +112,36 @@ class BlockFitter:
         lost: list[str],
     ) -> Iterator[dict[str, Any]]:
         """Yield what stands for one block; `thoughts` are the reasoning blocks to be kept."""
-        block = _unwrapped(block)
+        block = _unwrap(block)
         if is_reasoning(block):
             yield from [shown] if (shown := next(thoughts, None)) is not None else ()
-        elif place == "assistant" and block_type(block) in CALL_BLOCKS:
+        elif place == "assistant" and get_block_type(block) in CALL_BLOCKS:
             yield block
         elif is_server_tool(block):
-            yield from self._server_tool(block, message, place, lost)
+            yield from self._fit_server_tool(block, message, place, lost)
         else:
-            yield from self._said(block, message, place, lost)
+            yield from self._fit_said(block, message, place, lost)
 
-    def _said(
+    def _fit_said(
         self, block: Any, message: BaseMessage, place: _Place, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
         if _is_refusal(block) and place == "assistant" and self._profile.takes_refusals:
             yield {"type": "refusal", "refusal": self._clean(block["refusal"], lost)}
             return
-        text = _text_in(block)
+        text = _find_text(block)
         if text is not None:
             if text.strip():
-                yield {**_text(self._clean(text, lost)), **self._cache_mark(block)}
+                yield {**_make_text_block(self._clean(text, lost)), **self._copy_cache_mark(block)}
             return
         media = read_media(block) if isinstance(block, Mapping) else None
         if media is not None:
-            yield self._medium(media, block, message, place, lost)
+            yield self._fit_media(media, block, message, place, lost)
         elif not _is_mark(block):
-            note = f"[{_kind_of(block)}: not shown]"
-            lost.append(f"replaced the {_kind_of(block)} block")
-            yield _text(note)
+            note = f"[{_name_kind(block)}: not shown]"
+            lost.append(f"replaced the {_name_kind(block)} block")
+            yield _make_text_block(note)
 
-    def _cache_mark(self, block: Any) -> dict[str, Any]:
+    def _copy_cache_mark(self, block: Any) -> dict[str, Any]:
         mark = block.get("cache_control") if isinstance(block, Mapping) else None
         is_mark = isinstance(mark, Mapping) and mark.get("type") == "ephemeral"
         if not self._profile.cache_marks or not is_mark or not isinstance(mark, Mapping):
@@ -149,21 +149,21 @@ class BlockFitter:
         ttl = {"ttl": mark["ttl"]} if mark.get("ttl") in ("5m", "1h") else {}
         return {"cache_control": {"type": "ephemeral", **ttl}}
 
-    def _medium(
+    def _fit_media(
         self, media: MediaBlock, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
     ) -> dict[str, Any]:
-        text = None if self._takes(media, message, place) else text_of_file(media)
+        text = None if self._is_taken(media, message, place) else read_text_file(media)
         if text is not None and text.strip():
-            return _text(self._clean(text, lost))
-        if not self._takes(media, message, place):
+            return _make_text_block(self._clean(text, lost))
+        if not self._is_taken(media, message, place):
             lost.append(f"replaced the {media.kind}")
-            return _text(media_note(media))
+            return _make_text_block(format_media_note(media))
         if media.kind == "file":
-            name = self._file_name(media) if self._profile.files_need_text else ""
+            name = self._name_file(media) if self._profile.files_need_text else ""
             return write_block(media, name=name)
         return dict(block) if media.is_plain else write_block(media)
 
-    def _takes(self, media: MediaBlock, message: BaseMessage, place: _Place) -> bool:
+    def _is_taken(self, media: MediaBlock, message: BaseMessage, place: _Place) -> bool:
         if place == "system" or (
             self._profile.errors_are_text
             and isinstance(message, ToolMessage)
@@ -173,7 +173,7 @@ class BlockFitter:
         rule = self._profile.media.get(place, {}).get(media.kind)
         return is_accepted(rule, media, self._profile)
 
-    def _file_name(self, media: MediaBlock) -> str:
+    def _name_file(self, media: MediaBlock) -> str:
         """Return a name of letters and digits that no earlier file of the view has."""
         stem = media.name.rpartition(".")[0] or media.name or "file"
         plain = " ".join(_NOT_IN_FILE_NAMES.sub("-", stem).split())[:_LONGEST_FILE_NAME].strip()
@@ -187,7 +187,7 @@ class BlockFitter:
 
     # -- blocks that belong to one provider ---------------------------------------------------
 
-    def _thoughts(
+    def _find_reasoning(
         self, message: BaseMessage, place: _Place, lost: list[str], *, stale: bool
     ) -> Iterator[dict[str, Any]]:
         """Return the message's reasoning blocks as they are shown: all of them, or none."""
@@ -200,7 +200,7 @@ class BlockFitter:
             lost.append("left out the reasoning")
         return iter(shown or ())
 
-    def _server_tool(
+    def _fit_server_tool(
         self, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
         if place == "assistant":
@@ -208,14 +208,14 @@ class BlockFitter:
             if whole is not None:
                 yield whole
                 return
-        name = server_tool_name(block)
+        name = name_server_tool(block)
         lost.append(f"replaced the {name}")
         if not is_told_by_its_use(block, message):
-            yield _text(f"[{name}: not shown]")
+            yield _make_text_block(f"[{name}: not shown]")
 
 
 # -- Shapes of blocks -----------------------------------------------------------------------------
-def _as_blocks(message: BaseMessage) -> str | list[Any]:
+def _read_content(message: BaseMessage) -> str | list[Any]:
     """Return the content; sound that a model spoke is its transcript."""
     spoken = message.additional_kwargs.pop("audio", None)  # sent back by an id that expires
     if isinstance(spoken, Mapping) and not message.content:
@@ -223,18 +223,18 @@ def _as_blocks(message: BaseMessage) -> str | list[Any]:
     return message.content
 
 
-def _text(text: str) -> dict[str, Any]:
+def _make_text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _unwrapped(block: Any) -> Any:
+def _unwrap(block: Any) -> Any:
     """Return a block that LangChain wrapped because it has no standard form."""
-    inner = block.get("value") if block_type(block) == "non_standard" else None
+    inner = block.get("value") if get_block_type(block) == "non_standard" else None
     return inner if isinstance(inner, Mapping) else block
 
 
 def _is_refusal(block: Any) -> bool:
-    said = block.get("refusal") if block_type(block) == "refusal" else None
+    said = block.get("refusal") if get_block_type(block) == "refusal" else None
     return isinstance(said, str) and bool(said.strip())
 
 
@@ -243,64 +243,64 @@ def _is_mark(block: Any) -> bool:
     return not block or (isinstance(block, Mapping) and block.keys() <= {"cachePoint", "index"})
 
 
-def _kind_of(block: Any) -> str:
+def _name_kind(block: Any) -> str:
     if not isinstance(block, Mapping):
         return type(block).__name__
-    kind = block_type(block) or next(iter(block), "content")
+    kind = get_block_type(block) or next(iter(block), "content")
     return clean_text(" ".join(str(kind).split())[:60]) or "content"
 
 
-def _text_in(block: Any, nesting: int = 0) -> str | None:
+def _find_text(block: Any, nesting: int = 0) -> str | None:
     """Return the text of a block that is nothing but text; None for other blocks."""
     if not isinstance(block, Mapping):
         return block if isinstance(block, str) else None
-    kind = block_type(block)
+    kind = get_block_type(block)
     source = block.get("source") if kind == "document" else None
     if isinstance(source, Mapping):
-        return _titled(block, source.get("data")) if source.get("type") == "text" else None
+        return _add_title(block, source.get("data")) if source.get("type") == "text" else None
     if kind == "text-plain" or block.get("source_type") == "text":
-        return _titled(block, block.get("text", block.get("data", "")))
-    return _inner_text(block, nesting) if not kind or kind in _TEXT_BLOCKS else None
+        return _add_title(block, block.get("text", block.get("data", "")))
+    return _find_inner_text(block, nesting) if not kind or kind in _TEXT_BLOCKS else None
 
 
-def _titled(block: _Block, text: Any) -> str | None:
+def _add_title(block: _Block, text: Any) -> str | None:
     if not isinstance(text, str):
         return None
     title = block.get("title") or block.get("filename")
     return f"[file {title}]\n{text}" if isinstance(title, str) and text.strip() else text
 
 
-def _inner_text(block: _Block, nesting: int) -> str | None:
+def _find_inner_text(block: _Block, nesting: int) -> str | None:
     """Return the text under one of a text block's keys, however deep it lies."""
     if "json" in block:
-        return json.dumps(plain_value(block["json"]), ensure_ascii=False)
+        return json.dumps(make_plain(block["json"]), ensure_ascii=False)
     for key in ("text", "refusal", "content", "toolResult", "output"):
         if block.get(key) is not None:
-            return _flat(block[key], nesting + 1)
-    return "" if block_type(block) in _TEXT_BLOCKS else None
+            return _flatten(block[key], nesting + 1)
+    return "" if get_block_type(block) in _TEXT_BLOCKS else None
 
 
-def _flat(value: Any, nesting: int) -> str:
+def _flatten(value: Any, nesting: int) -> str:
     if isinstance(value, str):
         return value
     if nesting > _MAX_NESTING:
         return "[...]"
     if isinstance(value, Mapping):
-        text = _text_in(value, nesting)
+        text = _find_text(value, nesting)
         media = read_media(value) if text is None else None
-        return text or (media_note(media) if media else "")
+        return text or (format_media_note(media) if media else "")
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return "\n".join(text for item in value if (text := _flat(item, nesting + 1)))
+        return "\n".join(text for item in value if (text := _flatten(item, nesting + 1)))
     return ""
 
 
-def _with_text(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _add_text(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the blocks with a text in front where they hold files and no text."""
     files = [block for block in blocks if block["type"] == "file"]
     if not files or any(block["type"] == "text" for block in blocks):
         return blocks
     names = ", ".join(str(block.get("filename", "file")) for block in files)
-    return [_text(f"[attached: {names}]"), *blocks]
+    return [_make_text_block(f"[attached: {names}]"), *blocks]
 
 
 # -- Who speaks: the names of several people in one thread, visible to every provider -------------
@@ -308,7 +308,7 @@ _ROLE_KEY = "__openai_role__"
 _SEVERAL = 2
 
 
-def first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tuple[str, ...]:
+def find_first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tuple[str, ...]:
     """Return the first two names that user messages of the thread bear, or fewer.
 
     Args:
@@ -319,18 +319,18 @@ def first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tupl
     for entry in live:
         if len(found) >= _SEVERAL:
             break
-        name = speaker_of(entry) if entry.role == "user" else None
+        name = find_speaker(entry) if entry.role == "user" else None
         if name and name not in found:
             found.append(name)
     return tuple(found[:_SEVERAL])
 
 
-def speaker_of(entry: Entry) -> str | None:
+def find_speaker(entry: Entry) -> str | None:
     """Return the name the entry's message bears, if any."""
     message = entry.message
     if message is None or message.name:
         return None if message is None else message.name
-    return handed_out(entry).name if message.type == "chat" else None
+    return build_message(entry).name if message.type == "chat" else None
 
 
 def place_name(
@@ -357,7 +357,7 @@ def place_name(
         return None
     message.name = None
     if is_user and name.strip():
-        message.content = introduced(message.content, name)
+        message.content = add_speaker(message.content, name)
         return None
     return name
 
@@ -372,7 +372,7 @@ def _drop_other_names(message: BaseMessage, profile: ProviderProfile) -> None:
         del more[_ROLE_KEY]
 
 
-def introduced(content: Any, name: str) -> Any:
+def add_speaker(content: Any, name: str) -> Any:
     """Return a message's content with who says it in front."""
     label = f"{clean_text(' '.join(name.split()))}: "
     if isinstance(content, str):
@@ -423,13 +423,13 @@ class _MediaLimiter:
 
     def show_block(self, block: Any) -> Any:
         """Return the block, or what stands in its place."""
-        kind = _KINDS.get(block_type(block))
+        kind = _KINDS.get(get_block_type(block))
         if kind in self._room:
             self._room[kind] -= 1
             if self._room[kind] < 0:
                 self._gone[kind] += 1
                 media = read_media(block)
-                note = media_note(media) if media is not None else f"[{kind}: not shown]"
+                note = format_media_note(media) if media is not None else f"[{kind}: not shown]"
                 return {"type": "text", "text": note}
         if isinstance(block, dict) and "cache_control" in block:
             self._marks -= 1

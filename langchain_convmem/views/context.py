@@ -18,48 +18,48 @@ from langchain_convmem.ids import is_ulid
 from langchain_convmem.records import Context, Entry, Role
 from langchain_convmem.views.content import (
     BlockFitter,
-    first_speakers,
-    introduced,
+    add_speaker,
+    find_first_speakers,
+    find_speaker,
     keep_newest,
     place_name,
-    speaker_of,
 )
 from langchain_convmem.views.live import (
-    live_entries,
-    live_summary,
-    retracted_ids,
-    summary_chain,
-    uncovered,
+    find_live_entries,
+    find_live_summary,
+    find_retracted_ids,
+    find_summary_chain,
+    find_uncovered,
 )
 from langchain_convmem.views.messages import (
-    block_type,
+    build_message,
     clean_text,
-    handed_out,
+    get_block_type,
     is_blank_message,
     is_plain_text,
 )
-from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolved
+from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolve_profile
 from langchain_convmem.views.reasoning import (
     drop_idle_reasoning,
+    drop_reasoning,
+    find_stale_reasoning,
     forget_dialect,
-    made_behind_another_beginning,
-    without_reasoning,
 )
-from langchain_convmem.views.summaries import shown_summary
+from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tokens import TokenCounter, count_tokens
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
     ToolCalls,
-    answered_calls,
+    find_answered_calls,
 )
-from langchain_convmem.views.turns import PLACEHOLDER_TEXT, placeholder_turn
+from langchain_convmem.views.turns import PLACEHOLDER_TEXT, make_placeholder_turn
 
 SummaryPlace = Literal["system", "omit"]
 SUMMARY_SOURCE = "convmem_summary"
 """Marks the message that carries the summary: `additional_kwargs["source"]`."""
 
 
-def context(
+def build_context(
     entries: Sequence[Entry],
     *,
     profile: Profile = "strict",
@@ -85,20 +85,20 @@ def context(
         BudgetError: If what must not be cut is larger than `max_tokens`.
         ConfigError: If an option is unknown.
     """
-    rules = resolved(profile)
+    rules = resolve_profile(profile)
     if summary not in ("system", "omit"):
         raise ConfigError(f"summary must be 'system' or 'omit', got {summary!r}")
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     repairs: list[str] = []
-    live = live_entries(entries)
-    shown = uncovered(live)
-    several = len(first_speakers(live, earlier_speakers)) > 1
-    stale = made_behind_another_beginning(entries, live, shown, hoists=rules.system == "head")
+    live = find_live_entries(entries)
+    shown = find_uncovered(live)
+    several = len(find_first_speakers(live, earlier_speakers)) > 1
+    stale = find_stale_reasoning(entries, live, shown, hoists=rules.system == "head")
     head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
-    latest = live_summary(live)
+    latest = find_live_summary(live)
     if summary == "system" and latest is not None and "".join(latest.contents).strip():
-        head.append(_summary_piece(latest))
+        head.append(_make_summary_piece(latest))
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
@@ -135,13 +135,13 @@ class _ContextBuilder:
         for entry in self._shown:
             if entry.role == "tool":
                 continue  # pulled up to stand after its call
-            message = handed_out(entry)
+            message = build_message(entry)
             calls.settle(message, entry)
             self._fit(message, entry)
             if is_blank_message(message):
                 self._repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
-            piece = ContextPiece(entry.role, message, {entry.position}, speaker_of(entry))
+            piece = ContextPiece(entry.role, message, {entry.position}, find_speaker(entry))
             self._add(piece, entry)
             for result, positions in calls.find_results(message, entry, self._fit):
                 self._body.append(ContextPiece("tool", result, positions))
@@ -172,14 +172,14 @@ class _ContextBuilder:
             self._add_system(piece)
             return
         if piece.role == "assistant" and not any(one.role == "user" for one in self._body):
-            opening = HumanMessage(PLACEHOLDER_TEXT, id=placeholder_turn(entry).id)
+            opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
             self._body.append(ContextPiece("user", opening))
             self._repairs.append("opened with a placeholder user turn: the assistant spoke first")
         before = self._body[-1] if self._body else None
         if before is None or not _may_join(before, piece):
             self._body.append(piece)
             return
-        if [one for one in (before, piece) if without_reasoning(one.message)]:
+        if [one for one in (before, piece) if drop_reasoning(one.message)]:
             self._repairs.append(f"left out the reasoning of {piece.message.id}: it was joined")
         if piece.role == "assistant":
             _tell_apart(before, piece)
@@ -211,7 +211,7 @@ def _tell_apart(before: ContextPiece, piece: ContextPiece) -> None:
         return
     for one in (before, piece):
         if one.speaker is not None:
-            one.message.content = introduced(one.message.content, one.speaker)
+            one.message.content = add_speaker(one.message.content, one.speaker)
             one.message.name = None
     before.speaker = None
 
@@ -223,23 +223,23 @@ def _merge(first: BaseMessage, second: BaseMessage, *, between: str = "\n") -> B
         merged.content = between.join(text for text in (first.content, second.content) if text)
     else:
         # Blocks that repeat calls are read as their message's provider writes them.
-        told = [block for block in _blocks(second) if block_type(block) not in CALL_BLOCKS]
-        merged.content = [*_blocks(first), *told]
+        told = [block for block in _get_blocks(second) if get_block_type(block) not in CALL_BLOCKS]
+        merged.content = [*_get_blocks(first), *told]
     merged.name = first.name or second.name
     if isinstance(merged, AIMessage) and isinstance(second, AIMessage):
         merged.tool_calls = list(second.tool_calls)
     return merged
 
 
-def _blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
+def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     if isinstance(message.content, str):
         return [{"type": "text", "text": message.content}] if message.content else []
     return list(message.content)
 
 
-def _summary_piece(entry: Entry) -> ContextPiece:
+def _make_summary_piece(entry: Entry) -> ContextPiece:
     message = SystemMessage(
-        shown_summary([clean_text(piece) for piece in entry.contents]),
+        format_summary([clean_text(piece) for piece in entry.contents]),
         id=entry.id,
         additional_kwargs={"source": SUMMARY_SOURCE},
     )
@@ -293,7 +293,7 @@ class ContextBudget:
             )
             raise ConfigError(msg)
 
-    def of_messages(self, wished: int) -> tuple[int, ...]:
+    def list_message_budgets(self, wished: int) -> tuple[int, ...]:
         """Return the budgets of a thread's messages to try, until what cannot be cut fits.
 
         Args:
@@ -302,11 +302,11 @@ class ContextBudget:
         room = self.tokens - self.reserved
         return (room - wished, room) if 0 < wished < room else (room,)
 
-    def without(self, tokens: int) -> ContextBudget:
+    def reserve(self, tokens: int) -> ContextBudget:
         """Return the budget with more tokens reserved, as far as there are any."""
         return replace(self, reserved=min(self.reserved + tokens, self.tokens - 1))
 
-    def of_recall(self, wished: int, messages: int) -> int:
+    def count_recall_tokens(self, wished: int, messages: int) -> int:
         """Return how many tokens of recalled lines fit beside messages of a known size."""
         return max(min(wished, self.tokens - self.reserved - messages), 0)
 
@@ -331,10 +331,10 @@ def fit_budget(
         BudgetError: If what must not be cut is larger than the budget.
     """
     if max_tokens is None:
-        return [*head, *body], _weight([*head, *body], count)
+        return [*head, *body], _weigh([*head, *body], count)
     starts = [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
-    kept = _kept(head, body, starts[-1])
-    needed = _weight(kept, count)
+    kept = _store_results(head, body, starts[-1])
+    needed = _weigh(kept, count)
     if needed > max_tokens:
         msg = (
             f"the system messages and the latest exchange need {needed} tokens, "
@@ -342,17 +342,17 @@ def fit_budget(
         )
         raise BudgetError(msg, needed=needed, available=max_tokens)
     start = _find_start(body, starts, max_tokens - needed, count)
-    kept = _kept(head, body, start)
-    weight = _weight(kept, count)
+    kept = _store_results(head, body, start)
+    weight = _weigh(kept, count)
     # Counters need not be additive: the whole may weigh more than its parts.
     while start < starts[-1] and weight > max_tokens:
         start = next(later for later in starts if later > start)
-        kept = _kept(head, body, start)
-        weight = _weight(kept, count)
+        kept = _store_results(head, body, start)
+        weight = _weigh(kept, count)
     if any(piece.role != "system" for piece in body[:start]):
         repairs.append(f"left out older messages to stay within {max_tokens} tokens")
         if _forget_thoughts(body[start : starts[-1]], repairs):
-            weight = _weight(kept, count)
+            weight = _weigh(kept, count)
     return kept, weight
 
 
@@ -361,21 +361,21 @@ def _find_start(
 ) -> int:
     start = starts[-1]
     for earlier in reversed(starts[:-1]):
-        room -= _weight([piece for piece in body[earlier:start] if piece.role != "system"], count)
+        room -= _weigh([piece for piece in body[earlier:start] if piece.role != "system"], count)
         if room < 0:
             break
         start = earlier
     return start
 
 
-def _kept(
+def _store_results(
     head: Sequence[ContextPiece], body: Sequence[ContextPiece], start: int
 ) -> list[ContextPiece]:
     earlier = (piece for piece in body[:start] if piece.role == "system")
     return [*head, *earlier, *body[start:]]
 
 
-def _weight(pieces: Sequence[ContextPiece], count: TokenCounter) -> int:
+def _weigh(pieces: Sequence[ContextPiece], count: TokenCounter) -> int:
     return count([piece.message for piece in pieces])
 
 
@@ -385,7 +385,7 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
     Returns:
         Whether there was any.
     """
-    forgotten = [piece.message.id for piece in pieces if without_reasoning(piece.message)]
+    forgotten = [piece.message.id for piece in pieces if drop_reasoning(piece.message)]
     repairs.extend(
         f"left out the reasoning of {name}: it was thought after what is cut" for name in forgotten
     )
@@ -433,7 +433,7 @@ class LivePart:
         lists = {name: tuple(fields[name]) for name in ("kept", "speakers")}
         return cls(**{**fields, **lists})
 
-    def to_document(self) -> dict[str, Any]:
+    def write_document(self) -> dict[str, Any]:
         """Return the note as a state document."""
         lists = {"kept": list(self.kept), "speakers": list(self.speakers)}
         return {"form": _FORM, **asdict(self), **lists}
@@ -453,29 +453,29 @@ def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
     known = {entry.turn_id for entry in entries if entry.position <= part.upto}
     return (
         positions.issuperset(part.kept)
-        and _still_stands(part.summary_id, entries)
-        and all(_is_known(name, by_id) for entry in fresh for name in _retracts(entry))
+        and _is_summary_live(part.summary_id, entries)
+        and all(_is_known(name, by_id) for entry in fresh for name in _get_retracted(entry))
         and _begin_here(fresh, known, part.newest_id)
-        and (part.is_whole or _are_asked_here(fresh, entries))
+        and (part.is_whole or _have_calls_here(fresh, entries))
     )
 
 
-def _retracts(entry: Entry) -> tuple[str, ...]:
+def _get_retracted(entry: Entry) -> tuple[str, ...]:
     return () if entry.control is None else entry.control.retracts
 
 
-def _still_stands(summary_id: str | None, entries: Sequence[Entry]) -> bool:
+def _is_summary_live(summary_id: str | None, entries: Sequence[Entry]) -> bool:
     """Return whether the summary is the live one, or the live one continues it."""
     if summary_id is None:
         return True
-    chain = summary_chain(live_entries(entries))
+    chain = find_summary_chain(find_live_entries(entries))
     return summary_id in {summary.id for summary in chain}
 
 
 def _is_known(entry_id: str, by_id: dict[str, Entry]) -> bool:
     """Return whether an entry is among these, and all that it retracts itself."""
     entry = by_id.get(entry_id)
-    return entry is not None and all(_is_known(name, by_id) for name in _retracts(entry))
+    return entry is not None and all(_is_known(name, by_id) for name in _get_retracted(entry))
 
 
 def _begin_here(fresh: Iterable[Entry], known: Collection[str], newest_id: str) -> bool:
@@ -490,15 +490,15 @@ def _begin_here(fresh: Iterable[Entry], known: Collection[str], newest_id: str) 
     return True
 
 
-def _are_asked_here(fresh: Iterable[Entry], entries: Sequence[Entry]) -> bool:
+def _have_calls_here(fresh: Iterable[Entry], entries: Sequence[Entry]) -> bool:
     """Return whether every new tool result has its call among the entries."""
     results = [entry.id for entry in fresh if entry.role == "tool"]
     return not results or {
-        result for _, result in answered_calls(live_entries(entries))
+        result for _, result in find_answered_calls(find_live_entries(entries))
     }.issuperset(results)
 
 
-def reads_alone(page: Sequence[Entry]) -> bool:
+def is_self_contained(page: Sequence[Entry]) -> bool:
     """Return whether the latest entries of a thread refer to nothing before the first of them."""
     if not page:
         return True
@@ -508,7 +508,7 @@ def reads_alone(page: Sequence[Entry]) -> bool:
 
 
 # -- Noting ---------------------------------------------------------------------------------------
-def narrowed(
+def narrow_live_part(
     entries: Sequence[Entry],
     before: LivePart | None,
     *,
@@ -525,17 +525,17 @@ def narrowed(
         token_counter: Counts the tokens of messages.
         min_saved: A note that saves fewer entries is not worth writing.
     """
-    live = live_entries(entries)
-    shown = uncovered(live)
+    live = find_live_entries(entries)
+    shown = find_uncovered(live)
     said = [entry for entry in shown if entry.role != "system"]
     # Two budgets in turn must not narrow and widen each other's note for ever.
     reach = max(round(_RESERVE * (max_tokens or 0)), 0 if before is None else before.reach)
-    needed = _latest(said, reach, token_counter) if max_tokens or reach else said
-    summary = live_summary(live)
+    needed = _find_latest(said, reach, token_counter) if max_tokens or reach else said
+    summary = find_live_summary(live)
     framing = [entry for entry in shown if entry.role == "system"]
     framing += [] if summary is None else [summary]
-    floor = _floor(entries, needed)
-    kept = sorted(position for position in _origins(entries, framing) if position <= floor)
+    floor = _find_floor(entries, needed)
+    kept = sorted(position for position in _find_origins(entries, framing) if position <= floor)
     saved = sum(entry.position <= floor for entry in entries) - len(kept)
     if saved < min_saved or len(kept) > _MOST_KEPT:
         return None
@@ -548,13 +548,13 @@ def narrowed(
         floor=floor,
         kept=tuple(kept),
         summary_id=None if summary is None else summary.id,
-        speakers=first_speakers(earlier, speakers),
+        speakers=find_first_speakers(earlier, speakers),
         is_whole=is_whole,
         reach=0 if is_whole else reach,
     )
 
 
-def _latest(said: Sequence[Entry], tokens: int, count: TokenCounter) -> Sequence[Entry]:
+def _find_latest(said: Sequence[Entry], tokens: int, count: TokenCounter) -> Sequence[Entry]:
     """Return the latest exchanges that weigh so much, or all there are."""
     weight = 0
     for number in range(len(said) - 1, 0, -1):
@@ -565,13 +565,13 @@ def _latest(said: Sequence[Entry], tokens: int, count: TokenCounter) -> Sequence
     return said
 
 
-def _floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
+def _find_floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
     """Return the position up to which nothing is needed, and no turn or tool loop is cut."""
     end = entries[-1].position if entries else 0
-    floor = min(_origins(entries, needed), default=end + 1) - 1
+    floor = min(_find_origins(entries, needed), default=end + 1) - 1
     at = {entry.id: entry.position for entry in entries}
-    calls = answered_calls(live_entries(entries))
-    reaches = [*_turn_spans(entries), *((at[call], at[result]) for call, result in calls)]
+    calls = find_answered_calls(find_live_entries(entries))
+    reaches = [*_find_turn_spans(entries), *((at[call], at[result]) for call, result in calls)]
     while True:
         cut = [first for first, last in reaches if first <= floor < last]
         if not cut:
@@ -579,7 +579,7 @@ def _floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
         floor = min(cut) - 1
 
 
-def _turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
+def _find_turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
     spans: dict[str, tuple[int, int]] = {}
     for entry in entries:
         if entry.control is None and entry.role not in ("system", "summary"):
@@ -588,10 +588,10 @@ def _turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
     return spans.values()
 
 
-def _origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:
+def _find_origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:
     """Return the positions of entries, of what they replaced, and of what says so."""
     at = {entry.id: entry for entry in entries}
-    dead = retracted_ids(entries)
+    dead = find_retracted_ids(entries)
     replacing = {
         entry.control.replacement: entry
         for entry in entries
@@ -604,6 +604,6 @@ def _origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:
         if entry.position not in found:
             found.add(entry.position)
             control = replacing.get(entry.id)
-            origins = () if control is None else (control.id, *_retracts(control)[:1])
+            origins = () if control is None else (control.id, *_get_retracted(control)[:1])
             waiting.extend(at[name] for name in origins if name in at)
     return found

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Draft, Entry, Metadata
-from langchain_convmem.views.codec import draft_of, encode_checked, role_of, text_pieces
+from langchain_convmem.views.codec import encode_checked, get_role, get_text_pieces, make_draft
 
 WriteHook: TypeAlias = Callable[[BaseMessage], BaseMessage | None]
 """Gets a copy of a message before it is stored or embedded; returns what to store, or None.
@@ -28,7 +28,7 @@ is, and nothing is written.
 """
 
 
-class Drafting:
+class DraftBuilder:
     """Makes drafts of messages. Holds nothing but the hook; as thread-safe as that is."""
 
     def __init__(self, hook: WriteHook | None = None) -> None:
@@ -49,7 +49,7 @@ class Drafting:
 
     # -- drafts ---------------------------------------------------------------------------------
 
-    def draft(
+    def build(
         self,
         message: BaseMessage,
         *,
@@ -61,79 +61,81 @@ class Drafting:
         Raises:
             InvalidMessageError: If it cannot be stored, or the hook returned what it must not.
         """
-        return self.kept(draft_of(message, turn_id=turn_id, metadata=metadata))
+        return self.filter_draft(make_draft(message, turn_id=turn_id, metadata=metadata))
 
-    def drafts(
+    def build_all(
         self,
         messages: Iterable[BaseMessage],
         *,
         turn_id: str | None = None,
         answers: Mapping[int, BaseMessage | None] | None = None,
     ) -> list[Draft]:
-        """Return the drafts of those messages that are to be stored; see `draft`.
+        """Return the drafts of those messages that are to be stored; see `build`.
 
         Args:
             messages: What is said.
             turn_id: The turn of all of them.
-            answers: What `hooked` returned for some of them already, by their number; the hook is
+            answers: What `apply_hook` returned for some of them already, by their number; the hook is
                 not asked about these again.
         """
         # The hook is not asked about any of them before all are known to be messages.
-        given = [draft_of(message, turn_id=turn_id) for message in messages]
+        given = [make_draft(message, turn_id=turn_id) for message in messages]
         known = answers or {}
         kept = [
-            _answered(draft, known[number]) if number in known else self.kept(draft)
+            _apply_answer(draft, known[number]) if number in known else self.filter_draft(draft)
             for number, draft in enumerate(given)
         ]
         return [draft for draft in kept if draft is not None]
 
-    def answers(self, messages: Sequence[BaseMessage]) -> dict[int, BaseMessage | None]:
-        """Return what the hook makes of messages that are to be stored, by number; see `drafts`.
+    def ask_hook(self, messages: Sequence[BaseMessage]) -> dict[int, BaseMessage | None]:
+        """Return what the hook makes of messages that are to be stored, by number; see `build_all`.
 
         Raises:
             InvalidMessageError: If one of them cannot be stored, or the hook returned what it must
                 not.
         """
         for message in messages:
-            draft_of(message)  # the hook is not asked about any before all are known to be messages
+            make_draft(
+                message
+            )  # the hook is not asked about any before all are known to be messages
         remembered = (pair for pair in enumerate(messages) if is_remembered(pair[1]))
-        return {number: self.hooked(message) for number, message in remembered}
+        return {number: self.apply_hook(message) for number, message in remembered}
 
-    def kept(self, draft: Draft) -> Draft | None:
+    def filter_draft(self, draft: Draft) -> Draft | None:
         """Return what is to be stored of a draft that says something, if anything is."""
         message = draft.message
         if message is None:
-            contents = self.pieces(draft.contents)
+            contents = self.filter_pieces(draft.contents)
             return None if contents is None else replace(draft, contents=contents)
         if not is_remembered(message):
             return None
-        return _answered(draft, self.hooked(message))
+        return _apply_answer(draft, self.apply_hook(message))
 
-    def entry(self, entry: Entry) -> Entry | None:
+    def filter_entry(self, entry: Entry) -> Entry | None:
         """Return what is to be stored of another log's entry, if anything is."""
         draft = Draft(role=entry.role, message=entry.message, contents=entry.contents)
-        kept = self.kept(draft)
+        kept = self.filter_draft(draft)
         if kept is None:
             return None
         return replace(entry, message=kept.message, contents=kept.contents)
 
     # -- words ----------------------------------------------------------------------------------
 
-    def pieces(self, pieces: Sequence[str]) -> tuple[str, ...] | None:
+    def filter_pieces(self, pieces: Sequence[str]) -> tuple[str, ...] | None:
         """Return what is to be stored of a summary's text, if anything is."""
         if self.hook is None or not pieces:
             return tuple(pieces)
-        kept = self.hooked(SystemMessage(content_of(pieces)))
-        return None if kept is None else text_pieces(kept)
+        kept = self.apply_hook(SystemMessage(make_content(pieces)))
+        return None if kept is None else get_text_pieces(kept)
 
-    def question(self, text: str) -> str:
+    def filter_question(self, text: str) -> str:
         """Return what may be searched for instead of a text; empty if nothing may."""
         if self.hook is None:
             return text
-        kept = self.hooked(HumanMessage(text))
-        return "" if kept is None else "\n".join(text_pieces(kept))
+        kept = self.apply_hook(HumanMessage(text))
+        return "" if kept is None else "\n".join(get_text_pieces(kept))
 
-    def hooked(self, message: BaseMessage) -> BaseMessage | None:
+    def apply_hook(self, message: BaseMessage) -> BaseMessage | None:
         """Return what the hook makes of a message, under the message's id.
 
         Raises:
@@ -143,17 +145,17 @@ class Drafting:
         if self.hook is None:
             return message
         # A copy that shares nothing with the caller's, and holds what would be stored.
-        copy = encode_checked(draft_of(message))[1][0]
+        copy = encode_checked(make_draft(message))[1][0]
         new: Any = self.hook(copy)  # type: ignore[arg-type]  # a message was encoded
         if new is None:
             return None
         _check_returned(new, message)
         named: BaseMessage = new.model_copy(update={"id": message.id})
-        draft_of(named)
+        make_draft(named)
         return named
 
 
-def _answered(draft: Draft, new: BaseMessage | None) -> Draft | None:
+def _apply_answer(draft: Draft, new: BaseMessage | None) -> Draft | None:
     """Return what is to be stored of a draft's message, which the hook has answered with another.
 
     Its id is that of the draft: the thread may have had the message's own.
@@ -164,11 +166,11 @@ def _answered(draft: Draft, new: BaseMessage | None) -> Draft | None:
     if new is message:
         return draft
     named = new if new.id == message.id else new.model_copy(update={"id": message.id})
-    return replace(draft, message=named, contents=text_pieces(named))
+    return replace(draft, message=named, contents=get_text_pieces(named))
 
 
 def _check_returned(new: Any, message: BaseMessage) -> None:
-    role = role_of(message)
+    role = get_role(message)
     # Named, never quoted: what the hook takes out must not stand in an error either.
     name = f"the {role} message {message.id!r}" if message.id else f"a {role} message"
     if inspect.iscoroutine(new):
@@ -176,8 +178,8 @@ def _check_returned(new: Any, message: BaseMessage) -> None:
     if not isinstance(new, BaseMessage):
         msg = f"before_write returned a {type(new).__name__} for {name}; return a message or None"
         raise InvalidMessageError(msg)
-    if role_of(new) != role:
-        msg = f"before_write made {name} one of the role {role_of(new)}; the role must stay"
+    if get_role(new) != role:
+        msg = f"before_write made {name} one of the role {get_role(new)}; the role must stay"
         raise InvalidMessageError(msg)
 
 
@@ -186,7 +188,7 @@ def is_remembered(message: BaseMessage | None) -> bool:
     return message is not None and message.additional_kwargs.get("remember") is not False
 
 
-def content_of(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
+def make_content(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
     """Return the content of a message that says these pieces."""
     if len(pieces) == 1:
         return pieces[0]

@@ -27,16 +27,16 @@ from langchain_convmem.records import (
     Metadata,
     RetractReason,
     ThreadKey,
-    Turn,
+    WrappedTurn,
 )
-from langchain_convmem.views.codec import draft_of, role_of
-from langchain_convmem.views.live import Places, live_entries, retracted_ids
-from langchain_convmem.views.messages import handed_out
+from langchain_convmem.views.codec import get_role, make_draft
+from langchain_convmem.views.live import EntryPlaces, find_live_entries, find_retracted_ids
+from langchain_convmem.views.messages import build_message
 from langchain_convmem.views.summaries import (
-    checked_pieces,
-    cover_of,
-    summaries_over,
-    written_summary,
+    check_pieces,
+    find_summaries_over,
+    make_cover,
+    make_summary_draft,
 )
 from langchain_convmem.views.turns import is_blank
 
@@ -55,12 +55,12 @@ _OF_THE_ENTRY = frozenset({"attempt_of", FORKED_FROM, "own_tokens", "provenance"
 """Keys of `aux` that say how an entry came into the log; what takes its place came otherwise."""
 
 
-def clearing(entries: Sequence[Entry]) -> list[Draft]:
+def plan_clear(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that empties every view; nothing if they are empty."""
-    return _retract([entry.id for entry in live_entries(entries)], "cleared")
+    return _retract([entry.id for entry in find_live_entries(entries)], "cleared")
 
 
-def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
+def plan_undo(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
     """Return the control entry that takes back the last exchanges, and what they hold.
 
     An exchange begins with what the user said; what the assistant said before the user did is one
@@ -71,7 +71,7 @@ def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list
     """
     if isinstance(exchanges, bool) or not isinstance(exchanges, int) or exchanges < 1:
         raise ConfigError(f"exchanges must be a whole number of at least 1, got {exchanges!r}")
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     said = [entry for entry in live if entry.role in _SAID]
     starts = _find_starts([entry for entry in said if not is_blank(entry)])
     if not starts:
@@ -81,7 +81,7 @@ def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list
     return _retract_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
 
 
-def rewinding(entries: Sequence[Entry], message_id: str | None) -> list[Draft]:
+def plan_rewind(entries: Sequence[Entry], message_id: str | None) -> list[Draft]:
     """Return the control entry that takes back all that was said after a message.
 
     Summaries that tell of anything taken back go with it.
@@ -93,7 +93,7 @@ def rewinding(entries: Sequence[Entry], message_id: str | None) -> list[Draft]:
     Raises:
         LookupError: If the message is not live any more.
     """
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     said = [entry for entry in live if entry.role != "summary"]
     kept = 0
     if message_id is not None:
@@ -118,24 +118,24 @@ def _find_starts(said: Sequence[Entry]) -> list[Entry]:
     return starts
 
 
-def redoing(entries: Sequence[Entry]) -> list[Draft]:
+def plan_redo(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that takes back the latest undo or clear.
 
     Nothing comes back once something was said after it: that would stand in another place.
     """
-    dead = retracted_ids(entries)
+    dead = find_retracted_ids(entries)
     shown = {entry.id for entry in entries if entry.control is None}
     for entry in reversed(entries):
         if entry.id in dead:
             continue
         if entry.control is None and entry.role != "summary":
             return []
-        if _can_be_redone(entry, shown):
+        if _is_redoable(entry, shown):
             return _retract([entry.id], "undo")
     return []
 
 
-def _can_be_redone(entry: Entry, shown: Collection[str]) -> bool:
+def _is_redoable(entry: Entry, shown: Collection[str]) -> bool:
     """Return whether the entry took out anything but other control entries."""
     control = entry.control
     if control is None or control.reason not in _REDOABLE:
@@ -143,7 +143,7 @@ def _can_be_redone(entry: Entry, shown: Collection[str]) -> bool:
     return any(name in shown for name in control.retracts)
 
 
-def replacing(
+def plan_replace(
     entries: Sequence[Entry], message_id: str, message: BaseMessage | str, *, keep_later: bool
 ) -> list[Draft]:
     """Return the entries that put a message in the place of another one.
@@ -155,15 +155,15 @@ def replacing(
         ConfigError: If no live message has the id.
         InvalidMessageError: If the new message is blank, or of another role.
     """
-    live = live_entries(entries)
-    old = entry_named(live, message_id)
-    new = _message_like(old, message)
+    live = find_live_entries(entries)
+    old = find_entry(live, message_id)
+    new = _make_message_like(old, message)
     # An instruction is not part of the dialogue: nothing was said because of its place.
     ends_here = keep_later or old.role == "system"
     later = [] if ends_here else live[live.index(old) + 1 :]
     named = {old.id, *(entry.id for entry in later if entry.role in _SAID)}
     drafts = _retract_with_summaries(live, named, "rewind", kept={old.id})
-    return [*drafts, draft_of(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
+    return [*drafts, make_draft(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
 
 
 def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]:
@@ -181,8 +181,8 @@ def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft
     Returns:
         Control entries and, last, the reply; nothing if all of it was heard.
     """
-    live = live_entries(entries)
-    said = handed_out(reply)
+    live = find_live_entries(entries)
+    said = build_message(reply)
     cut = cut_to_heard(said, heard)
     if cut is said:
         return []
@@ -192,7 +192,7 @@ def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft
     marks = [mark for mark in known.attributes if mark != INTERRUPTED]
     metadata = replace(known, attributes=(*marks, INTERRUPTED))
     drafts = _retract_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
-    return [*drafts, draft_of(cut, turn_id=reply.turn_id, metadata=metadata)]
+    return [*drafts, make_draft(cut, turn_id=reply.turn_id, metadata=metadata)]
 
 
 def find_reply(entries: Sequence[Entry], message_id: str | None) -> Entry:
@@ -202,9 +202,9 @@ def find_reply(entries: Sequence[Entry], message_id: str | None) -> Entry:
         ConfigError: If the thread shows no such message, or no reply at all.
         InvalidMessageError: If the assistant did not say it.
     """
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     if message_id is not None:
-        named = entry_named(live, message_id)
+        named = find_entry(live, message_id)
         if named.role != "assistant":
             raise InvalidMessageError(f"message {message_id!r} is not a reply of the assistant")
         return named
@@ -214,7 +214,7 @@ def find_reply(entries: Sequence[Entry], message_id: str | None) -> Entry:
     raise ConfigError("the thread shows no reply that could be cut")
 
 
-def entry_named(live: Sequence[Entry], message_id: str) -> Entry:
+def find_entry(live: Sequence[Entry], message_id: str) -> Entry:
     """Return the live entry of a message, by the message's id or the entry's.
 
     Raises:
@@ -239,12 +239,12 @@ def _is_named(entry: Entry, message_id: str) -> bool:
     return message_id in (entry.id, entry.message_id)
 
 
-def _message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
+def _make_message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
     if isinstance(message, str):
-        checked_pieces(message, what="a message")
-        message = _text_message(old, message)
-    elif isinstance(message, BaseMessage) and role_of(message) != old.role:
-        msg = f"a message of the role {old.role} cannot become one of {role_of(message)}"
+        check_pieces(message, what="a message")
+        message = _make_text_message(old, message)
+    elif isinstance(message, BaseMessage) and get_role(message) != old.role:
+        msg = f"a message of the role {old.role} cannot become one of {get_role(message)}"
         raise InvalidMessageError(msg)
     if not isinstance(message, BaseMessage):
         kind = type(message).__name__
@@ -252,9 +252,9 @@ def _message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
     return message.model_copy(update={"id": old.message_id})
 
 
-def _text_message(old: Entry, text: str) -> BaseMessage:
+def _make_text_message(old: Entry, text: str) -> BaseMessage:
     """Return a text as a message of the entry's role, with what is known of the old message."""
-    known = handed_out(old)
+    known = build_message(old)
     more: dict[str, Any] = {
         "name": None if old.message is None else old.message.name,
         "additional_kwargs": {
@@ -288,7 +288,7 @@ def _retract_with_summaries(
         kept: Those of `ids` that something else retracts.
     """
     named = [entry.id for entry in live if entry.id in ids and entry.id not in kept]
-    return _retract([*named, *summaries_over(live, ids)], reason)
+    return _retract([*named, *find_summaries_over(live, ids)], reason)
 
 
 # -- A spoken reply, cut to what was heard of it: the rest was never said -------------------------
@@ -374,7 +374,7 @@ def _find_end_of_words(text: str, heard: str) -> int:
         return 0
     letters = "".join(letter for _, letter in spoken)
     place = letters.find(wanted)
-    while place >= 0 and not _begins_word(text, spoken[place][0]):
+    while place >= 0 and not _is_word_start(text, spoken[place][0]):
         place = letters.find(wanted, place + 1)
     if place < 0:
         raise InvalidMessageError(
@@ -392,7 +392,7 @@ def _iterate_letters(text: str) -> Iterator[tuple[int, str]]:
                 yield place, letter
 
 
-def _begins_word(text: str, place: int) -> bool:
+def _is_word_start(text: str, place: int) -> bool:
     # In scripts without spaces a word may begin anywhere.
     return place == 0 or not (text[place - 1].isalnum() and text[place].isascii())
 
@@ -409,7 +409,7 @@ def _skip_marks(text: str, end: int, heard: str) -> int:
 
 
 # -- Forking: what a new thread holds that goes on from a point of an old one ---------------------
-def kept_until(entries: Sequence[Entry], at: str | Turn | None) -> list[Entry]:
+def find_entries_until(entries: Sequence[Entry], at: str | WrappedTurn | None) -> list[Entry]:
     """Return the live entries up to a point, in display order.
 
     Args:
@@ -419,14 +419,14 @@ def kept_until(entries: Sequence[Entry], at: str | Turn | None) -> list[Entry]:
     Raises:
         ConfigError: If it is not in the thread's view.
     """
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     if at is None:
         return live
-    if isinstance(at, Turn):
+    if isinstance(at, WrappedTurn):
         if not at.entries:
             raise ConfigError("a placeholder is not in the log; fork at the turn after it")
         at = at.entries[-1].id
-    last = entry_named(live, at)
+    last = find_entry(live, at)
     return live[: live.index(last) + 1]
 
 
@@ -443,7 +443,7 @@ def check_target(key: ThreadKey, entries: Sequence[Entry], origin: ThreadKey) ->
             raise ConfigError(msg)
 
 
-def forked(entry: Entry) -> Draft:
+def fork_entry(entry: Entry) -> Draft:
     """Return the draft that says the same in the new thread: same message, id, times and marks."""
     message = entry.message
     if isinstance(message, BaseMessage):
@@ -457,7 +457,7 @@ def forked(entry: Entry) -> Draft:
     )
 
 
-def forked_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Entry]) -> Draft:
+def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Entry]) -> Draft:
     """Return the draft of a summary that covers the copies of what it covered.
 
     Args:
@@ -465,17 +465,19 @@ def forked_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, E
         kept: The entries that were copied, no summaries among them, in display order.
         copies: The copies by the id of what they are copies of, earlier summaries included.
     """
-    covered = [copies[kept[number].id] for number in sorted(Places(kept).under(summary.cover))]
+    covered = [
+        copies[kept[number].id] for number in sorted(EntryPlaces(kept).find_under(summary.cover))
+    ]
     spoken = [copies[entry.id] for entry in kept]
     known = _add_origin(summary)
     names = tuple(copies[name].id for name in known.summary_ids if name in copies)
-    cover = cover_of(spoken, covered)
+    cover = make_cover(spoken, covered)
     if summary.cover is not None:
         model, version = summary.cover.model, summary.cover.prompt_version
         cover = replace(cover, model=model, prompt_version=version)
     # Where nothing is left of what it covers, it stands before all that was said.
     cover = replace(cover, ranges=cover.ranges or ((0, 0),))
-    return written_summary(summary.contents, cover, replace(known, summary_ids=names))
+    return make_summary_draft(summary.contents, cover, replace(known, summary_ids=names))
 
 
 def _add_origin(entry: Entry) -> Metadata:

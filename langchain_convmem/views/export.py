@@ -13,15 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_convmem.records import Entry, Turn
-from langchain_convmem.views.live import live_entries, live_summary
-from langchain_convmem.views.turns import model_turns, turns
+from langchain_convmem.records import Entry, WrappedTurn
+from langchain_convmem.views.live import find_live_entries, find_live_summary
+from langchain_convmem.views.turns import build_model_turns, build_turns
 
 RETRACTED = "retracted"
 """Mark of a turn that a sink was given and that no longer counts."""
 
 
-def turn_map(turn: Turn) -> dict[str, Any]:
+def make_turn_map(turn: WrappedTurn) -> dict[str, Any]:
     """Return a turn as `id`, `message` (role, contents) and `metadata`.
 
     Keys of `metadata` appear only where they are set: `summaryIds`, `attribute`, `aux`, and
@@ -62,12 +62,12 @@ class ExportCursor:
         """Return the cursor of a state document."""
         return cls(document["position"], document["held"])
 
-    def to_document(self) -> dict[str, Any]:
+    def write_document(self) -> dict[str, Any]:
         """Return the cursor as a state document."""
         return {"position": self.position, "held": dict(self.held)}
 
 
-def export(
+def export_maps(
     entries: Sequence[Entry], cursor: ExportCursor, *, exclude_last: bool
 ) -> tuple[list[dict[str, Any]], ExportCursor]:
     """Return the maps that a sink has not got yet, and its cursor afterwards.
@@ -81,21 +81,21 @@ def export(
         exclude_last: Leave out the last turn, which may still grow.
     """
     sink = _Sink(entries, cursor)
-    shown = turns(entries)
+    shown = build_turns(entries)
     ids = {turn.id for turn in shown}
-    gone = [_retracted(turn) for turn in sink.known if turn.id not in ids]
+    gone = [_mark_retracted(turn) for turn in sink.known if turn.id not in ids]
     ready = shown[:-1] if exclude_last else shown
-    fresh = [turn_map(turn) for turn in ready if not sink.has(turn)]
+    fresh = [make_turn_map(turn) for turn in ready if not sink.has(turn)]
     late = [turn for turn in shown[len(ready) :] if not sink.has(turn)]
     held = {turn.id: sink.has_some_form_of(turn) for turn in late}
     position = entries[-1].position if entries else cursor.position
     return [*gone, *fresh], ExportCursor(position, held)
 
 
-def first_unexported(entries: Sequence[Entry], cursor: ExportCursor) -> int:
+def find_first_unexported(entries: Sequence[Entry], cursor: ExportCursor) -> int:
     """Return the number of the first turn that the sink lacks; one past the last if it has all."""
     sink = _Sink(entries, cursor)
-    shown = turns(entries)
+    shown = build_turns(entries)
     return next((n for n, turn in enumerate(shown) if not sink.has(turn)), len(shown))
 
 
@@ -104,26 +104,26 @@ class _Sink:
 
     def __init__(self, entries: Sequence[Entry], cursor: ExportCursor) -> None:
         """Compute again what the sink was shown."""
-        then = turns([entry for entry in entries if entry.position <= cursor.position])
+        then = build_turns([entry for entry in entries if entry.position <= cursor.position])
         self.known = [turn for turn in then if cursor.held.get(turn.id, True)]
-        self._forms = {turn.id: _form(turn) for turn in then if turn.id not in cursor.held}
+        self._forms = {turn.id: _get_form(turn) for turn in then if turn.id not in cursor.held}
         self._ids = {turn.id for turn in self.known}
 
-    def has(self, turn: Turn) -> bool:
+    def has(self, turn: WrappedTurn) -> bool:
         """Return whether the sink has the turn as it is now."""
-        return self._forms.get(turn.id) == _form(turn)
+        return self._forms.get(turn.id) == _get_form(turn)
 
-    def has_some_form_of(self, turn: Turn) -> bool:
+    def has_some_form_of(self, turn: WrappedTurn) -> bool:
         """Return whether the sink has the turn, as it is or as it was."""
         return turn.id in self._ids
 
 
-def _form(turn: Turn) -> tuple[str, ...]:
+def _get_form(turn: WrappedTurn) -> tuple[str, ...]:
     return tuple(entry.id for entry in turn.entries)
 
 
-def _retracted(turn: Turn) -> dict[str, Any]:
-    known = turn_map(turn)
+def _mark_retracted(turn: WrappedTurn) -> dict[str, Any]:
+    known = make_turn_map(turn)
     metadata = known["metadata"]
     return {
         **known,
@@ -141,7 +141,7 @@ _BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b"})
 
 
-def text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
+def format_text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
     """Return one line per turn: number, marks, role, pieces, id and metadata.
 
     Line ends, tabs and other control characters are escaped. A mark that stands after the last
@@ -151,99 +151,103 @@ def text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
         entries: The thread's entries by ascending position, control entries included.
         cursor: How far the default sink was served; None leaves out its mark.
     """
-    shown = turns(entries)
+    shown = build_turns(entries)
     if not shown:
         return _NOTHING
-    marks = _marks(entries, shown, cursor)
-    lines = [f"{n}\t{_marks_at(n, marks)}\t{_turn_text(turn)}" for n, turn in enumerate(shown)]
+    marks = _find_marks(entries, shown, cursor)
+    lines = [
+        f"{n}\t{_join_marks_at(n, marks)}\t{_format_turn(turn)}" for n, turn in enumerate(shown)
+    ]
     beyond = ", ".join(f"'{mark}' -> index {at}" for mark, at in marks.items() if at >= len(shown))
     return "\n".join([_HEADER, ",\n".join(lines) + ".", *([f".\t{beyond}."] if beyond else [])])
 
 
-def _marks(
-    entries: Sequence[Entry], shown: Sequence[Turn], cursor: ExportCursor | None
+def _find_marks(
+    entries: Sequence[Entry], shown: Sequence[WrappedTurn], cursor: ExportCursor | None
 ) -> dict[str, int]:
     """Return the number of the turn that each mark stands at, in the order of the marks."""
     number_of = {turn.id: number for number, turn in enumerate(shown)}
-    said = (turn.id for turn in model_turns(entries) if turn.role != "system")
+    said = (turn.id for turn in build_model_turns(entries) if turn.role != "system")
     firsts = [number_of[name] for name in said if name in number_of]
     marks = {"*": min(firsts, default=len(shown))}
     if cursor is not None:
-        marks["-"] = first_unexported(entries, cursor)
-    summary = live_summary(live_entries(entries))
+        marks["-"] = find_first_unexported(entries, cursor)
+    summary = find_live_summary(find_live_entries(entries))
     if summary is not None:
         marks["^"] = number_of[summary.id]
     return marks
 
 
-def _marks_at(number: int, marks: Mapping[str, int]) -> str:
+def _join_marks_at(number: int, marks: Mapping[str, int]) -> str:
     return " ".join(mark for mark, at in marks.items() if at == number)
 
 
-def _turn_text(turn: Turn) -> str:
-    pieces = " ".join(f"'{_escaped(piece)}'" for piece in turn.contents)
-    metadata = _escaped(_plain(turn_map(turn)["metadata"]))
+def _format_turn(turn: WrappedTurn) -> str:
+    pieces = " ".join(f"'{_escape(piece)}'" for piece in turn.contents)
+    metadata = _escape(_format_plain(make_turn_map(turn)["metadata"]))
     return f"[{turn.role}] {{{pieces}}} -- '{turn.id}' {metadata}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return the text on one line and in its own order: a terminal obeys control characters."""
     visible = text.translate(_ESCAPES)
     if visible.isprintable():
         return visible
-    return "".join(map(_escaped_character, visible))
+    return "".join(map(_escape_character, visible))
 
 
-def _escaped_character(character: str) -> str:
+def _escape_character(character: str) -> str:
     # Joiners and wide blanks, which scripts and emoji are written with, stay as they are.
     if unicodedata.category(character) in _CONTROL or character in _BIDI:
         return character.encode("unicode_escape").decode()
     return character
 
 
-def _plain(value: Any) -> str:
+def _format_plain(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}={_plain(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}={_format_plain(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_plain, value)) + "]"
+        return "[" + ", ".join(map(_format_plain, value)) + "]"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return str(value)
 
 
-def html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
+def format_html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
     """Return the latest turns as an HTML table; whatever was said is escaped.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
         cursor: How far the default sink was served; None leaves out its mark.
     """
-    shown = turns(entries)
-    marks = _marks(entries, shown, cursor)
+    shown = build_turns(entries)
+    marks = _find_marks(entries, shown, cursor)
     first = max(0, len(shown) - MAX_HTML_ROWS)
     rows = [
-        _row("td", _cells(number, turn, marks))
+        _format_row("td", _format_cells(number, turn, marks))
         for number, turn in enumerate(shown[first:], start=first)
     ]
     left_out = f"<p>{first} earlier turns are not shown.</p>" if first else ""
-    head = _row("th", ["#", "", "role", "contents", "id", "metadata"])
+    head = _format_row("th", ["#", "", "role", "contents", "id", "metadata"])
     return f"{left_out}<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _cells(number: int, turn: Turn, marks: Mapping[str, int]) -> list[str]:
-    metadata = {key: item for key, item in turn_map(turn)["metadata"].items() if key != "timing"}
-    texts = [str(number), _marks_at(number, marks), turn.role]
-    said = "<br>".join(_html(piece) for piece in turn.contents)
-    known = _plain(metadata) if metadata else ""
-    return [*map(_html, texts), said, _html(turn.id), _html(known)]
+def _format_cells(number: int, turn: WrappedTurn, marks: Mapping[str, int]) -> list[str]:
+    metadata = {
+        key: item for key, item in make_turn_map(turn)["metadata"].items() if key != "timing"
+    }
+    texts = [str(number), _join_marks_at(number, marks), turn.role]
+    said = "<br>".join(_escape_html(piece) for piece in turn.contents)
+    known = _format_plain(metadata) if metadata else ""
+    return [*map(_escape_html, texts), said, _escape_html(turn.id), _escape_html(known)]
 
 
-def _html(text: str) -> str:
+def _escape_html(text: str) -> str:
     """Return the text for HTML; lone surrogates, which no page can hold, as escapes."""
     valid = text.encode("utf-8", "backslashreplace").decode()
     return html.escape(valid).replace("\n", "<br>")
 
 
-def _row(tag: str, cells: Iterable[str]) -> str:
+def _format_row(tag: str, cells: Iterable[str]) -> str:
     style = ' style="text-align:left;vertical-align:top"'
     return "<tr>" + "".join(f"<{tag}{style}>{cell}</{tag}>" for cell in cells) + "</tr>"

@@ -17,7 +17,7 @@ Kind = Literal["id", "date", "number", "name", "promise"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FactSource:
     """A text with its place.
 
     Attributes:
@@ -47,7 +47,7 @@ class Fact:
     key: str
     text: str
     sentence: str
-    said: Said
+    said: FactSource
 
 
 # After a mark only before a blank, so that "3.5", "a.b" and "e.g." inside a word stay whole.
@@ -114,25 +114,25 @@ _ENOUGH_WORDS = 60
 """Fewer words give no share; then a capital counts."""
 
 
-def facts_in(texts: Sequence[Said]) -> list[Fact]:
+def find_facts(texts: Sequence[FactSource]) -> list[Fact]:
     """Return the facts of texts, in order, each key once."""
-    capitals = not _capitalises_nouns(texts)
-    names = _sure_names(texts) if capitals else frozenset()
+    capitals = not _has_capitalised_nouns(texts)
+    names = _find_sure_names(texts) if capitals else frozenset()
     found: dict[str, Fact] = {}
     for said in texts:
-        for sentence in sentences(said.text):
-            for kind, text in _in_sentence(sentence, names):
-                key = f"{kind}:{_key(kind, text)}"
-                found.setdefault(key, Fact(kind, _key(kind, text), text, sentence, said))
+        for sentence in split_sentences(said.text):
+            for kind, text in _find_in_sentence(sentence, names):
+                key = f"{kind}:{_make_key(kind, text)}"
+                found.setdefault(key, Fact(kind, _make_key(kind, text), text, sentence, said))
     return list(found.values())
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text; long ones cut at blanks."""
-    return [part for whole in _SENTENCE.split(text) for part in _short(whole.strip()) if part]
+    return [part for whole in _SENTENCE.split(text) for part in _split_long(whole.strip()) if part]
 
 
-def _short(sentence: str) -> Iterator[str]:
+def _split_long(sentence: str) -> Iterator[str]:
     while len(sentence) > _MOST_CHARS:
         blank = sentence.rfind(" ", _MOST_CHARS // 2, _MOST_CHARS)
         end = _MOST_CHARS if blank < 0 else blank
@@ -141,7 +141,7 @@ def _short(sentence: str) -> Iterator[str]:
     yield sentence
 
 
-def _in_sentence(sentence: str, names: frozenset[str]) -> Iterator[tuple[Kind, str]]:
+def _find_in_sentence(sentence: str, names: frozenset[str]) -> Iterator[tuple[Kind, str]]:
     rest = sentence
     patterns: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         ("date", _DATE),
@@ -152,7 +152,7 @@ def _in_sentence(sentence: str, names: frozenset[str]) -> Iterator[tuple[Kind, s
         for match in pattern.finditer(rest):
             yield kind, match.group()
         # A year inside a date is not a number of its own, nor is a number inside an id.
-        rest = _blanked(pattern, rest)
+        rest = _blank_out(pattern, rest)
     for word in _WORD.findall(rest):
         if _fold(word) in names and word[0].isupper():
             yield "name", word
@@ -160,41 +160,45 @@ def _in_sentence(sentence: str, names: frozenset[str]) -> Iterator[tuple[Kind, s
         yield "promise", sentence
 
 
-def _blanked(pattern: re.Pattern[str], text: str) -> str:
+def _blank_out(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(lambda match: " " * len(match.group()), text)
 
 
 # -- Names ----------------------------------------------------------------------------------------
-def _capitalises_nouns(texts: Iterable[Said]) -> bool:
-    inside = [word for said in texts for word in _inside(said.text)]
+def _has_capitalised_nouns(texts: Iterable[FactSource]) -> bool:
+    inside = [word for said in texts for word in _find_words_inside(said.text)]
     upper = sum(word[0].isupper() for word in inside)
     return len(inside) >= _ENOUGH_WORDS and upper > _NOUN_SHARE * len(inside)
 
 
-def _sure_names(texts: Sequence[Said]) -> frozenset[str]:
+def _find_sure_names(texts: Sequence[FactSource]) -> frozenset[str]:
     """Return the words that begin with a capital where grammar asks for none, folded."""
     speakers = {_fold(word) for said in texts for word in _WORD.findall(said.speaker)}
-    upper = (_fold(word) for said in texts for word in _inside(said.text) if word[0].isupper())
+    upper = (
+        _fold(word) for said in texts for word in _find_words_inside(said.text) if word[0].isupper()
+    )
     return frozenset(upper) - speakers - _NO_NAMES
 
 
-def _inside(text: str) -> Iterator[str]:
+def _find_words_inside(text: str) -> Iterator[str]:
     """Yield the words that do not open a sentence."""
-    for sentence in sentences(text):
+    for sentence in split_sentences(text):
         for clause in _COLON.split(sentence):  # after a colon, too, a capital is grammar
             yield from (word for word in _WORD.findall(clause)[1:] if len(word) > 1)
 
 
 # -- Comparing ------------------------------------------------------------------------------------
-def told(facts: Sequence[Fact], text: str) -> list[bool]:
+def check_told(facts: Sequence[Fact], text: str) -> list[bool]:
     """Return for each fact whether a text states it."""
-    body = _Body(text)
-    return [body.tells(fact) for fact in facts]
+    body = _TextBody(text)
+    return [body.has_fact(fact) for fact in facts]
 
 
-def untold(facts: Sequence[Fact], text: str) -> list[Fact]:
+def find_untold(facts: Sequence[Fact], text: str) -> list[Fact]:
     """Return the facts that a text does not state."""
-    return [fact for fact, is_told in zip(facts, told(facts, text), strict=True) if not is_told]
+    return [
+        fact for fact, is_told in zip(facts, check_told(facts, text), strict=True) if not is_told
+    ]
 
 
 class KnownFacts:
@@ -206,49 +210,51 @@ class KnownFacts:
         for fact in facts:
             self._by_kind.setdefault(fact.kind, {})[fact.key] = fact
 
-    def told_in(self, text: str) -> list[Fact]:
+    def find_in(self, text: str) -> list[Fact]:
         """Return those that a text states; promises only where it promises something."""
-        body = _Body(text)
+        body = _TextBody(text)
         kind: Kind
         kinds: list[Kind] = ["id", "date"] if body.dates else ["id"]
         if _PROMISE.search(text):
             kinds.append("promise")
-        found = [fact for kind in kinds for fact in self._of(kind).values() if body.tells(fact)]
+        found = [
+            fact for kind in kinds for fact in self._get_kind(kind).values() if body.has_fact(fact)
+        ]
         for kind, keys in (("name", body.words), ("number", body.numbers)):
-            known = self._of(kind)
+            known = self._get_kind(kind)
             found += [known[key] for key in sorted(keys) if key in known]
         return found
 
-    def _of(self, kind: Kind) -> dict[str, Fact]:
+    def _get_kind(self, kind: Kind) -> dict[str, Fact]:
         return self._by_kind.get(kind, {})
 
 
-class _Body:
+class _TextBody:
     """A text, taken apart once for many facts."""
 
     def __init__(self, text: str) -> None:
         self._folded = _fold(text)
-        self.words = frozenset(map(_bare, _words_in(self._folded)))
+        self.words = frozenset(map(_strip_possessive, _find_words(self._folded)))
         # Facts are read sentence by sentence; a summary may also state a date across a line's end.
-        parts = dict.fromkeys((text, *sentences(text)))
-        self.dates = [_date_parts(date) for part in parts for date in _DATE.findall(part)]
-        self.numbers = frozenset(_key("number", number) for number in _numbers_in(text))
+        parts = dict.fromkeys((text, *split_sentences(text)))
+        self.dates = [_split_date(date) for part in parts for date in _DATE.findall(part)]
+        self.numbers = frozenset(_make_key("number", number) for number in _find_numbers(text))
 
-    def tells(self, fact: Fact) -> bool:
+    def has_fact(self, fact: Fact) -> bool:
         if fact.kind == "name":
             return fact.key in self.words
         if fact.kind == "number":
             return fact.key in self.numbers
         if fact.kind == "date":
-            parts = _date_parts(fact.text)
+            parts = _split_date(fact.text)
             return any(parts <= date for date in self.dates)
         if fact.kind == "id":
             return fact.key in self._folded
-        words = _promise_words(fact.key)
+        words = _find_promise_words(fact.key)
         return sum(word in self.words for word in words) >= _PROMISE_SHARE * len(words)
 
 
-def _words_in(text: str) -> Iterator[str]:
+def _find_words(text: str) -> Iterator[str]:
     """Yield the words of a text, and the parts of those that hyphens or apostrophes join."""
     for word in _WORD.findall(text):
         yield word
@@ -256,37 +262,37 @@ def _words_in(text: str) -> Iterator[str]:
             yield from re.split(r"['\u2019-]", word)
 
 
-def _numbers_in(text: str) -> Iterator[str]:
+def _find_numbers(text: str) -> Iterator[str]:
     """Yield all numbers that a text can be read to hold: groups of digits as one, and apart."""
     yield from _NUMBER.findall(text)
-    yield from _NUMBER.findall(_blanked(_DATE, text))
+    yield from _NUMBER.findall(_blank_out(_DATE, text))
     yield from _DIGITS.findall(text)
 
 
 @lru_cache(maxsize=4096)
-def _promise_words(key: str) -> tuple[str, ...]:
-    words = dict.fromkeys(_key("name", word) for word in _WORD.findall(key))
+def _find_promise_words(key: str) -> tuple[str, ...]:
+    words = dict.fromkeys(_make_key("name", word) for word in _WORD.findall(key))
     return tuple(word for word in words if word not in _NO_NAMES) or tuple(words)
 
 
-def _key(kind: Kind, text: str) -> str:
+def _make_key(kind: Kind, text: str) -> str:
     folded = _fold(text)
     if kind == "number":
-        return _digits(folded)
+        return _strip_grouping(folded)
     if kind == "date":
-        return " ".join(sorted(_date_parts(text)))
+        return " ".join(sorted(_split_date(text)))
     if kind == "name":
-        return _bare(folded)
+        return _strip_possessive(folded)
     return folded
 
 
-def _bare(folded: str) -> str:
+def _strip_possessive(folded: str) -> str:
     """Return a word without the ending of what belongs to somebody."""
     return folded.removesuffix("'s").removesuffix("\u2019s")
 
 
 @lru_cache(maxsize=4096)
-def _date_parts(date: str) -> frozenset[str]:
+def _split_date(date: str) -> frozenset[str]:
     """Return the parts of a date, so that 8 May 2023 and 2023-05-08 hold the same."""
     iso = re.fullmatch(r"(\d{4})-(\d\d?)-(\d\d?)", date)
     if iso:
@@ -296,7 +302,7 @@ def _date_parts(date: str) -> frozenset[str]:
     return frozenset(word.lstrip("0")[:3] if word.isalpha() else word.lstrip("0") for word in words)
 
 
-def _digits(number: str) -> str:
+def _strip_grouping(number: str) -> str:
     """Return a number without what groups its digits: 1,200 and 1200 are one."""
     return re.sub(r"[,\u2019' ](?=\d{3}(?:\D|$))", "", number).strip(".,+ \u2019'")
 

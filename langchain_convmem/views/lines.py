@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.ids import ulid_ms
+from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.records import DialogLine, Entry, Role, Scalar, ThreadKey
 from langchain_convmem.views.codec import (
     CODEC_VERSION,
     EPOCH,
     decode_metadata,
-    line_time_ms,
-    time_ms_of,
+    get_line_time_ms,
+    parse_time_ms,
 )
 
 DEFAULT_SPEAKERS = {"user": "User", "assistant": "Assistant"}
@@ -28,7 +28,7 @@ _NO_TAGS = frozenset((*LINE_FIELDS, "timestamp"))
 _LONGEST_TAG = 256
 
 
-def dialog_lines(entry: Entry) -> list[DialogLine]:
+def make_dialog_lines(entry: Entry) -> list[DialogLine]:
     """Return the entry's dialog lines in order.
 
     Only what the user and the assistant said are lines: no tool results, no reasoning, no system
@@ -38,10 +38,10 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
     label = DEFAULT_SPEAKERS.get(entry.role)
     if label is None or message is None:
         return []
-    session = session_of(message.additional_kwargs)
-    time_ms = line_time_ms(message)
+    session = get_session(message.additional_kwargs)
+    time_ms = get_line_time_ms(message)
     message_id = entry.message_id
-    tags = tags_of(message.additional_kwargs)
+    tags = get_tags(message.additional_kwargs)
     return [
         DialogLine(
             line_id=message_id if part == 0 else f"{message_id}#{part + 1}",
@@ -60,13 +60,13 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
     ]
 
 
-def session_of(marks: Mapping[str, Any]) -> str | None:
+def get_session(marks: Mapping[str, Any]) -> str | None:
     """Return the session that a message's `additional_kwargs` name, if they do."""
     session = marks.get("session")
     return None if session is None else str(session)
 
 
-def tags_of(marks: Mapping[str, Any]) -> dict[str, Scalar]:
+def get_tags(marks: Mapping[str, Any]) -> dict[str, Scalar]:
     """Return the short plain values of a message's `additional_kwargs`, by key."""
     return {key: value for key, value in marks.items() if key not in _NO_TAGS and _is_tag(value)}
 
@@ -99,10 +99,10 @@ _DETAILS = frozenset({"input_token_details", "output_token_details"})
 _decode_json = json.JSONDecoder().raw_decode
 
 
-def plain_lines(
+def read_plain_lines(
     key: ThreadKey, entry_id: str, position: int, role: Role, body: str, *, metadata: str | None
 ) -> list[DialogLine] | None:
-    """Return what `dialog_lines` does of a stored entry; None where that has to be asked.
+    """Return what `make_dialog_lines` does of a stored entry; None where that has to be asked.
 
     Args:
         key: The entry's thread.
@@ -119,14 +119,14 @@ def plain_lines(
         return None
     try:
         fields, end = _decode_json(body)
-        message = _plain_message(fields) if end == len(body) else None
+        message = _check_plain_message(fields) if end == len(body) else None
         if message is None:
             return None
         marks = message.get("additional_kwargs", {})
         stamp = marks.get("timestamp")
-        time_ms = stamp if type(stamp) is int else time_ms_of(stamp)
+        time_ms = stamp if type(stamp) is int else parse_time_ms(stamp)
         if time_ms is None or metadata is not None:
-            known = decode_metadata(metadata, created_ms=ulid_ms(entry_id))
+            known = decode_metadata(metadata, created_ms=get_ulid_ms(entry_id))
             time_ms = known.timing["creation"] if time_ms is None else time_ms
     except (ValueError, InvalidMessageError):
         return None
@@ -141,15 +141,15 @@ def plain_lines(
         speaker=message.get("name") or label,
         text=text,
         time_ms=time_ms,
-        session=session_of(marks),
+        session=get_session(marks),
         role=role,
         entry_id=entry_id,
-        tags=tags_of(marks),
+        tags=get_tags(marks),
     )
     return [line]
 
 
-def _plain_message(body: Any) -> dict[str, Any] | None:
+def _check_plain_message(body: Any) -> dict[str, Any] | None:
     """Return the fields of a body's message if they are certain to make one, of one text."""
     if type(body) is not dict or body.keys() != _BODY or body["v"] != CODEC_VERSION:
         return None
@@ -179,7 +179,7 @@ def _is_usage(value: Any) -> bool:
 
 
 # -- Times of lines and entries as moments and as text, in UTC ------------------------------------
-def moment_at(time_ms: int) -> datetime | None:
+def get_moment(time_ms: int) -> datetime | None:
     """Return the moment of a time in milliseconds since the epoch; None outside the calendar."""
     try:
         return EPOCH + timedelta(milliseconds=time_ms)
@@ -187,13 +187,13 @@ def moment_at(time_ms: int) -> datetime | None:
         return None
 
 
-def iso_time(time_ms: int) -> str | None:
+def format_iso_time(time_ms: int) -> str | None:
     """Return a time as ISO 8601 text; None outside the calendar."""
-    moment = moment_at(time_ms)
+    moment = get_moment(time_ms)
     return None if moment is None else moment.isoformat()
 
 
-def day_text(time_ms: int) -> str:
+def format_day(time_ms: int) -> str:
     """Return the day of a time, such as "2023-05-08"; empty outside the calendar."""
-    moment = moment_at(time_ms)
+    moment = get_moment(time_ms)
     return "" if moment is None else moment.date().isoformat()

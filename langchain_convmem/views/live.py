@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from langchain_convmem.records import Cover, Entry
 
 
-def retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
+def find_retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     """Return the ids that control entries take out of every view.
 
     A control entry that is itself retracted does nothing, so retracting an undo is a redo.
@@ -20,7 +20,7 @@ def retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     return frozenset(dead)
 
 
-def live_entries(entries: Sequence[Entry]) -> list[Entry]:
+def find_live_entries(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that count, in the order of the conversation.
 
     Entries of one turn stand together, turns in the order of their first entry: two turns that
@@ -32,7 +32,7 @@ def live_entries(entries: Sequence[Entry]) -> list[Entry]:
     """
     if _is_in_order(entries):
         return list(entries)
-    dead = retracted_ids(entries)
+    dead = find_retracted_ids(entries)
     replaces = {
         control.replacement: control.retracts[0]
         for control in (entry.control for entry in entries if entry.id not in dead)
@@ -43,12 +43,12 @@ def live_entries(entries: Sequence[Entry]) -> list[Entry]:
     for entry in entries:
         if entry.control is None:
             old = replaces.get(entry.id)
-            place[entry.id] = entry.position if old is None else _place_of(old, place)
+            place[entry.id] = entry.position if old is None else _find_place(old, place)
             first_of_turn.setdefault(entry.turn_id, place[entry.id])
     kept = [entry for entry in entries if entry.control is None and entry.id not in dead]
     spoken = [entry for entry in kept if entry.role != "summary"]
     spoken.sort(key=lambda entry: (first_of_turn[entry.turn_id], place[entry.id]))
-    return _with_summaries(spoken, [entry for entry in kept if entry.role == "summary"])
+    return _place_summaries(spoken, [entry for entry in kept if entry.role == "summary"])
 
 
 def _is_in_order(entries: Iterable[Entry]) -> bool:
@@ -65,7 +65,7 @@ def _is_in_order(entries: Iterable[Entry]) -> bool:
     return True
 
 
-def _place_of(entry_id: str, place: Mapping[str, int]) -> int:
+def _find_place(entry_id: str, place: Mapping[str, int]) -> int:
     """Return where an entry stood; one that was forgotten stood after the ids before its own."""
     if entry_id in place:
         return place[entry_id]
@@ -73,7 +73,7 @@ def _place_of(entry_id: str, place: Mapping[str, int]) -> int:
 
 
 # -- Summaries ------------------------------------------------------------------------------------
-class Places:
+class EntryPlaces:
     """Spoken entries by position, so that what a summary covers is found without a scan."""
 
     def __init__(self, spoken: Sequence[Entry]) -> None:
@@ -82,7 +82,7 @@ class Places:
         self._positions = [position for position, _ in pairs]
         self._numbers = [number for _, number in pairs]
 
-    def under(self, cover: Cover | None) -> list[int]:
+    def find_under(self, cover: Cover | None) -> list[int]:
         """Return the numbers of the entries that a summary with this cover stands for."""
         found: list[int] = []
         for first, last in cover.ranges if cover is not None else ():
@@ -95,15 +95,15 @@ class Places:
         return self._numbers[: bisect_right(self._positions, position)]
 
 
-def _with_summaries(spoken: list[Entry], summaries: Sequence[Entry]) -> list[Entry]:
+def _place_summaries(spoken: list[Entry], summaries: Sequence[Entry]) -> list[Entry]:
     """Return both in one list; a later summary of the same stretch stands after the earlier."""
     if not summaries:
         return spoken
-    places = Places(spoken)
+    places = EntryPlaces(spoken)
     following: dict[int, list[Entry]] = {}
     for summary in summaries:
         # Where nothing it covers is left, it stays after what was said before it.
-        covered = places.under(summary.cover) or places.find_up_to(_end_of(summary))
+        covered = places.find_under(summary.cover) or places.find_up_to(_find_end(summary))
         following.setdefault(max(covered, default=-1), []).append(summary)
     ordered = list(following.get(-1, ()))
     for number, entry in enumerate(spoken):
@@ -112,25 +112,25 @@ def _with_summaries(spoken: list[Entry], summaries: Sequence[Entry]) -> list[Ent
     return ordered
 
 
-def _end_of(summary: Entry) -> int:
+def _find_end(summary: Entry) -> int:
     ranges = summary.cover.ranges if summary.cover is not None else ()
     return ranges[-1][1] if ranges else summary.position
 
 
-def live_summary(live: Sequence[Entry]) -> Entry | None:
+def find_live_summary(live: Sequence[Entry]) -> Entry | None:
     """Return the newest summary among live entries, if any."""
     summaries = [entry for entry in live if entry.role == "summary"]
     return max(summaries, key=lambda entry: entry.position, default=None)
 
 
-def summary_chain(live: Sequence[Entry], newest: Entry | None = None) -> list[Entry]:
+def find_summary_chain(live: Sequence[Entry], newest: Entry | None = None) -> list[Entry]:
     """Return the live summary and the live ones it builds on, newest first.
 
     Args:
         live: Live entries.
         newest: Where to begin instead of at the live summary.
     """
-    summary = live_summary(live) if newest is None else newest
+    summary = find_live_summary(live) if newest is None else newest
     by_id = {entry.id: entry for entry in live if entry.role == "summary"}
     chain: list[Entry] = []
     seen: set[str] = set()
@@ -142,18 +142,18 @@ def summary_chain(live: Sequence[Entry], newest: Entry | None = None) -> list[En
     return chain
 
 
-def covered_by(live: Sequence[Entry], summaries: Iterable[Entry]) -> dict[str, str]:
+def find_covers(live: Sequence[Entry], summaries: Iterable[Entry]) -> dict[str, str]:
     """Return which summary covers an entry: entry id to summary id, the first that does."""
     spoken = [entry for entry in live if entry.role != "summary"]
-    places = Places(spoken)
+    places = EntryPlaces(spoken)
     found: dict[str, str] = {}
     for summary in summaries:
-        for number in places.under(summary.cover):
+        for number in places.find_under(summary.cover):
             found.setdefault(spoken[number].id, summary.id)
     return found
 
 
-def uncovered(live: Sequence[Entry]) -> list[Entry]:
+def find_uncovered(live: Sequence[Entry]) -> list[Entry]:
     """Return the live entries that no link of the live summary's chain covers, in order."""
-    covered = covered_by(live, summary_chain(live))
+    covered = find_covers(live, find_summary_chain(live))
     return [entry for entry in live if entry.role != "summary" and entry.id not in covered]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, get_args
 
-from langchain_convmem.views.messages import block_type, clean_text
+from langchain_convmem.views.messages import clean_text, get_block_type
 from langchain_convmem.views.providers import Form, Kind, MediaRule, ProviderProfile, fits
 
 _KINDS: frozenset[str] = frozenset(get_args(Kind))
@@ -95,7 +95,7 @@ class MediaBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _RawMedia:
     """What a block's shape says, before any of it is checked."""
 
     kind: object
@@ -109,29 +109,29 @@ class _Found:
 # -- Reading --------------------------------------------------------------------------------------
 def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     """Return the media a content block holds; None for a block of another sort."""
-    for shape in (_anthropic, _openai, _bedrock, _gemini, _standard):
+    for shape in (_read_anthropic, _read_openai, _read_bedrock, _read_gemini, _read_standard):
         found = shape(block)
         if found is not None:
-            return _checked(found, block)
+            return _check(found, block)
     return None
 
 
-def _standard(block: Mapping[Any, Any]) -> _Found | None:
-    kind = block_type(block)
+def _read_standard(block: Mapping[Any, Any]) -> _RawMedia | None:
+    kind = get_block_type(block)
     if kind not in _KINDS:
         return None
     source = block.get("source_type")
-    return _Found(
+    return _RawMedia(
         kind,
         base64=block.get("data") if source == "base64" else block.get("base64"),
         url=block.get("url"),
         file_id=block.get("id") if source == "id" else block.get("file_id"),
         type=block.get("mime_type"),
-        name=_name_in(block),
+        name=_find_name(block),
     )
 
 
-def _name_in(block: Mapping[Any, Any]) -> object:
+def _find_name(block: Mapping[Any, Any]) -> object:
     for holder in (block, block.get("extras"), block.get("metadata")):
         if isinstance(holder, Mapping):
             for key in ("filename", "name", "title"):
@@ -140,16 +140,16 @@ def _name_in(block: Mapping[Any, Any]) -> object:
     return None
 
 
-def _openai(block: Mapping[Any, Any]) -> _Found | None:
-    kind = block_type(block)
+def _read_openai(block: Mapping[Any, Any]) -> _RawMedia | None:
+    kind = get_block_type(block)
     if kind in ("image_url", "video_url"):
         inner = block.get(kind)
         url = inner.get("url") if isinstance(inner, Mapping) else inner
-        return _Found(kind.removesuffix("_url"), url=url or "", type=block.get("mime_type"))
+        return _RawMedia(kind.removesuffix("_url"), url=url or "", type=block.get("mime_type"))
     if kind == "input_audio" and isinstance(inner := block.get("input_audio"), Mapping):
-        return _Found("audio", base64=inner.get("data"), type=f"audio/{inner.get('format')}")
+        return _RawMedia("audio", base64=inner.get("data"), type=f"audio/{inner.get('format')}")
     if kind == "file" and isinstance(inner := block.get("file"), Mapping):
-        return _Found(
+        return _RawMedia(
             "file",
             base64=inner.get("bytes"),
             url=inner.get("file_data"),
@@ -159,12 +159,12 @@ def _openai(block: Mapping[Any, Any]) -> _Found | None:
     return None
 
 
-def _anthropic(block: Mapping[Any, Any]) -> _Found | None:
-    kind = "file" if block_type(block) == "document" else block_type(block)
+def _read_anthropic(block: Mapping[Any, Any]) -> _RawMedia | None:
+    kind = "file" if get_block_type(block) == "document" else get_block_type(block)
     source = block.get("source")
     if kind not in _KINDS or not isinstance(source, Mapping):
         return None
-    return _Found(
+    return _RawMedia(
         kind,
         base64=source.get("data") if source.get("type") == "base64" else None,
         url=source.get("url"),
@@ -174,7 +174,7 @@ def _anthropic(block: Mapping[Any, Any]) -> _Found | None:
     )
 
 
-def _bedrock(block: Mapping[Any, Any]) -> _Found | None:
+def _read_bedrock(block: Mapping[Any, Any]) -> _RawMedia | None:
     for key in ("image", "video", "audio", "document"):
         inner = block.get(key)
         if isinstance(inner, Mapping) and isinstance(source := inner.get("source"), Mapping):
@@ -182,18 +182,18 @@ def _bedrock(block: Mapping[Any, Any]) -> _Found | None:
             family = "application" if key == "document" else key
             kind = "file" if key == "document" else key
             known = _ALIASES.get(form, f"{family}/{form}") if isinstance(form, str) else None
-            return _Found(kind, base64=source.get("bytes"), type=known, name=inner.get("name"))
+            return _RawMedia(kind, base64=source.get("bytes"), type=known, name=inner.get("name"))
     return None
 
 
-def _gemini(block: Mapping[Any, Any]) -> _Found | None:
-    if block_type(block) not in ("media", "file_data"):
+def _read_gemini(block: Mapping[Any, Any]) -> _RawMedia | None:
+    if get_block_type(block) not in ("media", "file_data"):
         return None
     named = block.get("mime_type")
     uri = block.get("file_uri")
     is_address = isinstance(uri, str) and _ADDRESS.fullmatch(uri) is not None
-    return _Found(
-        family_of(named) if isinstance(named, str) else "file",
+    return _RawMedia(
+        get_family(named) if isinstance(named, str) else "file",
         base64=block.get("data"),
         url=uri if is_address and "googleapis.com" not in str(uri) else None,
         file_id=uri,
@@ -206,16 +206,16 @@ def _is_kind(value: object) -> TypeGuard[Kind]:
 
 
 # -- Checking -------------------------------------------------------------------------------------
-def _checked(found: _Found, block: Mapping[Any, Any]) -> MediaBlock:
-    named = _usual_type(found.type)
+def _check(found: _RawMedia, block: Mapping[Any, Any]) -> MediaBlock:
+    named = _normalize_type(found.type)
     kind: Kind = found.kind if _is_kind(found.kind) else "file"
     name = clean_text(_BLANKS.sub(" ", found.name).strip()) if isinstance(found.name, str) else ""
     if found.base64 is not None:
-        return _with_data(kind, found.base64, named, name, block)
+        return _make_with_data(kind, found.base64, named, name, block)
     if isinstance(found.url, str):
         uri = _DATA_URI.fullmatch(found.url)
         if uri is not None:
-            return _with_data(kind, uri[2], _usual_type(uri[1]) or named, name, block)
+            return _make_with_data(kind, uri[2], _normalize_type(uri[1]) or named, name, block)
         is_plain = _is_plain(block) and (not named or named == found.type)
         return MediaBlock(kind, "url", found.url.strip(), named, name, is_plain)
     if isinstance(found.file_id, str):
@@ -223,30 +223,30 @@ def _checked(found: _Found, block: Mapping[Any, Any]) -> MediaBlock:
     return MediaBlock(kind, "base64", "", named, name)
 
 
-def _usual_type(value: object) -> str:
+def _normalize_type(value: object) -> str:
     if not isinstance(value, str):
         return ""
     plain = value.partition(";")[0].strip().lower()
     return _ALIASES.get(plain, plain)
 
 
-def _with_data(
+def _make_with_data(
     kind: Kind, data: object, named: str, name: str, block: Mapping[Any, Any]
 ) -> MediaBlock:
-    text, head = _base64(data)
-    told = media_type_of(head)
+    text, head = _read_base64(data)
+    told = detect_media_type(head)
     media_type = told or named
-    if media_type and kind in ("file", family_of(named)):
-        kind = family_of(media_type)
+    if media_type and kind in ("file", get_family(named)):
+        kind = get_family(media_type)
     is_plain = (
         _is_plain(block)
-        and kind in block_type(block)
-        and (text, media_type) == (_given(block), _declared(block))
+        and kind in get_block_type(block)
+        and (text, media_type) == (_get_given_data(block), _get_declared_type(block))
     )
     return MediaBlock(kind, "base64", text, media_type, name, is_plain)
 
 
-def _base64(data: object) -> tuple[str, bytes]:
+def _read_base64(data: object) -> tuple[str, bytes]:
     """Return data as base64 text and its first bytes; empty where it is neither."""
     if isinstance(data, bytes | bytearray | memoryview):
         raw = bytes(data)
@@ -266,7 +266,7 @@ def _is_plain(block: Mapping[Any, Any]) -> bool:
     """Return whether every integration translates the block, if its data and type are right."""
     if not block.keys() <= _KNOWN_KEYS:
         return False
-    if block_type(block) == "image_url":
+    if get_block_type(block) == "image_url":
         inner = block.get("image_url")
         return (
             isinstance(inner, Mapping)
@@ -276,16 +276,16 @@ def _is_plain(block: Mapping[Any, Any]) -> bool:
     return "source" not in block
 
 
-def _given(block: Mapping[Any, Any]) -> object:
+def _get_given_data(block: Mapping[Any, Any]) -> object:
     """Return the base64 text as the block has it."""
-    if block_type(block) == "image_url":
+    if get_block_type(block) == "image_url":
         return str(block["image_url"]["url"]).partition(";base64,")[2]
     return block.get("data") if block.get("source_type") == "base64" else block.get("base64")
 
 
-def _declared(block: Mapping[Any, Any]) -> object:
+def _get_declared_type(block: Mapping[Any, Any]) -> object:
     """Return the media type as the block has it."""
-    if block_type(block) == "image_url":
+    if get_block_type(block) == "image_url":
         return str(block["image_url"]["url"]).partition(";base64,")[0].removeprefix("data:")
     return block.get("mime_type")
 
@@ -320,7 +320,7 @@ def write_block(media: MediaBlock, *, name: str = "") -> dict[str, Any]:
     return block
 
 
-def text_of_file(media: MediaBlock) -> str | None:
+def read_text_file(media: MediaBlock) -> str | None:
     """Return a text file as text under its name; None for files of another sort."""
     is_text = media.type.startswith("text/") or media.type in _TEXT_TYPES
     if media.form != "base64" or not is_text:
@@ -332,19 +332,19 @@ def text_of_file(media: MediaBlock) -> str | None:
     return f"[file {media.name}]\n{text}" if media.name else text
 
 
-def media_note(media: MediaBlock) -> str:
+def format_media_note(media: MediaBlock) -> str:
     """Return what is shown in the media's place."""
     about = [f"{media.kind} {media.name}".strip()]
     if media.type:
         about.append(media.type)
     if media.form == "base64" and media.data:
-        about.append(_readable(media.size))
+        about.append(_format_size(media.size))
     elif media.form == "url" and _ADDRESS.fullmatch(media.data):
         about.append(clean_text(media.data[:_ADDRESS_SHOWN]))
     return f"[{', '.join(about)}: not shown]"
 
 
-def _readable(size: int) -> str:
+def _format_size(size: int) -> str:
     for unit, name in ((1_000_000, "MB"), (1_000, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}" if size < 100 * unit else f"{size // unit} {name}"
@@ -394,7 +394,7 @@ _SYNC = 0xE0
 _MPEG_LAYER = 0x06
 
 
-def media_type_of(data: bytes) -> str:
+def detect_media_type(data: bytes) -> str:
     """Return the media type that the first bytes show; empty if they show none."""
     if data[4:8] == b"ftyp":
         return _BRANDS.get(data[8:12], "video/mp4")
@@ -404,17 +404,17 @@ def media_type_of(data: bytes) -> str:
     for start, kind in _STARTS:
         if data.startswith(start) and not (start == b"BM" and any(data[_BMP_RESERVED])):
             return kind
-    return _mpeg_audio(data)
+    return _detect_mpeg_audio(data)
 
 
-def _mpeg_audio(data: bytes) -> str:
+def _detect_mpeg_audio(data: bytes) -> str:
     """Return the type of MPEG audio without a header, whose frames begin with eleven ones."""
     if len(data) < len(_FRAME) + 1 or not data.startswith(_FRAME) or data[1] & _SYNC != _SYNC:
         return ""
     return "audio/mp3" if data[1] & _MPEG_LAYER else "audio/aac"
 
 
-def family_of(media_type: str) -> Kind:
+def get_family(media_type: str) -> Kind:
     """Return what a media type is of; `file` for all others."""
     family = media_type.partition("/")[0]
     return family if _is_kind(family) else "file"

@@ -154,7 +154,7 @@ def _merge_chunks(items: Iterable[Any]) -> Iterator[Any]:
     """Yield the items, chunks of one message as that message."""
     pieces: list[BaseMessage] = []
     for item in items:
-        if pieces and not _continues(pieces[-1], item):
+        if pieces and not _is_continuation(pieces[-1], item):
             yield message_chunk_to_message(merge_pieces(pieces))
             pieces = []
         if isinstance(item, BaseMessageChunk):
@@ -165,7 +165,7 @@ def _merge_chunks(items: Iterable[Any]) -> Iterator[Any]:
         yield message_chunk_to_message(merge_pieces(pieces))
 
 
-def _continues(before: BaseMessage, item: Any) -> bool:
+def _is_continuation(before: BaseMessage, item: Any) -> bool:
     if type(before) is not type(item) or getattr(before, "chunk_position", None) == "last":
         return False
     return before.id is None or item.id is None or before.id == item.id
@@ -215,18 +215,18 @@ _UNSHAREABLE = frozenset({NoneType, str, int, float, bool, bytes})
 """Types whose values cannot be changed."""
 
 
-def handed_out(entry: Entry) -> BaseMessage:
+def build_message(entry: Entry) -> BaseMessage:
     """Return a whole message of the entry's role, with an id.
 
     Nothing in it is shared with the entry.
     """
-    message = _copied(entry)
+    message = _copy_message(entry)
     plain = _PLAIN.get(entry.role)
     if plain is not None and not isinstance(message, plain):
         more = {"tool_call_id": ""} if plain is ToolMessage else {}
         message = plain(
             message.content,
-            name=message.name or _role_as_name(message, entry.role),
+            name=message.name or _get_role_as_name(message, entry.role),
             additional_kwargs=message.additional_kwargs,
             response_metadata=message.response_metadata,
             **more,
@@ -255,24 +255,24 @@ def is_blank_message(message: BaseMessage) -> bool:
     return not message.content and not getattr(message, "tool_calls", None)
 
 
-def _copied(entry: Entry) -> BaseMessage:
+def _copy_message(entry: Entry) -> BaseMessage:
     if entry.message is None:
         return HumanMessage("\n".join(entry.contents))
-    message = copied(entry.message)
+    message = copy_detached(entry.message)
     return message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
 
 
-def copied(message: M, shared: Collection[str] = ()) -> M:
+def copy_detached(message: M, shared: Collection[str] = ()) -> M:
     """Return a message that shares nothing with another but the fields named in `shared`."""
-    twin = message.model_copy() if type(message) not in _MESSAGES else _new_like(message)
+    twin = message.model_copy() if type(message) not in _MESSAGES else _copy_shallow(message)
     for fields in (twin.__dict__, twin.__pydantic_extra__ or {}):
         for name, value in fields.items():
             if type(value) not in _UNSHAREABLE and name not in shared:
-                fields[name] = _apart(value)
+                fields[name] = _copy_value(value)
     return twin
 
 
-def _new_like(message: M) -> M:
+def _copy_shallow(message: M) -> M:
     """Return what `model_copy` does of a message without private values, in a third of the time."""
     twin = object.__new__(type(message))
     extra = message.__pydantic_extra__
@@ -286,27 +286,27 @@ def _new_like(message: M) -> M:
 _set_slot = object.__setattr__
 
 
-def _apart(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     """Return a deep copy; lists, mappings and texts, which is nearly all, without `deepcopy`."""
     kind = type(value)
     if kind in _UNSHAREABLE:
         return value
     if kind is list:
-        return [_apart(item) for item in value] if value else []
+        return [_copy_value(item) for item in value] if value else []
     if kind is dict:
-        return {key: _apart(item) for key, item in value.items()} if value else {}
+        return {key: _copy_value(item) for key, item in value.items()} if value else {}
     if isinstance(value, str | int | float | bytes):
         return value
     return copy.deepcopy(value)
 
 
-def _role_as_name(message: BaseMessage, role: Role) -> str | None:
+def _get_role_as_name(message: BaseMessage, role: Role) -> str | None:
     """Return a chat role that no model knows: it says who speaks."""
     said = message.role if role == "user" and isinstance(message, ChatMessage) else "user"
     return said if said.lower() not in _USER_ROLES else None
 
 
-def block_type(block: object) -> str:
+def get_block_type(block: object) -> str:
     """Return what a content block says it is; empty where it is plain text or says nothing."""
     # Nearly every block is a dict, and whether something is a mapping is slow to find out.
     if not isinstance(block, dict) and not isinstance(block, Mapping):
@@ -329,16 +329,16 @@ def escape_tag(text: str, tag: str) -> str:
     return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
 
 
-def plain_value(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     """Return `value` as JSON can carry it; what JSON has no form for becomes text."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
     if isinstance(value, Mapping):
-        return {clean_text(str(key)): plain_value(item) for key, item in value.items()}
+        return {clean_text(str(key)): make_plain(item) for key, item in value.items()}
     if isinstance(value, AbstractSet):
-        return sorted((plain_value(item) for item in value), key=repr)
+        return sorted((make_plain(item) for item in value), key=repr)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        return [plain_value(item) for item in value]
+        return [make_plain(item) for item in value]
     return clean_text(str(value))

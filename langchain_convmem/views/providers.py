@@ -96,11 +96,11 @@ def fits(text: object, patterns: Patterns) -> bool:
 
 
 # -- The providers --------------------------------------------------------------------------------
-def _pattern(text: str) -> Patterns:
+def _compile_pattern(text: str) -> Patterns:
     return (re.compile(text),)
 
 
-def _rule(forms: str, types: str, max_bytes: int | None = None) -> MediaRule:
+def _make_rule(forms: str, types: str, max_bytes: int | None = None) -> MediaRule:
     named = {form for form in get_args(Form) if form in forms.split()}
     return MediaRule(frozenset(named), frozenset(types.split()), max_bytes)
 
@@ -112,14 +112,14 @@ BEDROCK_CONVERSE = ProviderProfile(
     name="bedrock_converse",
     media={
         "user": {
-            "image": _rule("base64", _PICTURES, 3_750_000),
-            "video": _rule(
+            "image": _make_rule("base64", _PICTURES, 3_750_000),
+            "video": _make_rule(
                 "base64",
                 "video/x-matroska video/quicktime video/mp4 video/webm video/x-flv video/mpeg "
                 "video/x-ms-wmv video/3gpp",
                 25 * _MB,
             ),
-            "file": _rule(
+            "file": _make_rule(
                 "base64",
                 "application/pdf text/csv text/html text/plain text/markdown application/msword "
                 "application/vnd.openxmlformats-officedocument.wordprocessingml.document "
@@ -129,14 +129,14 @@ BEDROCK_CONVERSE = ProviderProfile(
             ),
         },
         "tool": {
-            "image": _rule("base64", _PICTURES, 3_750_000),
-            "file": _rule("base64", "application/pdf", 4_500_000),
+            "image": _make_rule("base64", _PICTURES, 3_750_000),
+            "file": _make_rule("base64", "application/pdf", 4_500_000),
         },
     },
     max_media={"image": 20, "file": 5, "video": 1},
     # The current service model also allows dots and colons; models behind it do not.
-    call_id=_pattern("[a-zA-Z0-9_-]{1,64}"),
-    tool_name=_pattern("[a-zA-Z0-9_-]{1,64}"),
+    call_id=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
+    tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
     reasoning=frozenset({"bedrock_converse"}),
     files_need_text=True,
 )
@@ -145,18 +145,18 @@ ANTHROPIC = ProviderProfile(
     name="anthropic",
     media={
         "user": {
-            "image": _rule("base64 url id", _PICTURES, 5 * _MB),
-            "file": _rule("base64 url id", "application/pdf", 32 * _MB),
+            "image": _make_rule("base64 url id", _PICTURES, 5 * _MB),
+            "file": _make_rule("base64 url id", "application/pdf", 32 * _MB),
         },
         "tool": {
-            "image": _rule("base64 url", _PICTURES, 5 * _MB),
-            "file": _rule("base64 url", "application/pdf", 32 * _MB),
+            "image": _make_rule("base64 url", _PICTURES, 5 * _MB),
+            "file": _make_rule("base64 url", "application/pdf", 32 * _MB),
         },
     },
     max_media={"image": 100},
-    file_id=_pattern("file_[a-zA-Z0-9]+"),
-    call_id=_pattern("[a-zA-Z0-9_-]{1,64}"),
-    tool_name=_pattern("[a-zA-Z0-9_-]{1,128}"),
+    file_id=_compile_pattern("file_[a-zA-Z0-9]+"),
+    call_id=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
+    tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,128}"),
     reasoning=frozenset({"anthropic"}),
     server_tools=frozenset({"anthropic"}),
     cache_marks=4,
@@ -166,20 +166,20 @@ ANTHROPIC = ProviderProfile(
 OPENAI = ProviderProfile(
     name="openai",
     system="in_place",
-    speaker_name=_pattern("[a-zA-Z0-9_-]{1,64}"),
+    speaker_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
     sends_names=True,
     media={
         "user": {
-            "image": _rule("base64 url", _PICTURES, 50 * _MB),
-            "audio": _rule("base64", "audio/wav audio/mp3"),
-            "file": _rule("base64 id", "application/pdf", 32 * _MB),
+            "image": _make_rule("base64 url", _PICTURES, 50 * _MB),
+            "audio": _make_rule("base64", "audio/wav audio/mp3"),
+            "file": _make_rule("base64 id", "application/pdf", 32 * _MB),
         },
     },
     max_media={"image": 500},
-    file_id=_pattern("file-[a-zA-Z0-9]+"),
+    file_id=_compile_pattern("file-[a-zA-Z0-9]+"),
     # Wider than Anthropic's letters, but short.
-    call_id=_pattern(r"[\x21-\x7e]{1,40}"),
-    tool_name=_pattern("[a-zA-Z0-9_-]{1,64}"),
+    call_id=_compile_pattern(r"[\x21-\x7e]{1,40}"),
+    tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
     takes_refusals=True,
 )
 
@@ -189,40 +189,40 @@ GEMINI = ProviderProfile(
     name="gemini",
     media={
         "user": {
-            "image": _rule("base64 url id", _GEMINI_PICTURES, 20 * _MB),
-            "audio": _rule(
+            "image": _make_rule("base64 url id", _GEMINI_PICTURES, 20 * _MB),
+            "audio": _make_rule(
                 "base64 url id",
                 "audio/wav audio/mp3 audio/aiff audio/aac audio/ogg audio/flac",
                 20 * _MB,
             ),
-            "video": _rule(
+            "video": _make_rule(
                 "base64 url id",
                 "video/mp4 video/mpeg video/quicktime video/avi video/x-flv video/webm "
                 "video/x-ms-wmv video/3gpp",
                 20 * _MB,
             ),
-            "file": _rule("base64 url id", "application/pdf", 20 * _MB),
+            "file": _make_rule("base64 url id", "application/pdf", 20 * _MB),
         },
-        "assistant": {"image": _rule("base64", _GEMINI_PICTURES, 20 * _MB)},
-        "tool": {"image": _rule("base64 url", _GEMINI_PICTURES, 20 * _MB)},
+        "assistant": {"image": _make_rule("base64", _GEMINI_PICTURES, 20 * _MB)},
+        "tool": {"image": _make_rule("base64 url", _GEMINI_PICTURES, 20 * _MB)},
     },
     max_media={"image": 3_000, "video": 10},
-    file_id=_pattern(r"https://generativelanguage\.googleapis\.com/\S+"),
-    tool_name=_pattern("[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
+    file_id=_compile_pattern(r"https://generativelanguage\.googleapis\.com/\S+"),
+    tool_name=_compile_pattern("[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
     reasoning=frozenset({"gemini"}),
 )
 
 
 # -- Their intersection ---------------------------------------------------------------------------
-def _common(first: ProviderProfile, second: ProviderProfile) -> ProviderProfile:
+def _intersect(first: ProviderProfile, second: ProviderProfile) -> ProviderProfile:
     """Return what both accept."""
     return ProviderProfile(
         name="strict",
         system="head" if "head" in (first.system, second.system) else "in_place",
-        speaker_name=_both(first.speaker_name, second.speaker_name),
+        speaker_name=_add_receipts(first.speaker_name, second.speaker_name),
         sends_names=first.sends_names and second.sends_names,
         media={
-            place: _common_rules(first.media.get(place, {}), second.media.get(place, {}))
+            place: _intersect_rules(first.media.get(place, {}), second.media.get(place, {}))
             for place in first.media.keys() & second.media.keys()
         },
         max_media={
@@ -230,9 +230,9 @@ def _common(first: ProviderProfile, second: ProviderProfile) -> ProviderProfile:
             for kind in first.max_media.keys() | second.max_media.keys()
             for limits in [[p.max_media[kind] for p in (first, second) if kind in p.max_media]]
         },
-        file_id=_both(first.file_id, second.file_id),
-        call_id=_both(first.call_id, second.call_id),
-        tool_name=_both(first.tool_name, second.tool_name),
+        file_id=_add_receipts(first.file_id, second.file_id),
+        call_id=_add_receipts(first.call_id, second.call_id),
+        tool_name=_add_receipts(first.tool_name, second.tool_name),
         reasoning=first.reasoning & second.reasoning,
         server_tools=first.server_tools & second.server_tools,
         cache_marks=min(first.cache_marks, second.cache_marks),
@@ -242,11 +242,11 @@ def _common(first: ProviderProfile, second: ProviderProfile) -> ProviderProfile:
     )
 
 
-def _both(first: Patterns, second: Patterns) -> Patterns:
+def _add_receipts(first: Patterns, second: Patterns) -> Patterns:
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def _common_rules(
+def _intersect_rules(
     first: Mapping[Kind, MediaRule], second: Mapping[Kind, MediaRule]
 ) -> dict[Kind, MediaRule]:
     rules: dict[Kind, MediaRule] = {}
@@ -259,7 +259,7 @@ def _common_rules(
     return rules
 
 
-STRICT = reduce(_common, (BEDROCK_CONVERSE, ANTHROPIC, OPENAI, GEMINI))
+STRICT = reduce(_intersect, (BEDROCK_CONVERSE, ANTHROPIC, OPENAI, GEMINI))
 """What all of them accept: for threads whose provider is not known, or changes."""
 
 PROFILES: Mapping[ProfileName, ProviderProfile] = {
@@ -271,7 +271,7 @@ PROFILES: Mapping[ProfileName, ProviderProfile] = {
 }
 
 
-def resolved(profile: Profile) -> ProviderProfile:
+def resolve_profile(profile: Profile) -> ProviderProfile:
     """Return the profile's value.
 
     Raises:
@@ -295,7 +295,7 @@ _MODEL_TYPES: Mapping[str, ProfileName] = {
 }
 
 
-def profile_for(model: Any) -> ProfileName:
+def find_profile(model: Any) -> ProfileName:
     """Return the profile of a LangChain chat model; `strict` for one that is not known.
 
     Tools or options bound to the model change nothing. Nothing is imported or called.
@@ -320,7 +320,7 @@ _CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "inc
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 
 
-def origin_of(message: BaseMessage, unnamed: Origin | None = None) -> Origin | None:
+def find_origin(message: BaseMessage, unnamed: Origin | None = None) -> Origin | None:
     """Return which provider made the message; None for one without a profile of its own.
 
     Args:
@@ -331,7 +331,7 @@ def origin_of(message: BaseMessage, unnamed: Origin | None = None) -> Origin | N
     return unnamed if named is None else _ORIGINS.get(str(named))
 
 
-def cut_off_reason(metadata: Mapping[str, Any]) -> str | None:
+def find_cut_off_reason(metadata: Mapping[str, Any]) -> str | None:
     """Return the provider's word for a limit that ended a reply; None if none did.
 
     Args:

@@ -15,9 +15,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.records import Entry
-from langchain_convmem.views.live import retracted_ids
-from langchain_convmem.views.messages import block_type, clean_text
-from langchain_convmem.views.providers import Origin, ProviderProfile, origin_of
+from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.messages import clean_text, get_block_type
+from langchain_convmem.views.providers import Origin, ProviderProfile, find_origin
 
 REASONING_BLOCKS = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
 """Types of content blocks that hold what a model thought."""
@@ -31,7 +31,7 @@ _BY_TYPE: Mapping[str, Origin] = {
 
 def is_reasoning(block: object) -> bool:
     """Return whether a content block holds what a model thought."""
-    kind = block_type(block)
+    kind = get_block_type(block)
     if kind:
         return kind in REASONING_BLOCKS
     return isinstance(block, dict) and "type" not in block and "reasoningContent" in block
@@ -43,7 +43,7 @@ def has_reasoning(message: BaseMessage | None) -> bool:
     return isinstance(content, list) and any(map(is_reasoning, content))
 
 
-def without_reasoning(message: BaseMessage) -> bool:
+def drop_reasoning(message: BaseMessage) -> bool:
     """Take the reasoning out of a message; return whether there was any."""
     if not isinstance(message.content, list):
         return False
@@ -63,7 +63,7 @@ def forget_dialect(message: BaseMessage, profile: ProviderProfile) -> None:
     told = message.response_metadata
     if told.get("output_version") == "v1":
         del told["output_version"]
-    if isinstance(message.content, list) and origin_of(message) not in profile.reasoning:
+    if isinstance(message.content, list) and find_origin(message) not in profile.reasoning:
         told.pop("model_provider", None)
 
 
@@ -78,7 +78,7 @@ def drop_idle_reasoning(message: BaseMessage) -> bool:
     told = [block.get("id") for block in content if isinstance(block, Mapping)]
     if any(call["id"] not in told for call in getattr(message, "tool_calls", ())):
         return False  # integrations put calls without a block after the blocks
-    return without_reasoning(message)
+    return drop_reasoning(message)
 
 
 # -- What may be sent back ------------------------------------------------------------------------
@@ -91,27 +91,29 @@ def find_reasoning_blocks(
     """
     blocks = [block for block in message.content if is_reasoning(block)]
     shown = [
-        _shown(block, origin_of(message, _BY_TYPE.get(block_type(block))), profile)
+        _show_block(block, find_origin(message, _BY_TYPE.get(get_block_type(block))), profile)
         for block in blocks
     ]
     whole = [block for block in shown if block is not None]
     return whole if whole and len(whole) == len(shown) else None
 
 
-def _shown(block: Any, origin: Origin | None, profile: ProviderProfile) -> dict[str, Any] | None:
+def _show_block(
+    block: Any, origin: Origin | None, profile: ProviderProfile
+) -> dict[str, Any] | None:
     if origin is None or origin not in profile.reasoning:
         return None
-    if block_type(block) == "redacted_thinking":
+    if get_block_type(block) == "redacted_thinking":
         data = block.get("data")
         is_whole = origin == "anthropic" and isinstance(data, str) and bool(data)
         return {"type": "redacted_thinking", "data": data} if is_whole else None
-    text, signature = _said_and_signed(block)
+    text, signature = _read_signed(block)
     if not isinstance(text, str) or not isinstance(signature, str) or not signature.isascii():
         return None
-    return _signed(origin, clean_text(text), signature) if signature else None
+    return _write_signed(origin, clean_text(text), signature) if signature else None
 
 
-def _said_and_signed(block: Mapping[Any, Any]) -> tuple[Any, Any]:
+def _read_signed(block: Mapping[Any, Any]) -> tuple[Any, Any]:
     inner = block.get("reasoning_content")
     if isinstance(inner, Mapping):
         return inner.get("text"), inner.get("signature")
@@ -120,7 +122,7 @@ def _said_and_signed(block: Mapping[Any, Any]) -> tuple[Any, Any]:
     return block.get("thinking", block.get("reasoning")), block.get("signature", signature)
 
 
-def _signed(origin: Origin, text: str, signature: str) -> dict[str, Any] | None:
+def _write_signed(origin: Origin, text: str, signature: str) -> dict[str, Any] | None:
     if origin == "bedrock_converse":
         inner = {"text": text, "signature": signature}
         return {"type": "reasoning_content", "reasoning_content": inner} if text.strip() else None
@@ -138,7 +140,7 @@ def _is_base64(text: str) -> bool:
 
 
 # -- When it no longer may ------------------------------------------------------------------------
-def made_behind_another_beginning(
+def find_stale_reasoning(
     entries: Sequence[Entry], live: Sequence[Entry], shown: Sequence[Entry], *, hoists: bool
 ) -> frozenset[str]:
     """Return the ids of entries whose reasoning was made when the view began differently.
@@ -151,7 +153,7 @@ def made_behind_another_beginning(
     """
     if not any(has_reasoning(entry.message) for entry in shown if entry.role == "assistant"):
         return frozenset()
-    dead = retracted_ids(entries)
+    dead = find_retracted_ids(entries)
     at = {entry.id: entry.position for entry in entries}
     changes = [
         (at.get(old, 0), entry.position)  # what is not among the entries was said before them

@@ -16,19 +16,19 @@ from itertools import groupby
 from langchain_core.messages import SystemMessage
 
 from langchain_convmem.errors import InvalidMessageError, StaleWindowError
-from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey, Turn
-from langchain_convmem.views.codec import text_pieces
-from langchain_convmem.views.drafts import content_of
+from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey, WrappedTurn
+from langchain_convmem.views.codec import get_text_pieces
+from langchain_convmem.views.drafts import make_content
 from langchain_convmem.views.live import (
-    Places,
-    covered_by,
-    live_entries,
-    live_summary,
-    summary_chain,
+    EntryPlaces,
+    find_covers,
+    find_live_entries,
+    find_live_summary,
+    find_summary_chain,
 )
 from langchain_convmem.views.messages import escape_tag
-from langchain_convmem.views.tool_calls import answered_calls, calls_of
-from langchain_convmem.views.turns import has_calls, runs, turn_of
+from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
+from langchain_convmem.views.turns import has_calls, make_turn, split_runs
 
 SUMMARY_NOTICE = (
     "What was said earlier in this conversation, in short. "
@@ -56,12 +56,12 @@ class SummaryWindow:
         turns: In display order, without placeholders and system turns; ends with a reply of the
             assistant after which no tool is awaited. Empty when there is nothing to summarise.
         previous: The summary that the next one continues, if there is one and turns to add to it.
-        cover: Positions and digest of the entries in `turns`.
+        cover: Positions and digest of the entries in `build_turns`.
     """
 
     key: ThreadKey
-    turns: tuple[Turn, ...] = ()
-    previous: Turn | None = None
+    turns: tuple[WrappedTurn, ...] = ()
+    previous: WrappedTurn | None = None
     cover: Cover = field(default_factory=partial(Cover, ()))
 
     @property
@@ -77,7 +77,7 @@ class SummaryWindow:
 
     @property
     def entry_ids(self) -> tuple[str, ...]:
-        """Ids of the entries in `turns`, in order."""
+        """Ids of the entries in `build_turns`, in order."""
         return tuple(entry.id for turn in self.turns for entry in turn.entries)
 
     def __str__(self) -> str:
@@ -132,36 +132,36 @@ class SummaryWindow:
         )
         if not self.turns:
             return preamble
-        lines = [line for turn in self.turns for _, line in turn_lines(turn, style)]
+        lines = [line for turn in self.turns for _, line in format_turn_lines(turn, style)]
         before = ""
         if include_previous and self.previous is not None:
-            before = _line(summary_tag, self.previous.contents, style) + summary_closure
+            before = _format_line(summary_tag, self.previous.contents, style) + summary_closure
         return preamble + before + closure.join(lines)
 
 
-def summary_window(key: ThreadKey, entries: Sequence[Entry]) -> SummaryWindow:
+def find_summary_window(key: ThreadKey, entries: Sequence[Entry]) -> SummaryWindow:
     """Return what the next summary of a thread must cover.
 
     Args:
         key: The thread.
         entries: Its entries by ascending position, control entries included.
     """
-    live = live_entries(entries)
-    before = live_summary(live)
-    said = said_since(live, before)
-    ends = closing_points(said)
-    return window_of(key, entries, said[: ends[-1]] if ends else (), before)
+    live = find_live_entries(entries)
+    before = find_live_summary(live)
+    said = find_said_since(live, before)
+    ends = find_closing_points(said)
+    return make_window(key, entries, said[: ends[-1]] if ends else (), before)
 
 
-def said_since(live: Sequence[Entry], summary: Entry | None) -> list[Entry]:
+def find_said_since(live: Sequence[Entry], summary: Entry | None) -> list[Entry]:
     """Return what was said that neither a summary covers nor those it builds on, in order.
 
     Args:
         live: Live entries.
         summary: One of them; None is for all that was said.
     """
-    chain = [] if summary is None else summary_chain(live, summary)
-    covered = covered_by(live, chain)
+    chain = [] if summary is None else find_summary_chain(live, summary)
+    covered = find_covers(live, chain)
     return [
         entry
         for entry in live
@@ -169,7 +169,7 @@ def said_since(live: Sequence[Entry], summary: Entry | None) -> list[Entry]:
     ]
 
 
-def window_of(
+def make_window(
     key: ThreadKey, entries: Sequence[Entry], covered: Sequence[Entry], previous: Entry | None
 ) -> SummaryWindow:
     """Return the window of a summary that covers these entries and continues another summary.
@@ -177,30 +177,30 @@ def window_of(
     Args:
         key: The thread.
         entries: Its entries by ascending position, those to cover among them.
-        covered: What `said_since(previous)` begins with, up to one of its closing points.
+        covered: What `find_said_since(previous)` begins with, up to one of its closing points.
         previous: What the next summary continues.
     """
-    found = runs(covered)
+    found = split_runs(covered)
     if not found:
         return SummaryWindow(key)
     return SummaryWindow(
         key,
-        turns=tuple(turn_of(run) for run in found),
-        previous=None if previous is None else turn_of([previous]),
+        turns=tuple(make_turn(run) for run in found),
+        previous=None if previous is None else make_turn([previous]),
         # Blank messages are in no turn, but left uncovered they would be repaired again each time.
-        cover=cover_of(entries, covered),
+        cover=make_cover(entries, covered),
     )
 
 
-def closing_points(said: Sequence[Entry]) -> list[int]:
+def find_closing_points(said: Sequence[Entry]) -> list[int]:
     """Return where a window may end: how many entries it then covers, ascending.
 
     That is after replies across which no tool call reaches. So neither a question that waits for
     an answer nor an open tool loop is ever covered.
     """
-    found = runs(said)
+    found = split_runs(said)
     at = {entry.id: number for number, entry in enumerate(said)}
-    pairs = answered_calls([entry for run in found for entry in run])
+    pairs = find_answered_calls([entry for run in found for entry in run])
     crossed = sorted((at[call], at[result]) for call, result in pairs)
     points: list[int] = []
     reach, upcoming = -1, 0
@@ -215,13 +215,13 @@ def closing_points(said: Sequence[Entry]) -> list[int]:
     return points
 
 
-def crossing_results(entries: Sequence[Entry], covered: Collection[str]) -> list[str]:
+def find_crossing_results(entries: Sequence[Entry], covered: Collection[str]) -> list[str]:
     """Return the ids of results that are not covered although their call is."""
-    pairs = answered_calls(entries)
+    pairs = find_answered_calls(entries)
     return [result for call, result in pairs if call in covered and result not in covered]
 
 
-def cover_of(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
+def make_cover(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
     """Return ranges of positions that hold the covered entries and no other spoken entry.
 
     Entries that are retracted at present break a range, since they may come back.
@@ -255,7 +255,7 @@ class TextStyle:
     transformer: Callable[[str], str]
 
 
-def shown_summary(pieces: Sequence[str]) -> str:
+def format_summary(pieces: Sequence[str]) -> str:
     """Return a summary as a model reads it: fenced, and labelled as what it is.
 
     A summary may repeat what somebody said in order to be obeyed; text that imitates the fence is
@@ -265,34 +265,34 @@ def shown_summary(pieces: Sequence[str]) -> str:
     return f"<summary>\n{SUMMARY_NOTICE}\n\n{body}\n</summary>"
 
 
-def turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]:
+def format_turn_lines(turn: WrappedTurn, style: TextStyle) -> Iterator[tuple[str, str]]:
     """Yield each speaker of a turn, and the line of what they say, with their tag in front."""
     tag = style.tags.get(turn.role, turn.role)
     if tag is None:
         return
     named = groupby(turn.entries, key=lambda entry: (entry.message and entry.message.name) or tag)
     for speaker, said in named:
-        pieces = [piece for entry in said for piece in _pieces(entry, style)]
+        pieces = [piece for entry in said for piece in _list_pieces(entry, style)]
         if pieces:
-            yield speaker, _line(speaker, pieces, style)
+            yield speaker, _format_line(speaker, pieces, style)
 
 
-def _line(tag: str, pieces: Sequence[str], style: TextStyle) -> str:
+def _format_line(tag: str, pieces: Sequence[str], style: TextStyle) -> str:
     spoken = (style.transformer(piece.strip()) for piece in pieces if piece.strip())
     return f"{style.prefix}{tag}{style.postfix}{style.separator.join(spoken)}"
 
 
-def _pieces(entry: Entry, style: TextStyle) -> Iterator[str]:
+def _list_pieces(entry: Entry, style: TextStyle) -> Iterator[str]:
     """Yield the entry's texts, and a note for what has none: media and tool calls."""
     yield from entry.contents
-    yield from _media(entry)
+    yield from _list_media(entry)
     if style.tags.get("tool") is not None:
-        for call in calls_of(entry.message):
+        for call in find_calls(entry.message):
             args = json.dumps(call["args"], ensure_ascii=False, default=str)
             yield f"(calls {call['name']} with {args})"
 
 
-def _media(entry: Entry) -> Iterator[str]:
+def _list_media(entry: Entry) -> Iterator[str]:
     content = entry.message.content if entry.message is not None else ""
     for block in content if isinstance(content, list) else ():
         kind = "" if isinstance(block, str) else str(block.get("type", ""))
@@ -303,7 +303,7 @@ def _media(entry: Entry) -> Iterator[str]:
 
 
 # -- Adding a summary, and taking it back ---------------------------------------------------------
-def checked_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ...]:
+def check_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ...]:
     """Return the pieces that are not blank.
 
     Raises:
@@ -318,7 +318,7 @@ def checked_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ..
     return spoken
 
 
-def applied_summary(
+def find_applied_summary(
     text: str | Sequence[str], window: SummaryWindow, entries: Sequence[Entry]
 ) -> Entry | None:
     """Return the live summary that says the same of the same window, if there is one.
@@ -328,15 +328,15 @@ def applied_summary(
     """
     if window.is_empty:
         return None
-    for entry in live_entries(entries):
+    for entry in find_live_entries(entries):
         if entry.cover is not None and entry.cover.digest == window.cover.digest:
-            if entry.contents == checked_pieces(text, what="a summary"):
+            if entry.contents == check_pieces(text, what="a summary"):
                 return entry
-            raise _stale(window, "it is summarised already; undo_summary() first")
+            raise _make_stale_error(window, "it is summarised already; undo_summary() first")
     return None
 
 
-def summary_draft(
+def draft_summary(
     text: str | Sequence[str],
     window: SummaryWindow,
     entries: Sequence[Entry],
@@ -353,14 +353,14 @@ def summary_draft(
         InvalidMessageError: If the text is blank or the window empty.
         StaleWindowError: If the window no longer fits the thread.
     """
-    pieces = checked_pieces(text, what="a summary")
+    pieces = check_pieces(text, what="a summary")
     if window.is_empty:
         raise InvalidMessageError("the window is empty: there is nothing to summarise yet")
-    _check_fresh(window, live_entries(entries))
-    return _draft_over(window, pieces, model, prompt_version)
+    _check_fresh(window, find_live_entries(entries))
+    return _draft_window(window, pieces, model, prompt_version)
 
 
-def replacing_draft(
+def draft_replacement(
     text: str | Sequence[str],
     window: SummaryWindow,
     entries: Sequence[Entry],
@@ -375,29 +375,29 @@ def replacing_draft(
         StaleWindowError: If what the window holds is no longer all there, or if its summary is no
             longer the live one: later summaries build on it as it is.
     """
-    pieces = checked_pieces(text, what="a summary")
-    live = live_entries(entries)
+    pieces = check_pieces(text, what="a summary")
+    live = find_live_entries(entries)
     _check_alive(window, {entry.id for entry in live})
-    newest = live_summary(live)
+    newest = find_live_summary(live)
     if newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
-        raise _stale(window, "its summary is no longer the latest")
-    return _draft_over(window, pieces, model, prompt_version)
+        raise _make_stale_error(window, "its summary is no longer the latest")
+    return _draft_window(window, pieces, model, prompt_version)
 
 
-def _draft_over(
+def _draft_window(
     window: SummaryWindow, pieces: Sequence[str], model: str, prompt_version: str
 ) -> Draft:
     cover = Cover(window.cover.ranges, window.cover.digest, model, prompt_version)
-    return written_summary(pieces, cover, Metadata(summary_ids=window.summary_ids))
+    return make_summary_draft(pieces, cover, Metadata(summary_ids=window.summary_ids))
 
 
-def written_summary(pieces: Sequence[str], cover: Cover, metadata: Metadata) -> Draft:
+def make_summary_draft(pieces: Sequence[str], cover: Cover, metadata: Metadata) -> Draft:
     """Return a summary's draft, its message named after what it covers."""
-    message = SystemMessage(content_of(pieces), id=f"summary-{cover.digest}")
+    message = SystemMessage(make_content(pieces), id=f"summary-{cover.digest}")
     return Draft(
         role="summary",
         message=message,
-        contents=text_pieces(message),
+        contents=get_text_pieces(message),
         metadata=metadata,
         cover=cover,
     )
@@ -406,31 +406,33 @@ def written_summary(pieces: Sequence[str], cover: Cover, metadata: Metadata) -> 
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
     _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
-    if crossing_results(spoken, set(window.entry_ids)):
-        raise _stale(window, "a tool that it calls has returned since")
-    if not _advances(window, live, spoken):
-        raise _stale(window, "a newer summary covers its messages")
+    if find_crossing_results(spoken, set(window.entry_ids)):
+        raise _make_stale_error(window, "a tool that it calls has returned since")
+    if not _is_advance(window, live, spoken):
+        raise _make_stale_error(window, "a newer summary covers its messages")
 
 
 def _check_alive(window: SummaryWindow, alive: Collection[str]) -> None:
     gone = [name for name in window.entry_ids if name not in alive]
     if gone:
-        raise _stale(window, f"{len(gone)} of its messages are undone, replaced or forgotten")
+        raise _make_stale_error(
+            window, f"{len(gone)} of its messages are undone, replaced or forgotten"
+        )
     if window.previous is not None and window.previous.id not in alive:
-        raise _stale(window, "the summary that it continues was undone")
+        raise _make_stale_error(window, "the summary that it continues was undone")
 
 
-def _advances(window: SummaryWindow, live: Sequence[Entry], spoken: Sequence[Entry]) -> bool:
+def _is_advance(window: SummaryWindow, live: Sequence[Entry], spoken: Sequence[Entry]) -> bool:
     """Return whether all that the live summary stands for stays covered, and more with it."""
-    now = covered_by(live, summary_chain(live)).keys()
-    then = {spoken[number].id for number in Places(spoken).under(window.cover)}
+    now = find_covers(live, find_summary_chain(live)).keys()
+    then = {spoken[number].id for number in EntryPlaces(spoken).find_under(window.cover)}
     for entry in live:
         if window.previous is not None and entry.id == window.previous.id:
-            then.update(covered_by(live, summary_chain(live, entry)))
+            then.update(find_covers(live, find_summary_chain(live, entry)))
     return now < then
 
 
-def _stale(window: SummaryWindow, reason: str) -> StaleWindowError:
+def _make_stale_error(window: SummaryWindow, reason: str) -> StaleWindowError:
     msg = (
         f"this window of thread {window.key.thread_id!r} is out of date: {reason}; "
         "take a new one with summary_window()"
@@ -455,26 +457,26 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     if window.previous is not None:
         told.add(window.previous.id)
     if not told <= {entry.id for entry in entries}:
-        raise _stale(window, "some of it was forgotten while its summary was written")
+        raise _make_stale_error(window, "some of it was forgotten while its summary was written")
 
 
-def undoing_summary(entries: Sequence[Entry]) -> list[Draft]:
+def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that takes back the live summary; nothing if there is none."""
-    summary = live_summary(live_entries(entries))
+    summary = find_live_summary(find_live_entries(entries))
     if summary is None:
         return []
     return [Draft(role="control", control=Control((summary.id,), "undo"))]
 
 
-def summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str]:
+def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str]:
     """Return the ids of the summaries among live entries that tell of any of these entries.
 
     A summary also tells what the one that it continues told.
     """
-    places = Places([entry for entry in live if entry.id in ids and entry.role != "summary"])
+    places = EntryPlaces([entry for entry in live if entry.id in ids and entry.role != "summary"])
     summaries = [entry for entry in live if entry.role == "summary"]
     telling: set[str] = set()
     for summary in sorted(summaries, key=lambda entry: entry.position):
-        if places.under(summary.cover) or not telling.isdisjoint(summary.metadata.summary_ids):
+        if places.find_under(summary.cover) or not telling.isdisjoint(summary.metadata.summary_ids):
             telling.add(summary.id)
     return [summary.id for summary in summaries if summary.id in telling]

@@ -20,7 +20,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_convmem.views.messages import block_type
+from langchain_convmem.views.messages import get_block_type
 
 TokenCounter: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of messages; it need not be additive."""
@@ -44,7 +44,7 @@ def count_tokens(messages: Iterable[MessageLikeRepresentation]) -> int:
         plain = list(convert_to_messages(plain))
     return sum(
         [
-            _message_tokens(message)
+            _count_message_tokens(message)
             for message in plain
             if isinstance(message, BaseMessage) and not isinstance(message, RemoveMessage)
         ]
@@ -57,13 +57,13 @@ def count_text_tokens(text: str) -> int:
     return wide - (wide - len(text)) // 4
 
 
-def _message_tokens(message: BaseMessage) -> int:
+def _count_message_tokens(message: BaseMessage) -> int:
     content = message.content
     total = TOKENS_PER_MESSAGE
     if isinstance(content, str):
         total += count_text_tokens(content)
     else:
-        total += sum(_block_tokens(block) for block in content)
+        total += sum(_count_block_tokens(block) for block in content)
     if message.name:
         total += count_text_tokens(message.name)
     if isinstance(message, AIMessage):
@@ -74,7 +74,7 @@ def _message_tokens(message: BaseMessage) -> int:
     return total
 
 
-def _block_tokens(block: Any) -> int:
+def _count_block_tokens(block: Any) -> int:
     if isinstance(block, str):
         return count_text_tokens(block)
     if not isinstance(block, Mapping):
@@ -82,7 +82,7 @@ def _block_tokens(block: Any) -> int:
     for key in ("text", "reasoning", "thinking", "refusal"):
         if isinstance(block.get(key), str):
             return count_text_tokens(block[key])
-    kind = block_type(block)
+    kind = get_block_type(block)
     if kind in _COUNTED_WITH_CALLS:
         return 0
     if kind.endswith(("_tool_use", "_tool_result")):  # tools that ran at a provider

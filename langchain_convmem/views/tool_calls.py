@@ -13,15 +13,15 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 
-from langchain_convmem.ids import derived_ulid, ulid_ms
+from langchain_convmem.ids import derive_ulid, get_ulid_ms
 from langchain_convmem.records import Entry
 from langchain_convmem.views.messages import (
-    block_type,
+    build_message,
     clean_text,
-    handed_out,
-    plain_value,
+    get_block_type,
+    make_plain,
 )
-from langchain_convmem.views.providers import ProviderProfile, fits, origin_of
+from langchain_convmem.views.providers import ProviderProfile, find_origin, fits
 
 INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
 INTERRUPTED_SOURCE = "convmem_interrupted"
@@ -64,11 +64,11 @@ class ToolCalls:
         self._profile = profile
         self._used_ids: set[str] = set()
         self._results: dict[_Place, Entry] = {}
-        for entry, place in _matched(entries):
+        for entry, place in _match_results(entries):
             if place is not None:
                 self._results[place] = entry
                 continue
-            call_id = _answered_id(entry)
+            call_id = _get_answered_id(entry)
             self._repairs.append(
                 f"left out {entry.message_id}: no open tool call {call_id!r} precedes it"
             )
@@ -79,7 +79,7 @@ class ToolCalls:
         """Give every call of `message` an id of its own and take out what is not a whole call."""
         if not isinstance(message, AIMessage) or _is_without_calls(message):
             return
-        message.tool_calls = calls_of(message)
+        message.tool_calls = find_calls(message)
         whole = {call["id"] for call in message.tool_calls}
         renamed = False
         for number, call in enumerate(message.tool_calls):
@@ -88,8 +88,8 @@ class ToolCalls:
                 renamed = True
                 self._rename(call, f"call_{entry.id}_{number}", entry.message_id, is_valid)
             self._used_ids.add(str(call["id"]))
-            call["name"] = self._name(call["name"], entry.message_id)
-            call["args"] = plain_value(call["args"])
+            call["name"] = self._fit_name(call["name"], entry.message_id)
+            call["args"] = make_plain(call["args"])
         if _has_broken_calls(message, whole):
             self._repairs.append(f"left out the unparsable tool calls of {entry.message_id}")
         # What repeats a renamed call elsewhere in the message would name it wrongly.
@@ -101,7 +101,7 @@ class ToolCalls:
             self._repairs.append(f"gave the tool call {call['id']!r} of {key} the id {own}")
         call["id"] = own
 
-    def _name(self, name: str, key: str) -> str:
+    def _fit_name(self, name: str, key: str) -> str:
         """Return the tool's name in letters the provider takes."""
         if fits(name, self._profile.tool_name):
             return name
@@ -135,9 +135,9 @@ class ToolCalls:
                 self._repairs.append(
                     f"closed the unanswered tool call {call['id']} ({call['name']})"
                 )
-                found.append((_interrupted(call, entry), set()))
+                found.append((_make_interrupted_result(call, entry), set()))
                 continue
-            result = handed_out(answer)
+            result = build_message(answer)
             fit(result, answer)
             if isinstance(result, ToolMessage):  # every handed-out tool entry is one
                 result.tool_call_id = call["id"]
@@ -146,7 +146,7 @@ class ToolCalls:
         return found
 
 
-def _interrupted(call: ToolCall, entry: Entry) -> ToolMessage:
+def _make_interrupted_result(call: ToolCall, entry: Entry) -> ToolMessage:
     own = str(call["id"])
     key = entry.key
     return ToolMessage(
@@ -154,41 +154,41 @@ def _interrupted(call: ToolCall, entry: Entry) -> ToolMessage:
         tool_call_id=own,
         name=call["name"],
         status="error",
-        id=derived_ulid(ulid_ms(entry.id), key.user_id, key.thread_id, entry.id, own),
+        id=derive_ulid(get_ulid_ms(entry.id), key.user_id, key.thread_id, entry.id, own),
         additional_kwargs={"source": INTERRUPTED_SOURCE},
     )
 
 
 # -- Which result answers which call --------------------------------------------------------------
-def answered_calls(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+def find_answered_calls(entries: Iterable[Entry]) -> list[tuple[str, str]]:
     """Return the entry ids of each answered call and its result, in the order of the results.
 
     Args:
         entries: Live entries in the order of the conversation.
     """
-    return [(place[0], entry.id) for entry, place in _matched(entries) if place is not None]
+    return [(place[0], entry.id) for entry, place in _match_results(entries) if place is not None]
 
 
-def _matched(entries: Iterable[Entry]) -> Iterator[tuple[Entry, _Place | None]]:
+def _match_results(entries: Iterable[Entry]) -> Iterator[tuple[Entry, _Place | None]]:
     """Yield every result with the place of the call that it answers."""
     open_calls: dict[str, list[_Place]] = {}
     for entry in entries:
         if entry.role == "tool":
-            waiting = open_calls.get(_answered_id(entry))
+            waiting = open_calls.get(_get_answered_id(entry))
             yield entry, waiting.pop(0) if waiting else None
         else:
-            open_calls.update(_calls_by_id(entry))
+            open_calls.update(_index_calls(entry))
 
 
-def _answered_id(entry: Entry) -> str:
+def _get_answered_id(entry: Entry) -> str:
     return getattr(entry.message, "tool_call_id", "")
 
 
 # -- Which calls a message makes ------------------------------------------------------------------
-def _calls_by_id(entry: Entry) -> dict[str, list[_Place]]:
+def _index_calls(entry: Entry) -> dict[str, list[_Place]]:
     calls: dict[str, list[_Place]] = {}
     if entry.role == "assistant":
-        for number, call in enumerate(calls_of(entry.message)):
+        for number, call in enumerate(find_calls(entry.message)):
             calls.setdefault(call["id"] or "", []).append((entry.id, number))
     return calls
 
@@ -203,14 +203,14 @@ def _is_without_calls(message: AIMessage) -> bool:
     )
 
 
-def calls_of(message: BaseMessage | None) -> list[ToolCall]:
+def find_calls(message: BaseMessage | None) -> list[ToolCall]:
     """Return the whole calls of a message, those of the times before there were ids included."""
     if not isinstance(message, AIMessage):
         return []
-    return message.tool_calls or _legacy_calls(message)
+    return message.tool_calls or _find_legacy_calls(message)
 
 
-def _legacy_calls(message: AIMessage) -> list[ToolCall]:
+def _find_legacy_calls(message: AIMessage) -> list[ToolCall]:
     """Return the call of the times before there were ids, if its arguments are whole."""
     call = message.additional_kwargs.get("function_call")
     if not isinstance(call, Mapping):
@@ -230,8 +230,8 @@ def _has_broken_calls(message: AIMessage, whole: Collection[str | None]) -> bool
     return (
         bool(message.invalid_tool_calls)
         or ("function_call" in message.additional_kwargs and not whole)
-        or not all(_is_named(block, whole) for block in _call_blocks(message))
-        or not all(_id_of(call) in whole for call in _raw_calls(message))
+        or not all(_is_named(block, whole) for block in _find_call_blocks(message))
+        or not all(_get_id(call) in whole for call in _get_raw_calls(message))
     )
 
 
@@ -239,39 +239,42 @@ def _drop_calls(message: AIMessage, *, kept: Collection[str | None]) -> None:
     """Take out calls of other ids than `kept`: providers would wait for their results."""
     message.invalid_tool_calls = []
     message.additional_kwargs.pop("function_call", None)
-    if not all(_id_of(call) in kept for call in _raw_calls(message)):
+    if not all(_get_id(call) in kept for call in _get_raw_calls(message)):
         del message.additional_kwargs["tool_calls"]
     if isinstance(message.content, list):
         message.content = [
-            _in_step(block, message) if block_type(block) in CALL_BLOCKS else block
+            _sync_block(block, message) if get_block_type(block) in CALL_BLOCKS else block
             for block in message.content
-            if block_type(block) not in CALL_BLOCKS or _is_kept(block, kept, origin_of(message))
+            if get_block_type(block) not in CALL_BLOCKS
+            or _is_kept(block, kept, find_origin(message))
         ] or ""
 
 
-def _in_step(block: Any, message: AIMessage) -> dict[Any, Any]:
+def _sync_block(block: Any, message: AIMessage) -> dict[Any, Any]:
     """Return a block that repeats a call, saying what the call says."""
-    told = plain_value(block)
+    told = make_plain(block)
     for call in message.tool_calls:
-        if block_type(block) == "tool_use" and call["id"] == block["id"]:
+        if get_block_type(block) == "tool_use" and call["id"] == block["id"]:
             told.update(name=call["name"], input=call["args"])
     return dict(told)
 
 
 def _is_kept(block: Any, kept: Collection[str | None], origin: str | None) -> bool:
     """Return whether a block that repeats a call may stay: all integrations must pass over it."""
-    refused = _REFUSED_BY.get(block_type(block))
+    refused = _REFUSED_BY.get(get_block_type(block))
     if refused is None or origin in refused or not _is_named(block, kept) or "caller" in block:
         return False
-    return block_type(block) != "tool_use" or (
+    return get_block_type(block) != "tool_use" or (
         isinstance(block.get("name"), str) and isinstance(block.get("input"), dict)
     )
 
 
-def _call_blocks(message: AIMessage) -> list[Mapping[Any, Any]]:
+def _find_call_blocks(message: AIMessage) -> list[Mapping[Any, Any]]:
     blocks = message.content if isinstance(message.content, list) else []
     return [
-        block for block in blocks if isinstance(block, dict) and block_type(block) in CALL_BLOCKS
+        block
+        for block in blocks
+        if isinstance(block, dict) and get_block_type(block) in CALL_BLOCKS
     ]
 
 
@@ -280,12 +283,12 @@ def _is_named(block: Mapping[Any, Any], names: Collection[str | None]) -> bool:
     return any(isinstance(name, str | None) and name in names for name in own)
 
 
-def _raw_calls(message: AIMessage) -> list[Any]:
+def _get_raw_calls(message: AIMessage) -> list[Any]:
     raw = message.additional_kwargs.get("tool_calls")
     return raw if isinstance(raw, list) else []
 
 
-def _id_of(call: Any) -> Any:
+def _get_id(call: Any) -> Any:
     own = call.get("id") if isinstance(call, dict) else None
     return own if isinstance(own, str | None) else repr(own)
 
@@ -332,25 +335,25 @@ _KEYS = ("type", "id", "name", "input", "server_name", "tool_use_id", "content",
 
 def is_server_tool(block: object) -> bool:
     """Return whether a content block is of a tool that ran at a provider."""
-    kind = block_type(block)
+    kind = get_block_type(block)
     return kind in _USES or kind in _RESULTS
 
 
-def server_tool_name(block: Mapping[Any, Any]) -> str:
+def name_server_tool(block: Mapping[Any, Any]) -> str:
     """Return what to call the tool."""
     name = block.get("name")
     if isinstance(name, str) and name.strip():
         return clean_text(" ".join(name.split())[:64])
-    return block_type(block).removesuffix("_call").removesuffix("_tool_result")
+    return get_block_type(block).removesuffix("_call").removesuffix("_tool_result")
 
 
 def is_told_by_its_use(block: Mapping[Any, Any], message: BaseMessage) -> bool:
     """Return whether the block is a result whose use stands in the same message."""
-    if block_type(block) in _USES:
+    if get_block_type(block) in _USES:
         return False
-    uses = [other for other in message.content if block_type(other) in _USES]
-    if block_type(block) == "code_execution_result":
-        return any(block_type(other) == "executable_code" for other in uses)
+    uses = [other for other in message.content if get_block_type(other) in _USES]
+    if get_block_type(block) == "code_execution_result":
+        return any(get_block_type(other) == "executable_code" for other in uses)
     own = block.get("tool_use_id", block.get("tool_call_id"))
     return any(isinstance(other, Mapping) and other.get("id") == own for other in uses)
 
@@ -362,23 +365,23 @@ def find_sendable_server_tool(
 
     It must be whole, have its other half in the message, and go to the provider that ran it.
     """
-    own = _whole_id(block)
-    is_own = origin_of(message, "anthropic") in profile.server_tools
+    own = _find_whole_id(block)
+    is_own = find_origin(message, "anthropic") in profile.server_tools
     if not is_own or own is None:
         return None
     pair = [
-        block_type(other) in _PREFIXES
+        get_block_type(other) in _PREFIXES
         for other in message.content
-        if isinstance(other, Mapping) and is_server_tool(other) and _whole_id(other) == own
+        if isinstance(other, Mapping) and is_server_tool(other) and _find_whole_id(other) == own
     ]
     if pair != [True, False]:
         return None
-    return {key: plain_value(block[key]) for key in _KEYS if key in block}
+    return {key: make_plain(block[key]) for key in _KEYS if key in block}
 
 
-def _whole_id(block: Mapping[Any, Any]) -> str | None:
+def _find_whole_id(block: Mapping[Any, Any]) -> str | None:
     """Return the id of a use or result in Anthropic's form; None where it is not whole."""
-    prefix = _PREFIXES.get(block_type(block))
+    prefix = _PREFIXES.get(get_block_type(block))
     if prefix is not None:
         own = block.get("id")
         is_whole = bool(block.get("name")) and isinstance(block.get("name"), str)

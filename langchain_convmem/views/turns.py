@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from langchain_convmem.ids import derived_ulid, ulid_ms
-from langchain_convmem.records import Entry, Metadata, Turn
-from langchain_convmem.views.live import covered_by, live_entries, summary_chain, uncovered
-from langchain_convmem.views.tool_calls import CALL_BLOCKS, calls_of
+from langchain_convmem.ids import derive_ulid, get_ulid_ms
+from langchain_convmem.records import Entry, Metadata, WrappedTurn
+from langchain_convmem.views.live import (
+    find_covers,
+    find_live_entries,
+    find_summary_chain,
+    find_uncovered,
+)
+from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 
 PLACEHOLDER_TEXT = "..."
 """What the user is taken to have said when the assistant spoke first."""
 
 
-def turns(entries: Sequence[Entry]) -> list[Turn]:
+def build_turns(entries: Sequence[Entry]) -> list[WrappedTurn]:
     """Return the thread's turns in display order, summaries and placeholders included.
 
     What a summary covers is never merged with what it does not cover, so that a turn is shown to
@@ -22,31 +27,33 @@ def turns(entries: Sequence[Entry]) -> list[Turn]:
     Args:
         entries: A thread's entries by ascending position, control entries included.
     """
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     # What the live summary stands for decides first; a summary that it superseded only then.
-    summaries = [*summary_chain(live), *_of_role(live, "summary")]
-    return _with_placeholders(runs(live, covered_by(live, summaries)))
+    summaries = [*find_summary_chain(live), *_select_role(live, "summary")]
+    return _add_placeholders(split_runs(live, find_covers(live, summaries)))
 
 
-def model_turns(entries: Sequence[Entry]) -> list[Turn]:
+def build_model_turns(entries: Sequence[Entry]) -> list[WrappedTurn]:
     """Return the turns a model reads, in order: what no summary covers, summaries left out.
 
-    These are the pieces that `context` makes messages of, before any budget.
+    These are the pieces that `build_context` makes messages of, before any budget.
 
     Args:
         entries: A thread's entries by ascending position, control entries included.
     """
-    shown = uncovered(live_entries(entries))
+    shown = find_uncovered(find_live_entries(entries))
     said = [entry for entry in shown if entry.role != "system"]
-    system = runs(_of_role(shown, "system"))
-    return [*map(turn_of, system), *_with_placeholders(runs(said))]
+    system = split_runs(_select_role(shown, "system"))
+    return [*map(make_turn, system), *_add_placeholders(split_runs(said))]
 
 
-def _of_role(entries: Iterable[Entry], role: str) -> list[Entry]:
+def _select_role(entries: Iterable[Entry], role: str) -> list[Entry]:
     return [entry for entry in entries if entry.role == role]
 
 
-def runs(entries: Iterable[Entry], covers: Mapping[str, str] | None = None) -> list[list[Entry]]:
+def split_runs(
+    entries: Iterable[Entry], covers: Mapping[str, str] | None = None
+) -> list[list[Entry]]:
     """Return the entries that are not blank as maximal runs of one role.
 
     A tool loop is never merged across, and a summary is a run of its own.
@@ -63,7 +70,7 @@ def runs(entries: Iterable[Entry], covers: Mapping[str, str] | None = None) -> l
         before = found[-1][-1] if found else None
         if (
             before is not None
-            and _continues(before, entry)
+            and _is_continuation(before, entry)
             and known.get(before.id) == known.get(entry.id)
         ):
             found[-1].append(entry)
@@ -72,26 +79,26 @@ def runs(entries: Iterable[Entry], covers: Mapping[str, str] | None = None) -> l
     return found
 
 
-def _continues(before: Entry, entry: Entry) -> bool:
+def _is_continuation(before: Entry, entry: Entry) -> bool:
     if before.role != entry.role or entry.role == "summary":
         return False
     return not (entry.role == "assistant" and has_calls(before))
 
 
-def _with_placeholders(found: Iterable[Sequence[Entry]]) -> list[Turn]:
-    shown: list[Turn] = []
+def _add_placeholders(found: Iterable[Sequence[Entry]]) -> list[WrappedTurn]:
+    shown: list[WrappedTurn] = []
     opening = True
     for run in found:
         role = run[0].role
         if opening and role == "assistant":
-            shown.append(placeholder_turn(run[0]))
+            shown.append(make_placeholder_turn(run[0]))
         # What follows a summary is the start of what the model reads, as the first entry is.
         opening = role == "summary" or (opening and role == "system")
-        shown.append(turn_of(run))
+        shown.append(make_turn(run))
     return shown
 
 
-def turn_of(run: Sequence[Entry]) -> Turn:
+def make_turn(run: Sequence[Entry]) -> WrappedTurn:
     """Return a run of entries as one turn: all pieces, ids and metadata, nothing summed up."""
     first = run[0]
     attributes = [mark for entry in run for mark in entry.metadata.attributes]
@@ -107,15 +114,15 @@ def turn_of(run: Sequence[Entry]) -> Turn:
         aux=aux,
     )
     contents = tuple(text for entry in run for text in entry.contents)
-    return Turn(first.id, first.role, contents, tuple(run), metadata)
+    return WrappedTurn(first.id, first.role, contents, tuple(run), metadata)
 
 
-def placeholder_turn(before: Entry) -> Turn:
+def make_placeholder_turn(before: Entry) -> WrappedTurn:
     """Return the user turn put in front of `before`; its id is the same in every process."""
-    at_ms = ulid_ms(before.id) - 1
+    at_ms = get_ulid_ms(before.id) - 1
     key = before.key
-    return Turn(
-        id=derived_ulid(at_ms, key.user_id, key.thread_id, before.id),
+    return WrappedTurn(
+        id=derive_ulid(at_ms, key.user_id, key.thread_id, before.id),
         role="user",
         contents=(PLACEHOLDER_TEXT,),
         entries=(),
@@ -125,7 +132,7 @@ def placeholder_turn(before: Entry) -> Turn:
 
 def has_calls(entry: Entry) -> bool:
     """Return whether the entry asks for tools."""
-    return bool(calls_of(entry.message))
+    return bool(find_calls(entry.message))
 
 
 def is_blank(entry: Entry) -> bool:

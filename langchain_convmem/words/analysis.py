@@ -16,12 +16,12 @@ from langchain_convmem.records import DialogLine
 from langchain_convmem.words.languages import (
     ENGLISH,
     LATIN,
-    function_words,
+    detect_language,
+    get_function_words,
     is_function_word,
-    language_of,
     stem,
 )
-from langchain_convmem.words.speech import marks
+from langchain_convmem.words.speech import find_marks
 
 ANALYSIS_VERSION = 3
 # A longer reply does not merely say that it knows nothing.
@@ -49,7 +49,7 @@ _LANGUAGE_OF = {f"={language}": language for language in LATIN if language != EN
 _Words: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class Held(Protocol):
+class TermIndex(Protocol):
     """An index that reports which terms it holds."""
 
     def find_documents(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
@@ -57,7 +57,7 @@ class Held(Protocol):
         ...
 
 
-def _runs(text: str) -> list[str]:
+def _split_runs(text: str) -> list[str]:
     if text.isascii():
         return _ASCII_RUN.findall(text)
     # Composed letters, plain-width forms, one apostrophe: the same word, the same term.
@@ -65,11 +65,11 @@ def _runs(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def _question_runs(text: str) -> tuple[str, ...]:
-    return tuple(_runs(text))
+def _split_question(text: str) -> tuple[str, ...]:
+    return tuple(_split_runs(text))
 
 
-def _pairs(run: str) -> list[str]:
+def _split_pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
@@ -81,12 +81,12 @@ def analyze(text: str) -> list[str]:
     for itself). A text in another language than English ends in a term that no question holds,
     which tells that there are stems of this language in an index.
     """
-    runs = [run.casefold() for run in _runs(text)]
-    language = language_of(runs)
+    runs = [run.casefold() for run in _split_runs(text)]
+    language = detect_language(runs)
     terms: list[str] = []
     for run in runs:
         if _IS_UNSPACED.match(run):
-            terms += _pairs(run)
+            terms += _split_pairs(run)
         else:
             terms.append(stem(run.removesuffix("'s"), language))
     if language != ENGLISH:
@@ -94,19 +94,19 @@ def analyze(text: str) -> list[str]:
     return terms
 
 
-def line_terms(line: DialogLine, text: str) -> list[str]:
+def extract_line_terms(line: DialogLine, text: str) -> list[str]:
     """Return the search terms of a segment of a line: its speaker and words, and its marks.
 
     No question holds the term of a mark. Of a long reply nobody asks what kind of utterance it is.
     """
     terms = analyze(f"{line.speaker}: {text}")
     if line.role == "user" or len(line.text) <= _LONGEST_REFUSAL:
-        terms += [f"={mark}" for mark in sorted(marks(text))]
+        terms += [f"={mark}" for mark in sorted(find_marks(text))]
     return terms
 
 
-def query_terms(
-    text: str, index: Held | None = None, *, stop_words: bool = False
+def extract_query_terms(
+    text: str, index: TermIndex | None = None, *, stop_words: bool = False
 ) -> dict[str, str]:
     """Return the distinct terms of a question in order, each with the word that stands for it.
 
@@ -118,27 +118,27 @@ def query_terms(
         stop_words: Keep function words. They stay in any case if there is nothing else.
     """
     held = () if index is None else index.find_documents(_LANGUAGE_OF)
-    words, telling = _query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
+    words, telling = _extract_query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
     return dict(words if stop_words or not telling else telling)
 
 
-def telling_words(text: str) -> frozenset[str]:
+def select_telling_words(text: str) -> frozenset[str]:
     """Return the content words of a question; empty if it has only function words."""
-    _, telling = _query_words(text, ())
+    _, telling = _extract_query_words(text, ())
     return frozenset(word for _, word in telling)
 
 
 @lru_cache(maxsize=16)
-def _query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
+def _extract_query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
     """Return all terms of a question, and those of words that tell what it is about."""
     # Kept for a moment, since one recall asks for them several times.
-    runs = _question_runs(text)
-    own = language_of([run.casefold() for run in runs])
+    runs = _split_question(text)
+    own = detect_language([run.casefold() for run in runs])
     languages = tuple(dict.fromkeys((own, ENGLISH, *held)))
     words: dict[str, str] = {}
     telling: dict[str, str] = {}
     for run in runs:
-        terms, tells = _terms_of_run(run, languages)
+        terms, tells = _analyze_run(run, languages)
         for term, shown in terms:
             words.setdefault(term, shown)
             if tells:
@@ -147,7 +147,7 @@ def _query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
 
 
 @lru_cache(maxsize=10_000)
-def _terms_of_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
+def _analyze_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
     """Return the terms of a run of a question, and whether it tells what the question is about.
 
     Args:
@@ -156,7 +156,7 @@ def _terms_of_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
     """
     word = run.casefold().removesuffix("'s")
     if _IS_UNSPACED.match(run):
-        found = {pair: pair for pair in _pairs(word)}
+        found = {pair: pair for pair in _split_pairs(word)}
     else:
         found = {stem(word, language): run for language in languages}
     return tuple(found.items()), not is_function_word(word, languages[0])
@@ -164,4 +164,4 @@ def _terms_of_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
 
 def is_stop_word(word: str) -> bool:
     """Return whether English questions leave the word out."""
-    return word.casefold() in function_words(ENGLISH)
+    return word.casefold() in get_function_words(ENGLISH)

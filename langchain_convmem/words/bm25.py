@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T", bound=np.generic)
 
 
-class _Having(Mapping[str, "Sequence[int]"]):
+class _DocumentsByTerm(Mapping[str, "Sequence[int]"]):
     """The documents of terms, looked up when they are asked for: mostly the terms will do."""
 
     def __init__(self, terms: Iterable[str], postings: Postings) -> None:
@@ -27,7 +27,7 @@ class _Having(Mapping[str, "Sequence[int]"]):
 
     def __getitem__(self, term: str) -> Sequence[int]:
         parts = [part.numbers for part in self._postings.find_postings(term)]
-        return parts[0] if len(parts) == 1 else joined(parts).data
+        return parts[0] if len(parts) == 1 else join_columns(parts).data
 
     def __contains__(self, term: object) -> bool:
         return term in self._terms
@@ -49,8 +49,8 @@ class LexicalIndex:
     def __init__(self) -> None:
         """Create an empty index."""
         self._postings = Postings()
-        self._lengths = Growable(np.int64)
-        self._removed = Growable(np.bool_)
+        self._lengths = GrowableArray(np.int64)
+        self._removed = GrowableArray(np.bool_)
         self._present = 0
         self._total_length = 0
         self._kept: dict[str, tuple[int, Hashable, NDArray[Any]]] = {}
@@ -103,7 +103,7 @@ class LexicalIndex:
         Do not write, and do not keep.
         """
         self.settle()
-        return _Having(terms, self._postings)
+        return _DocumentsByTerm(terms, self._postings)
 
     def find_shared(self, terms: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
         """Return which of the terms, by their places, each of some documents was added with."""
@@ -144,13 +144,13 @@ class LexicalIndex:
         if not found or not self._present:
             return np.zeros(len(self))
         parts = list(chain.from_iterable(found))
-        numbers = joined(part.numbers for part in parts)
+        numbers = join_columns(part.numbers for part in parts)
         counts = [sum(len(part.numbers) for part in parts) for parts in found]
-        worth = self._shape_weights(k1, b).take(joined(part.shapes for part in parts))
+        worth = self._compute_shape_weights(k1, b).take(join_columns(part.shapes for part in parts))
         gone = ignored
         if self._present < len(self):
             gone = self._removed.view if ignored is None else self._removed.view | ignored
-        worth *= np.repeat(self._idfs(numbers, counts, gone), counts)
+        worth *= np.repeat(self._compute_idfs(numbers, counts, gone), counts)
         # Adds one after the other, term by term.
         scores = np.bincount(numbers, worth, len(self)).astype(np.float64, copy=False)
         if self._present < len(self):
@@ -158,13 +158,13 @@ class LexicalIndex:
         return scores
 
     def select_marked(self, mark: str) -> NDArray[np.bool_]:
-        """Return which documents bear a mark of `speech.marks`, removed ones included.
+        """Return which documents bear a mark of `speech.find_marks`, removed ones included.
 
         Do not write: it is kept until a document is added.
         """
-        return self.keep(f"={mark}", None, lambda: self._having_mark(f"={mark}"))
+        return self.keep(f"={mark}", None, lambda: self._select_mark(f"={mark}"))
 
-    def _having_mark(self, name: str) -> NDArray[np.bool_]:
+    def _select_mark(self, name: str) -> NDArray[np.bool_]:
         mask = np.zeros(len(self), dtype=np.bool_)
         found = self.find_documents([name])
         if name in found:
@@ -186,7 +186,7 @@ class LexicalIndex:
             known = self._kept[name] = len(self), how, make()
         return known[2]
 
-    def rarities(self, terms: Iterable[str]) -> dict[str, float]:
+    def compute_rarities(self, terms: Iterable[str]) -> dict[str, float]:
         """Return how rare each term is that some document has: its inverse document frequency."""
         self.settle()
         postings, present = self._postings, self._present
@@ -200,7 +200,7 @@ class LexicalIndex:
             for term, count in counts.items()
         }
 
-    def _idfs(
+    def _compute_idfs(
         self, numbers: NDArray[np.intc], counts: Sequence[int], gone: NDArray[np.bool_] | None
     ) -> list[float]:
         """Return how rare each term is among the documents that count."""
@@ -212,7 +212,7 @@ class LexicalIndex:
             counts = (counts - without).tolist()
         return [math.log1p((present - count + 0.5) / (count + 0.5)) for count in counts]
 
-    def _shape_weights(self, k1: float, b: float) -> NDArray[np.float64]:
+    def _compute_shape_weights(self, k1: float, b: float) -> NDArray[np.float64]:
         """Return what a term counts in a document of each shape, but for its rarity."""
         average = max(self._total_length / self._present, 1.0)
         shapes = self._postings.shapes
@@ -240,7 +240,7 @@ class TermPostings(NamedTuple):
     shapes: Column
 
 
-def joined(columns: Iterable[Column]) -> NDArray[np.intc]:
+def join_columns(columns: Iterable[Column]) -> NDArray[np.intc]:
     """Return a copy of the columns one after another: a view would forbid them to grow."""
     return np.frombuffer(b"".join(columns), dtype=np.intc)
 
@@ -255,13 +255,13 @@ class Postings:
     def __init__(self) -> None:
         """Create postings of no document."""
         self.shapes = Shapes()
-        self._terms = _Numbered()
+        self._terms = _TermNumbers()
         self._block = _Block(array("q", [0]), array("i"), memoryview(array("i")))
         self._later: defaultdict[int, tuple[array[int], array[int]]] = _make_later()
         self._looked_up: dict[str, list[TermPostings]] = {}
         self._written = 0
         # What is to be written: parts in order, and after them documents as they came.
-        self._parts: list[_Part] = []
+        self._parts: list[_StreamedMessage] = []
         self._first_unsorted = 0
         self._unsorted = array("i")
         self._lengths: list[int] = []
@@ -332,7 +332,7 @@ class Postings:
             for part in parts:
                 self._write_later(part)
         else:
-            before = [self._block.to_part(), self._later_part()]
+            before = [self._block.to_part(), self._make_later_part()]
             self._block = _Block.from_parts([*before, *parts], len(self._terms))
             self._later = _make_later()
         self._written = self._first_unsorted
@@ -347,7 +347,7 @@ class Postings:
         places = keys & ((1 << bits) - 1)
         shapes = self.shapes.find_numbers(counts, lengths[places])
         numbers = (places + self._first_unsorted).astype(np.intc)
-        self._parts.append(_Part((keys >> bits).astype(np.intc), numbers, shapes))
+        self._parts.append(_StreamedMessage((keys >> bits).astype(np.intc), numbers, shapes))
         self._end_unsorted()
 
     def _end_unsorted(self) -> int:
@@ -357,7 +357,7 @@ class Postings:
         self._lengths = []
         return self._first_unsorted
 
-    def _write_later(self, part: _Part) -> None:
+    def _write_later(self, part: _StreamedMessage) -> None:
         terms, starts = np.unique(part.terms, return_index=True)
         ends = [*starts[1:].tolist(), len(part.terms)]
         for term, start, end in zip(terms.tolist(), starts.tolist(), ends, strict=True):
@@ -365,13 +365,13 @@ class Postings:
             numbers.frombytes(part.numbers[start:end].tobytes())
             shapes.frombytes(part.shapes[start:end].tobytes())
 
-    def _later_part(self) -> _Part:
+    def _make_later_part(self) -> _StreamedMessage:
         """Return all that comes after the block."""
         counts = [len(numbers) for numbers, _ in self._later.values()]
-        return _Part(
+        return _StreamedMessage(
             np.repeat(np.array(list(self._later), dtype=np.intc), counts),
-            joined(numbers for numbers, _ in self._later.values()),
-            joined(shapes for _, shapes in self._later.values()),
+            join_columns(numbers for numbers, _ in self._later.values()),
+            join_columns(shapes for _, shapes in self._later.values()),
         )
 
 
@@ -379,7 +379,7 @@ def _make_later() -> defaultdict[int, tuple[array[int], array[int]]]:
     return defaultdict(lambda: (array("i"), array("i")))
 
 
-class _Numbered(dict[str, int]):
+class _TermNumbers(dict[str, int]):
     """Numbers terms in the order they are asked for."""
 
     def __missing__(self, term: str) -> int:
@@ -387,7 +387,7 @@ class _Numbered(dict[str, int]):
         return number
 
 
-class _Part(NamedTuple):
+class _StreamedMessage(NamedTuple):
     """Postings by number of term, and of each term by document, in columns of equal length."""
 
     terms: NDArray[np.intc]
@@ -405,7 +405,7 @@ class _Block(NamedTuple):
     shapes: memoryview[int]
 
     @classmethod
-    def from_parts(cls, parts: Sequence[_Part], terms: int) -> _Block:
+    def from_parts(cls, parts: Sequence[_StreamedMessage], terms: int) -> _Block:
         """Return the block of so many terms; documents of a part follow those of earlier ones."""
         which = np.concatenate([part.terms for part in parts])
         # Stable, so that documents stay in order; what is sorted already is only merged.
@@ -427,10 +427,10 @@ class _Block(NamedTuple):
         start, end = self.starts[term], self.starts[term + 1]
         return TermPostings(self.numbers[start:end], self.shapes[start:end])
 
-    def to_part(self) -> _Part:
+    def to_part(self) -> _StreamedMessage:
         """Return all of it."""
         terms = np.repeat(np.arange(self.terms, dtype=np.intc), np.diff(self.starts))
-        return _Part(terms, joined([self.numbers]), joined([self.shapes]))
+        return _StreamedMessage(terms, join_columns([self.numbers]), join_columns([self.shapes]))
 
 
 class Shapes:
@@ -439,9 +439,9 @@ class Shapes:
     def __init__(self) -> None:
         """Create it without any."""
         self._numbers: dict[tuple[int, int], int] = {}
-        self.counts = Growable(np.int64)
+        self.counts = GrowableArray(np.int64)
         """How often, by the shape's number."""
-        self.lengths = Growable(np.int64)
+        self.lengths = GrowableArray(np.int64)
         """In how many terms, by the shape's number."""
 
     def number(self, count: int, length: int) -> int:
@@ -469,7 +469,7 @@ class Shapes:
 _FIRST_CAPACITY = 64
 
 
-class Growable:
+class GrowableArray:
     """A NumPy array that grows at its end in amortised constant time. Not thread-safe."""
 
     def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:

@@ -59,7 +59,7 @@ _DAY_MS = 24 * 3_600_000
 _EPOCH = date(1970, 1, 1)
 
 
-def spans(text: str, now_ms: int) -> list[Span]:
+def find_time_spans(text: str, now_ms: int) -> list[Span]:
     """Return the stretches of time that a question names, in the order it names them.
 
     A month or day without a year is the latest one that has begun. Of two numbers that may both be
@@ -69,18 +69,18 @@ def spans(text: str, now_ms: int) -> list[Span]:
         text: The question.
         now_ms: When it is asked, milliseconds since the epoch.
     """
-    return list(_spans(text.lower(), now_ms // _DAY_MS))
+    return list(_find_time_spans(text.lower(), now_ms // _DAY_MS))
 
 
 @lru_cache(maxsize=16)
-def _spans(text: str, day: int) -> tuple[Span, ...]:
+def _find_time_spans(text: str, day: int) -> tuple[Span, ...]:
     # Kept for a moment: one recall asks when it ranks and when it says why.
     today = _EPOCH + timedelta(days=day)
-    signs = _signs(text) & _SIGNS
+    signs = _find_signs(text) & _SIGNS
     found: dict[Span, None] = {}
 
     def take(read: _Reader, match: re.Match[str]) -> str:
-        found.update(dict.fromkeys(_span(*days) for days in _readable(read, match, today)))
+        found.update(dict.fromkeys(_make_span(*days) for days in _read_days(read, match, today)))
         # What one pattern has read means nothing else.
         return " ; "
 
@@ -90,18 +90,18 @@ def _spans(text: str, day: int) -> tuple[Span, ...]:
     return tuple(found)
 
 
-def _signs(text: str) -> set[str]:
+def _find_signs(text: str) -> set[str]:
     """Return the words of a text, and the patterns of digits that it shows."""
     signs = set(_WORD.findall(text))
     signs.update(sign.pattern for sign in (_DATE_SIGN, _YEAR_SIGN) if sign.search(text))
     return signs
 
 
-def _span(first: date, last: date) -> Span:
+def _make_span(first: date, last: date) -> Span:
     return (first - _EPOCH).days * _DAY_MS, ((last - _EPOCH).days + 1) * _DAY_MS
 
 
-def _readable(read: _Reader, match: re.Match[str], today: date) -> Iterator[tuple[date, date]]:
+def _read_days(read: _Reader, match: re.Match[str], today: date) -> Iterator[tuple[date, date]]:
     try:
         yield from (days for days in read(match, today) if days is not None)
     except (ValueError, OverflowError):
@@ -112,47 +112,47 @@ def _readable(read: _Reader, match: re.Match[str], today: date) -> Iterator[tupl
 # -- dates -------------------------------------------------------------------------------------
 
 
-def _in_numbers(match: re.Match[str], _today: date) -> Iterator[_Days]:
+def _read_numeric_date(match: re.Match[str], _today: date) -> Iterator[_Days]:
     year, month, day = (int(match[name]) for name in ("year", "month", "day"))
-    yield _one(date(year, month, day))
+    yield _make_day(date(year, month, day))
 
 
-def _either_way(match: re.Match[str], _today: date) -> Iterator[_Days]:
+def _read_ambiguous_date(match: re.Match[str], _today: date) -> Iterator[_Days]:
     year, first, second = (int(match[name]) for name in ("year", "first", "second"))
     for month, day in {(first, second), (second, first)}:
         if month <= 12:  # noqa: PLR2004
-            yield _one(date(year, month, day))
+            yield _make_day(date(year, month, day))
 
 
-def _month_of_year(match: re.Match[str], _today: date) -> Iterator[_Days]:
-    yield _whole_month(int(match["year"]), int(match["month"]))
+def _read_numeric_month(match: re.Match[str], _today: date) -> Iterator[_Days]:
+    yield _make_month(int(match["year"]), int(match["month"]))
 
 
-def _day_and_month(match: re.Match[str], today: date) -> Iterator[_Days]:
+def _read_day_and_month(match: re.Match[str], today: date) -> Iterator[_Days]:
     month, day = _MONTH_OF[match["month"]], int(match["day"])
     if match["year"]:
-        yield _one(date(int(match["year"]), month, day))
+        yield _make_day(date(int(match["year"]), month, day))
     else:
         said = date(today.year, month, day)
-        yield _one(said if said <= today else date(today.year - 1, month, day))
+        yield _make_day(said if said <= today else date(today.year - 1, month, day))
 
 
-def _month(match: re.Match[str], today: date) -> Iterator[_Days]:
+def _read_month(match: re.Match[str], today: date) -> Iterator[_Days]:
     month = _MONTH_OF[match["month"]]
     year = int(match["year"]) if match["year"] else today.year - (month > today.month)
-    yield _whole_month(year, month)
+    yield _make_month(year, month)
 
 
-def _year(match: re.Match[str], _today: date) -> Iterator[_Days]:
+def _read_year(match: re.Match[str], _today: date) -> Iterator[_Days]:
     year = int(match["year"])
     yield date(year, 1, 1), date(year, 12, 31)
 
 
-def _one(day: date) -> _Days:
+def _make_day(day: date) -> _Days:
     return day, day
 
 
-def _whole_month(year: int, month: int) -> _Days:
+def _make_month(year: int, month: int) -> _Days:
     following = date(year + month // 12, month % 12 + 1, 1)
     return date(year, month, 1), following - timedelta(days=1)
 
@@ -170,13 +170,13 @@ def _read_ago(match: re.Match[str], today: date) -> Iterator[_Days]:
     yield middle - reach, middle + reach
 
 
-def _day_before(match: re.Match[str], today: date) -> Iterator[_Days]:
+def _read_relative_day(match: re.Match[str], today: date) -> Iterator[_Days]:
     said = match[0]
     back = 2 if said.startswith("the day") else 0 if said in ("today", "tonight") else 1
-    yield _one(today - timedelta(days=back))
+    yield _make_day(today - timedelta(days=back))
 
 
-def _this_or_last(match: re.Match[str], today: date) -> Iterator[_Days]:
+def _read_relative_unit(match: re.Match[str], today: date) -> Iterator[_Days]:
     back = 0 if match["which"] == "this" else 1
     monday = today - timedelta(days=today.weekday() + 7 * back)
     unit = match["unit"]
@@ -186,49 +186,72 @@ def _this_or_last(match: re.Match[str], today: date) -> Iterator[_Days]:
         yield monday + timedelta(days=4), monday + timedelta(days=7)
     elif unit == "month":
         months = today.year * 12 + today.month - 1 - back
-        yield _whole_month(months // 12, months % 12 + 1)
+        yield _make_month(months // 12, months % 12 + 1)
     else:
         yield date(today.year - back, 1, 1), date(today.year - back, 12, 31)
 
 
-def _weekday(match: re.Match[str], today: date) -> Iterator[_Days]:
+def _read_weekday(match: re.Match[str], today: date) -> Iterator[_Days]:
     back = (today.weekday() - _DAY_OF[match["weekday"]]) % 7
-    yield _one(today - timedelta(days=back or 7))
+    yield _make_day(today - timedelta(days=back or 7))
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _compile_pattern(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){text}(?!\w)")
 
 
 _NUMBERS = (
-    (_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"), _in_numbers),
-    (_pattern(r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"), _in_numbers),
-    (_pattern(r"(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4})"), _either_way),
-    (_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)"), _month_of_year),
+    (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"), _read_numeric_date),
+    (
+        _compile_pattern(r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"),
+        _read_numeric_date,
+    ),
+    (_compile_pattern(r"(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4})"), _read_ambiguous_date),
+    (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)"), _read_numeric_month),
 )
 _NAMES = (
     (
-        _pattern(rf"(?P<day>\d\d?)(?:st|nd|rd|th|\.|er)?{_OF}(?P<month>{_MONTH}){_YEAR}?"),
-        _day_and_month,
+        _compile_pattern(rf"(?P<day>\d\d?)(?:st|nd|rd|th|\.|er)?{_OF}(?P<month>{_MONTH}){_YEAR}?"),
+        _read_day_and_month,
     ),
-    (_pattern(rf"(?P<month>{_MONTH})\.?\s+(?P<day>\d\d?)(?:st|nd|rd|th)?{_YEAR}?"), _day_and_month),
-    (_pattern(rf"(?P<month>{_MONTH})\.?{_YEAR}"), _month),
+    (
+        _compile_pattern(rf"(?P<month>{_MONTH})\.?\s+(?P<day>\d\d?)(?:st|nd|rd|th)?{_YEAR}?"),
+        _read_day_and_month,
+    ),
+    (_compile_pattern(rf"(?P<month>{_MONTH})\.?{_YEAR}"), _read_month),
     # Alone a month needs a word before it: "may", "mars" and "mart" are words of their own.
-    (_pattern(rf"(?:in|im|en|em|since|during|last|of|i)\s+(?P<month>{_MONTH})(?P<year>)"), _month),
+    (
+        _compile_pattern(
+            rf"(?:in|im|en|em|since|during|last|of|i)\s+(?P<month>{_MONTH})(?P<year>)"
+        ),
+        _read_month,
+    ),
 )
 _YEARS = (
-    (_pattern(r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)"), _year),
+    (
+        _compile_pattern(r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)"),
+        _read_year,
+    ),
 )
 _AGO = (
-    (_pattern(rf"(?P<count>\d\d?|{_COUNT})\s+(?P<unit>day|week|month|year)s?\s+ago"), _read_ago),
+    (
+        _compile_pattern(rf"(?P<count>\d\d?|{_COUNT})\s+(?P<unit>day|week|month|year)s?\s+ago"),
+        _read_ago,
+    ),
 )
 _DAYS_BEFORE = (
-    (_pattern(r"(?:the day before yesterday|yesterday|last night|today|tonight)"), _day_before),
+    (
+        _compile_pattern(r"(?:the day before yesterday|yesterday|last night|today|tonight)"),
+        _read_relative_day,
+    ),
 )
 _STRETCHES = (
-    (_pattern(r"(?P<which>this|last)\s+(?P<unit>weekend|week|month|year)"), _this_or_last),
+    (
+        _compile_pattern(r"(?P<which>this|last)\s+(?P<unit>weekend|week|month|year)"),
+        _read_relative_unit,
+    ),
 )
-_WEEKDAYS_BEFORE = ((_pattern(rf"(?:on|last)\s+(?P<weekday>{_WEEKDAY})"), _weekday),)
+_WEEKDAYS_BEFORE = ((_compile_pattern(rf"(?:on|last)\s+(?P<weekday>{_WEEKDAY})"), _read_weekday),)
 # Most questions name no time, and looking for one costs more than a recall: what to look for only
 # where one of these words, or of these patterns of digits, is there.
 _PATTERNS = (

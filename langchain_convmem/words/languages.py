@@ -198,16 +198,16 @@ _stemmers = threading.local()
 
 
 @cache
-def function_words(language: str) -> frozenset[str]:
+def get_function_words(language: str) -> frozenset[str]:
     """Return the casefolded words of a language that say nothing about the topic."""
     return frozenset(unicodedata.normalize("NFKC", STOP_WORDS[language]).casefold().split())
 
 
 @cache
-def _votes() -> dict[str, int]:
+def _count_votes() -> dict[str, int]:
     votes: dict[str, int] = {}
     for field, language in enumerate(LATIN):
-        for word in function_words(language):
+        for word in get_function_words(language):
             if len(word) == 1 and language != ENGLISH:
                 # A lone letter may be anything: an initial, a variable, half of "e-mail".
                 continue
@@ -215,12 +215,12 @@ def _votes() -> dict[str, int]:
     return votes
 
 
-def language_of(words: Sequence[str]) -> str:
+def detect_language(words: Sequence[str]) -> str:
     """Return the Latin-script language with the most function words among casefolded `words`.
 
     Ties go to the language that stands first in `LATIN`: English, so without a sign it is English.
     """
-    votes, asked = _votes(), words[:_MOST_VOTES]
+    votes, asked = _count_votes(), words[:_MOST_VOTES]
     total = sum([votes[word] for word in asked if word in votes])
     if total == total & _FIELD_MASK:
         return ENGLISH
@@ -238,15 +238,15 @@ def is_function_word(word: str, language: str) -> bool:
         word: The word.
         language: Of the text; words in other scripts than Latin identify themselves.
     """
-    bare = _without_elision(word.removesuffix("'s"), language)
-    words = _saying_nothing(language)
+    bare = _strip_elision(word.removesuffix("'s"), language)
+    words = _collect_function_words(language)
     return word in words or bare in words
 
 
 @cache
-def _saying_nothing(language: str) -> frozenset[str]:
+def _collect_function_words(language: str) -> frozenset[str]:
     """Return the function words of a language and of the non-Latin languages."""
-    return function_words(language).union(*map(function_words, _OTHER_SCRIPTS.values()))
+    return get_function_words(language).union(*map(get_function_words, _OTHER_SCRIPTS.values()))
 
 
 @lru_cache(maxsize=100_000)
@@ -257,17 +257,17 @@ def stem(word: str, language: str) -> str:
         word: Of one script.
         language: Of the line, if its script is Latin; other scripts identify themselves.
     """
-    word = _without_elision(word, language)
+    word = _strip_elision(word, language)
     if word.isascii():
-        return word if word.isdigit() else _snowball(word, language)
+        return word if word.isdigit() else _stem_with_snowball(word, language)
     name = unicodedata.name(word[0], "").partition(" ")[0]
     if name != "LATIN":
         language = _OTHER_SCRIPTS.get(name, "")
-        return _snowball(word, language) if language else word
-    return _without_accents(_snowball(word, language))
+        return _stem_with_snowball(word, language) if language else word
+    return _strip_accents(_stem_with_snowball(word, language))
 
 
-def _without_elision(word: str, language: str) -> str:
+def _strip_elision(word: str, language: str) -> str:
     """Return the word alone where an apostrophe joins it to an article or to a case."""
     if "'" not in word:
         return word
@@ -276,13 +276,13 @@ def _without_elision(word: str, language: str) -> str:
     return word.partition("'")[0] if language == "turkish" else word
 
 
-def _without_accents(word: str) -> str:
+def _strip_accents(word: str) -> str:
     """Return the word as people type it in a hurry."""
     letters = unicodedata.normalize("NFD", word).replace("\u0131", "i").replace("\u00f8", "o")
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
-def _snowball(word: str, language: str) -> str:
+def _stem_with_snowball(word: str, language: str) -> str:
     # A Snowball stemmer keeps the word it works on, so each thread has its own.
     stemmer = _stemmers.__dict__.get(language)
     if stemmer is None:

@@ -18,20 +18,20 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Literal, NamedTuple, TypeAlias
 
-from langchain_convmem.words.languages import function_words, language_of
+from langchain_convmem.words.languages import detect_language, get_function_words
 
 Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
 
 
 class Persons(NamedTuple):
-    """Who a question is about when a user asks an assistant; see `Meant`."""
+    """Who a question is about when a user asks an assistant; see `QuestionIntent`."""
 
     asker: bool = False
     listener: bool = False
     subject_open: bool = False
 
 
-class Meant(NamedTuple):
+class QuestionIntent(NamedTuple):
     """Who a question is about when a user asks an assistant, and what kind of message it is."""
 
     asker: bool = False
@@ -61,34 +61,36 @@ _LONGEST_FOLLOW_UP = 6
 
 
 @lru_cache(maxsize=256)
-def read_question(text: str) -> Meant:
+def read_question(text: str) -> QuestionIntent:
     """Return who a question is about, and what kind of message it is.
 
     Args:
         text: What a user asks; quoted passages in it are about nobody.
     """
-    asked, words, forms = _asked(text)
+    asked, words, forms = _normalize_question(text)
     if forms is None:
-        return Meant()
-    meant = persons_meant(text)
-    return Meant(
+        return QuestionIntent()
+    meant = find_persons(text)
+    return QuestionIntent(
         asker=meant.asker,
         listener=meant.listener,
-        advice=asks_advice(text),
-        request=any(_requests(asked[piece.start : piece.end], forms) for piece in pieces(asked)),
-        is_follow_up=_follows_up(asked, words, forms, means_asker=meant.asker),
+        advice=is_asking_advice(text),
+        request=any(
+            _is_request(asked[piece.start : piece.end], forms) for piece in split_pieces(asked)
+        ),
+        is_follow_up=_is_follow_up(asked, words, forms, means_asker=meant.asker),
         subject_open=meant.subject_open,
     )
 
 
 @lru_cache(maxsize=256)
-def persons_meant(text: str) -> Persons:
+def find_persons(text: str) -> Persons:
     """Return who a question is about, which takes a fraction of reading all of it.
 
     Args:
         text: What a user asks; quoted passages in it are about nobody.
     """
-    asked, _, forms = _asked(text)
+    asked, _, forms = _normalize_question(text)
     if forms is None:
         return Persons()
     # Only where somebody says "I" it matters which phrases do not mean it.
@@ -100,31 +102,31 @@ def persons_meant(text: str) -> Persons:
     return Persons(asker, listener, forms.drops_subject and not asker and not listener)
 
 
-def asks_advice(text: str) -> bool:
+def is_asking_advice(text: str) -> bool:
     """Return whether a question is how to do something or what one should do."""
-    asked, _, forms = _asked(text)
+    asked, _, forms = _normalize_question(text)
     return forms is not None and forms.advice.search(asked) is not None
 
 
 @lru_cache(maxsize=16)
-def _asked(text: str) -> tuple[str, list[str], Forms | None]:
+def _normalize_question(text: str) -> tuple[str, list[str], Forms | None]:
     """Return a question in lowercase without what it quotes, its words, and its language."""
     asked = lower_in_place(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
-    words = words_of(asked)
-    return asked, words, forms_of(spoken_language(asked, words))
+    words = split_words(asked)
+    return asked, words, get_forms(detect_spoken_language(asked, words))
 
 
-def _requests(sentence: str, forms: Forms) -> bool:
-    return any(kind == "request" for kind, _ in _kinds(sentence, forms))
+def _is_request(sentence: str, forms: Forms) -> bool:
+    return any(kind == "request" for kind, _ in _classify_clauses(sentence, forms))
 
 
-def _follows_up(asked: str, words: list[str], forms: Forms, *, means_asker: bool) -> bool:
+def _is_follow_up(asked: str, words: list[str], forms: Forms, *, means_asker: bool) -> bool:
     message = asked.strip(" \t\r\n?!.,;:…？！。¿¡")
     if not message:
         return "?" in asked or "\uff1f" in asked
     if forms.follow_up.fullmatch(message):
         return True
-    known = () if forms.language in _UNSPACED_LANGUAGES else function_words(forms.language)
+    known = () if forms.language in _UNSPACED_LANGUAGES else get_function_words(forms.language)
     return (
         "\u2026" not in asked
         and 0 < len(words) <= _LONGEST_FOLLOW_UP
@@ -133,7 +135,7 @@ def _follows_up(asked: str, words: list[str], forms: Forms, *, means_asker: bool
     )
 
 
-def askings(text: str) -> list[tuple[int, int]]:
+def find_questions(text: str) -> list[tuple[int, int]]:
     """Return where the sentences of a message stand that ask or request something, in order.
 
     Pasted text asks nothing, whatever stands in it.
@@ -142,21 +144,21 @@ def askings(text: str) -> list[tuple[int, int]]:
         text: A message. In a language that is not recognised, sentences with a question mark ask.
     """
     lowered = lower_in_place(text)
-    forms = forms_of(spoken_language(lowered, words_of(lowered)))
+    forms = get_forms(detect_spoken_language(lowered, split_words(lowered)))
     return [
         (start, end)
-        for start, end, is_pasted in pieces(lowered)
-        if not is_pasted and _asks(lowered[start:end], forms)
+        for start, end, is_pasted in split_pieces(lowered)
+        if not is_pasted and _is_question(lowered[start:end], forms)
     ]
 
 
-def _asks(sentence: str, forms: Forms | None) -> bool:
+def _is_question(sentence: str, forms: Forms | None) -> bool:
     if is_courtesy(sentence):
         return False
     if _ENDS_ASKING.search(sentence):
         return True
     return forms is not None and (
-        _verdict(sentence, forms) in ("asks", "mixed") or _requests(sentence, forms)
+        _judge_sentence(sentence, forms) in ("asks", "mixed") or _is_request(sentence, forms)
     )
 
 
@@ -166,7 +168,7 @@ _LONGEST_IGNORANCE = 300
 _LONGEST_WITH_OFFERS = 600
 
 
-def marks(text: str) -> frozenset[Mark]:
+def find_marks(text: str) -> frozenset[Mark]:
     """Return what a stored line or segment of one does.
 
     "states": it holds a sentence in the first person, or an instruction for the future.
@@ -180,16 +182,16 @@ def marks(text: str) -> frozenset[Mark]:
     if is_courtesy(text):
         return _COURTESY
     lowered = lower_in_place(text)
-    words = words_of(lowered)
-    forms = forms_of(spoken_language(lowered, words))
+    words = split_words(lowered)
+    forms = get_forms(detect_spoken_language(lowered, words))
     if forms is None:
         return _NONE
     if _is_ignorant(lowered, forms):
         return _IGNORANT
     asks = False
     stated = False
-    for start, end, _ in pieces(lowered):
-        verdict = _verdict(lowered[start:end], forms)
+    for start, end, _ in split_pieces(lowered):
+        verdict = _judge_sentence(lowered[start:end], forms)
         if verdict == "own":
             return _STATES
         asks = asks or verdict == "asks"
@@ -204,7 +206,7 @@ _IGNORANT: frozenset[Mark] = frozenset({"ignorant"})
 _COURTESY: frozenset[Mark] = frozenset({"courtesy"})
 
 
-def statements(text: str) -> list[tuple[int, int]]:
+def find_statements(text: str) -> list[tuple[int, int]]:
     """Return where the sentences of a text stand that state something, in order.
 
     A sentence that holds both a statement and a question is kept; so is pasted text.
@@ -215,30 +217,30 @@ def statements(text: str) -> list[tuple[int, int]]:
     if is_courtesy(text):
         return []
     lowered = lower_in_place(text)
-    forms = forms_of(spoken_language(lowered, words_of(lowered)))
+    forms = get_forms(detect_spoken_language(lowered, split_words(lowered)))
     if forms is None:
-        return [(piece.start, piece.end) for piece in pieces(lowered)]
+        return [(piece.start, piece.end) for piece in split_pieces(lowered)]
     return [
         (start, end)
-        for start, end, is_pasted in pieces(lowered)
-        if is_pasted or _states(lowered[start:end], forms)
+        for start, end, is_pasted in split_pieces(lowered)
+        if is_pasted or _is_statement(lowered[start:end], forms)
     ]
 
 
-def _states(sentence: str, forms: Forms) -> bool:
-    verdict = _verdict(sentence, forms, enough=_SAYING)
+def _is_statement(sentence: str, forms: Forms) -> bool:
+    verdict = _judge_sentence(sentence, forms, enough=_SAYING)
     return verdict not in ("asks", "courtesy") and not is_courtesy(sentence)
 
 
 def _is_ignorant(lowered: str, forms: Forms) -> bool:
     """Return whether a reply begins with what is not known, and adds nothing of substance."""
-    if not _knows_nothing(lowered[:_LONGEST_IGNORANCE], forms):
+    if not _has_no_answer(lowered[:_LONGEST_IGNORANCE], forms):
         return False
     if len(lowered) > _LONGEST_WITH_OFFERS:
         return False
-    first, *rest = pieces(lowered)
+    first, *rest = split_pieces(lowered)
     return not _YET.search(lowered, first.start, first.end) and all(
-        _adds_nothing(lowered[piece.start : piece.end], forms) for piece in rest
+        _is_filler(lowered[piece.start : piece.end], forms) for piece in rest
     )
 
 
@@ -250,15 +252,15 @@ _YET = re.compile(
 )
 
 
-def _knows_nothing(sentence: str, forms: Forms) -> bool:
+def _has_no_answer(sentence: str, forms: Forms) -> bool:
     begin = forms.opening.match(sentence)
     return forms.ignorant.match(sentence, begin.end() if begin else 0) is not None
 
 
-def _adds_nothing(sentence: str, forms: Forms) -> bool:
-    if _knows_nothing(sentence, forms) or forms.offer.search(sentence):
+def _is_filler(sentence: str, forms: Forms) -> bool:
+    if _has_no_answer(sentence, forms) or forms.offer.search(sentence):
         return True
-    return _verdict(sentence, forms) in ("asks", "mixed", "courtesy")
+    return _judge_sentence(sentence, forms) in ("asks", "mixed", "courtesy")
 
 
 # -- clauses -----------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ _OWN = frozenset({"own"})
 _SAYING = frozenset({"own", "states"})
 
 
-def _verdict(sentence: str, forms: Forms, *, enough: AbstractSet[str] = _OWN) -> _Verdict:
+def _judge_sentence(sentence: str, forms: Forms, *, enough: AbstractSet[str] = _OWN) -> _Verdict:
     """Return what a sentence does: "own" states in the first person, "mixed" asks after a name.
 
     Args:
@@ -304,7 +306,11 @@ def _verdict(sentence: str, forms: Forms, *, enough: AbstractSet[str] = _OWN) ->
     """
     is_question = _ENDS_ASKING.search(sentence) is not None
     # Only of a question it matters which clause is the last one: others are read one by one.
-    clauses = list(_kinds(sentence, forms)) if is_question else _kinds(sentence, forms)
+    clauses = (
+        list(_classify_clauses(sentence, forms))
+        if is_question
+        else _classify_clauses(sentence, forms)
+    )
     last = len(clauses) - 1 if isinstance(clauses, list) else None
     found: set[str] = set()
     before: _Clause | None = None
@@ -381,7 +387,7 @@ def _weigh_asking(
             return {"own"}
         if kind == "question" and found & {"name", "word"} and _RELATIVE.match(clause):
             weight.add("states")
-    run_on = _run_on(clause, forms)
+    run_on = _find_run_on(clause, forms)
     return weight if run_on is None else weight | {run_on}
 
 
@@ -399,7 +405,7 @@ def _is_recurring(before: _Clause | None) -> bool:
     return _WHENEVER.match(before[1]) is not None
 
 
-def _run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
+def _find_run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
     """Return what a question or request goes on to state without any punctuation, as dictated."""
     if clause.count(" ") + 1 < _SHORTEST_RUN_ON:
         return None
@@ -409,15 +415,15 @@ def _run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
     return "own" if forms.first_person.search(clause, found.start()) else "states"
 
 
-def _kinds(sentence: str, forms: Forms) -> Iterator[_Clause]:
+def _classify_clauses(sentence: str, forms: Forms) -> Iterator[_Clause]:
     """Yield the meaningful clauses of a sentence, each with its kind."""
     start = 0
     for end in _CLAUSE_END.finditer(sentence):
         if end[0] in _NEEDS_BLANK and not _is_set_off(sentence, end.start(), end[0]):
             continue
-        yield from _kind(sentence[start : end.start()], forms)
+        yield from _classify_clause(sentence[start : end.start()], forms)
         start = end.end()
-    yield from _kind(sentence[start:] if start else sentence, forms)
+    yield from _classify_clause(sentence[start:] if start else sentence, forms)
 
 
 def _is_set_off(sentence: str, at: int, sign: str) -> bool:
@@ -425,7 +431,7 @@ def _is_set_off(sentence: str, at: int, sign: str) -> bool:
     return follows and (sign != "-" or sentence[at - 1 : at].isspace())
 
 
-def _kind(clause: str, forms: Forms) -> Iterator[_Clause]:
+def _classify_clause(clause: str, forms: Forms) -> Iterator[_Clause]:
     begin = forms.opening.match(clause)
     clause = clause[begin.end() if begin else 0 :].rstrip(forms.endings)
     if not HAS_WORD.search(clause) or (len(clause) < _LONGEST_COURTESY and is_courtesy(clause)):
@@ -523,11 +529,11 @@ _ENDINGS = " \t\r\n.!\u2026\u3002\uff01\"'\u201d\u300d)"
 _SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
 
 
-def _alternatives(lines: Sequence[str]) -> str:
+def _join_alternatives(lines: Sequence[str]) -> str:
     return f"(?:{'|'.join(lines) if lines else _NEVER})"
 
 
-def _anywhere(lines: Sequence[str]) -> re.Pattern[str]:
+def _compile_anywhere(lines: Sequence[str]) -> re.Pattern[str]:
     """Return the pattern of what is looked for anywhere, not of where it ends.
 
     What begins at the border of a word stands together, so that few places need be tried.
@@ -551,21 +557,21 @@ def _split(line: str) -> list[str]:
 
 
 @cache
-def forms_of(language: str) -> Forms | None:
+def get_forms(language: str) -> Forms | None:
     """Return the phrases of a language; None if it is not recognised."""
     phrases = load_phrases().get(language)
-    return None if phrases is None else _compiled(language, phrases)
+    return None if phrases is None else _compile_forms(language, phrases)
 
 
-def _compiled(language: str, phrases: Phrases) -> Forms:
+def _compile_forms(language: str, phrases: Phrases) -> Forms:
     def compile_lines(lines: Sequence[str]) -> re.Pattern[str]:
-        return re.compile(_alternatives(lines))
+        return re.compile(_join_alternatives(lines))
 
-    finite = _alternatives(phrases.finite)
+    finite = _join_alternatives(phrases.finite)
     return Forms(
         language=language,
         # Possessive, since no opening begins with a sign: without one, nothing is tried again.
-        opening=re.compile(rf"(?:\W*+{_alternatives(phrases.opening)}(?![\w']))*+\W*+"),
+        opening=re.compile(rf"(?:\W*+{_join_alternatives(phrases.opening)}(?![\w']))*+\W*+"),
         heads=(
             ("standing", compile_lines(phrases.standing)),
             ("request", compile_lines(phrases.request)),
@@ -574,16 +580,16 @@ def _compiled(language: str, phrases: Phrases) -> Forms:
             ("own", compile_lines(phrases.own_clause)),
         ),
         own_clause=compile_lines(phrases.own_clause),
-        first_person=_anywhere(phrases.first_person),
-        finite=_anywhere(phrases.finite),
+        first_person=_compile_anywhere(phrases.first_person),
+        finite=_compile_anywhere(phrases.finite),
         says_early=re.compile(rf"(?:[^\s]+ ){{0,4}}?{finite}"),
         run_on=compile_lines(phrases.run_on),
         ignorant=compile_lines(phrases.ignorant),
-        offer=_anywhere(phrases.offer),
-        listener=_anywhere(phrases.listener),
-        advice=_anywhere(phrases.advice),
+        offer=_compile_anywhere(phrases.offer),
+        listener=_compile_anywhere(phrases.listener),
+        advice=_compile_anywhere(phrases.advice),
         unmeant=compile_lines(phrases.unmeant),
-        favour=_anywhere(phrases.favour),
+        favour=_compile_anywhere(phrases.favour),
         follow_up=compile_lines(phrases.follow_up),
         drops_subject=phrases.drops_subject,
         endings=_ENDINGS + "?\uff1f" if phrases.drops_subject else _ENDINGS,
@@ -602,21 +608,21 @@ _LETTERS_PER_CHARACTER = 3
 _FEW_WORDS = 8
 
 
-def spoken_language(lowered: str, words: list[str]) -> str:
+def detect_spoken_language(lowered: str, words: list[str]) -> str:
     """Return the language of a text by its script, or by its function words if that is Latin."""
     if not lowered.isascii():
-        language = _language_of_script(lowered)
+        language = _detect_script_language(lowered)
         if language is not None:
             return language
-    language = language_of(words)
+    language = detect_language(words)
     if len(words) <= _FEW_WORDS:
         # So few words tell little: "la" and "a" are words of several languages.
-        markers = _markers()
+        markers = _load_markers()
         return next((markers[word] for word in words if word in markers), language)
     return language
 
 
-def _language_of_script(lowered: str) -> str | None:
+def _detect_script_language(lowered: str) -> str | None:
     """Return the language of the script that most of a text is in; None if that is Latin."""
     latin = len(_LATIN_LETTER.findall(lowered))
     kana, han = len(_KANA.findall(lowered)), len(_HAN.findall(lowered))
@@ -632,7 +638,7 @@ def _language_of_script(lowered: str) -> str | None:
 
 
 @cache
-def _markers() -> dict[str, str]:
+def _load_markers() -> dict[str, str]:
     return {
         word: language for language, phrases in load_phrases().items() for word in phrases.markers
     }
@@ -650,7 +656,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
 
 
-def words_of(lowered: str) -> list[str]:
+def split_words(lowered: str) -> list[str]:
     """Return the words of a lowercase text, in order."""
     return (_ASCII_WORD if lowered.isascii() else _WORD).findall(lowered)
 
@@ -677,7 +683,7 @@ _ABBREVIATED = re.compile(
 )
 
 
-class Piece(NamedTuple):
+class SentenceSpan(NamedTuple):
     """A sentence or a pasted passage, by where it stands."""
 
     start: int
@@ -685,18 +691,18 @@ class Piece(NamedTuple):
     is_pasted: bool
 
 
-def pieces(lowered: str) -> Iterator[Piece]:
+def split_pieces(lowered: str) -> Iterator[SentenceSpan]:
     """Yield the sentences of a text and what is pasted into it, in order, without blanks."""
     start = 0
     if _PASTE_SIGNS.search(lowered):
         for pasted in _PASTED.finditer(lowered):
-            yield from _sentences(lowered, start, pasted.start())
-            yield from _trimmed(lowered, pasted.start(), pasted.end(), is_pasted=True)
+            yield from _split_sentences(lowered, start, pasted.start())
+            yield from _trim(lowered, pasted.start(), pasted.end(), is_pasted=True)
             start = pasted.end()
-    yield from _sentences(lowered, start, len(lowered))
+    yield from _split_sentences(lowered, start, len(lowered))
 
 
-def _sentences(lowered: str, start: int, end: int) -> Iterator[Piece]:
+def _split_sentences(lowered: str, start: int, end: int) -> Iterator[SentenceSpan]:
     for boundary in _BOUNDARY.finditer(lowered, start, end):
         stop = boundary.end()
         marks_end = boundary[0]
@@ -704,17 +710,17 @@ def _sentences(lowered: str, start: int, end: int) -> Iterator[Piece]:
             continue
         if marks_end == "." and _ABBREVIATED.search(lowered, max(start, stop - 12), stop):
             continue
-        yield from _trimmed(lowered, start, stop)
+        yield from _trim(lowered, start, stop)
         start = stop
-    yield from _trimmed(lowered, start, end)
+    yield from _trim(lowered, start, end)
 
 
-def _trimmed(lowered: str, start: int, end: int, *, is_pasted: bool = False) -> Iterator[Piece]:
+def _trim(lowered: str, start: int, end: int, *, is_pasted: bool = False) -> Iterator[SentenceSpan]:
     sentence = lowered[start:end]
     bare = sentence.lstrip()
     if HAS_WORD.search(bare):
         start = end - len(bare)
-        yield Piece(start, start + len(bare.rstrip()), is_pasted)
+        yield SentenceSpan(start, start + len(bare.rstrip()), is_pasted)
 
 
 HAS_WORD = re.compile(r"\w")
@@ -807,20 +813,20 @@ _RUN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
 @cache
-def _courtesies() -> frozenset[str]:
+def _load_courtesies() -> frozenset[str]:
     return frozenset(_WORDS.split())
 
 
 @cache
-def _allowed() -> frozenset[str]:
-    return _courtesies().union(_BESIDE.split())
+def _load_allowed_words() -> frozenset[str]:
+    return _load_courtesies().union(_BESIDE.split())
 
 
 @cache
-def _vocabulary() -> frozenset[str]:
+def _load_vocabulary() -> frozenset[str]:
     """Return every word that may stand in a courtesy, and the parts of those with apostrophes."""
     source = _PHRASES.pattern.replace("\\b", " ").replace("\\w", " ")
-    words = [*_allowed(), *_RUN.findall(source)]
+    words = [*_load_allowed_words(), *_RUN.findall(source)]
     return frozenset(part for word in words for part in word.split("'"))
 
 
@@ -842,21 +848,24 @@ def is_courtesy(text: str) -> bool:
         return False
     said = _LAUGHTER.sub("haha", said)
     remaining = _PHRASES.sub(" ", said)
-    left = [_plain(word) for word in _RUN.findall(_FACE.sub(" ", remaining))]
+    left = [_reduce_letters(word) for word in _RUN.findall(_FACE.sub(" ", remaining))]
     # "ok, and you?" asks: only the greetings that are questions do not.
-    if not _allowed().issuperset(left) or "?" in remaining or "\u061f" in remaining:
+    if not _load_allowed_words().issuperset(left) or "?" in remaining or "\u061f" in remaining:
         return False
-    return len(remaining) < len(said) or not _courtesies().isdisjoint(left)
+    return len(remaining) < len(said) or not _load_courtesies().isdisjoint(left)
 
 
 def _holds_unknown(words: Sequence[str]) -> bool:
     """Return whether more of the words than a courtesy leaves open are in none."""
-    return len({part for word in words for part in word.split("'")} - _vocabulary()) > _MOST_UNKNOWN
+    return (
+        len({part for word in words for part in word.split("'")} - _load_vocabulary())
+        > _MOST_UNKNOWN
+    )
 
 
-def _plain(word: str) -> str:
+def _reduce_letters(word: str) -> str:
     """Return the word without letters drawn out: "thankssss", "goooood"."""
-    if word in _allowed() or not _DRAWN_OUT.search(word):
+    if word in _load_allowed_words() or not _DRAWN_OUT.search(word):
         return word
     doubled = _DRAWN_OUT.sub(r"\1\1", word)
-    return doubled if doubled in _allowed() else _DRAWN_OUT.sub(r"\1", word)
+    return doubled if doubled in _load_allowed_words() else _DRAWN_OUT.sub(r"\1", word)

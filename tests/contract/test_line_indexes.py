@@ -31,12 +31,12 @@ class _ForgetsToScaleBytes(FaissIndex):
     def __init__(self, dim):
         super().__init__(dim, bits=8)
 
-    def _per_length(self, products, asked):
+    def _divide_by_length(self, products, asked):
         return products
 
 
 class _RoundsAway(FaissIndex):
-    def _rounded(self, rows):
+    def _round_rows(self, rows):
         return np.rint(rows)
 
 

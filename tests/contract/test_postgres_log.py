@@ -17,8 +17,8 @@ from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.logs.postgres_pool import Mode, Transaction
 from langchain_convmem.records import Owner, StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract import MessageLogContract, say, say_all, texts
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.testing.log_contract import MessageLogContract, list_texts, say, say_all
+from langchain_convmem.views.codec import make_draft
 
 pytestmark = pytest.mark.postgres
 
@@ -122,7 +122,7 @@ def test_a_cursor_never_passes_a_slow_writer(server, schema, log):
         while not finished:
             finished = all(writer.done() for writer in writers)
             page = log.changes(ANA.owner, cursor)
-            seen += texts(page.entries)
+            seen += list_texts(page.entries)
             cursor = page.cursor
         for writer in writers:
             writer.result()
@@ -230,7 +230,7 @@ def test_everybody_is_copied_out_of_a_schema_and_into_another(server, schema, pl
     assert capsys.readouterr().out.startswith("3 entries, 2 threads, 2 users: 3 new")
     with PostgresLog(server.dsn, schema=f"{schema}_copy") as target:
         assert set(target.owners()) == {ANA.owner, Owner(thread_id="t1")}
-        assert texts(target.entries(ANA)) == ["one", "two"]
+        assert list_texts(target.entries(ANA)) == ["one", "two"]
 
 
 def test_each_call_costs_the_documented_round_trips(log, monkeypatch):
@@ -259,9 +259,9 @@ def test_ids_may_be_longer_than_an_index_can_hold(log):
     keys = [ThreadKey("u" * 20_000 + end, "t" * 20_000 + end) for end in "ab"]
     for key in keys:
         say(log, key, f"of {key.user_id[-1]}")
-    assert [texts(log.entries(key)) for key in keys] == [["of a"], ["of b"]]
+    assert [list_texts(log.entries(key)) for key in keys] == [["of a"], ["of b"]]
     assert log.forget(keys[0].owner).entries == 1
-    assert texts(log.entries(keys[1])) == ["of b"]
+    assert list_texts(log.entries(keys[1])) == ["of b"]
 
 
 def test_nothing_of_a_forgotten_user_is_left_in_any_table(server, schema, log):
@@ -290,7 +290,7 @@ def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
         log.setup()
         server.execute(note_settings)
         say(log, ANA, "kept")
-        log.append(ANA, [draft_of(HumanMessage("relaxed"))], durable=False)
+        log.append(ANA, [make_draft(HumanMessage("relaxed"))], durable=False)
     assert server.execute(f"SELECT role FROM {schema}.entries ORDER BY position") == [
         ("on",),
         ("off",),
@@ -325,7 +325,7 @@ def test_an_older_schema_is_migrated_with_what_it_holds(server, schema, monkeypa
     monkeypatch.setattr(postgres, "MIGRATIONS", (*postgres.MIGRATIONS, added))
     with PostgresLog(server.dsn, schema=schema) as log:
         say(log, ANA, "new")
-        assert texts(log.entries(ANA)) == ["old", "new"]
+        assert list_texts(log.entries(ANA)) == ["old", "new"]
     assert server.execute(f"SELECT mood FROM {schema}.entries") == [("calm",)] * 2
 
 

@@ -107,7 +107,7 @@ class _Chat:
             return self._refused(sent, refusal)
         if whole is None:
             return f"sends {sent!r} where {refusal} is raised"
-        fault = self._compared(sent, whole)
+        fault = self._compare(sent, whole)
         self._messages += turn.messages
         self._session = whole + turn.reply
         self._state.record_reply(turn.reply)
@@ -154,7 +154,7 @@ class _Chat:
             return "a refused turn leaves its traces"
         return None
 
-    def _compared(self, sent: tuple[int, str], whole: str) -> str | None:
+    def _compare(self, sent: tuple[int, str], whole: str) -> str | None:
         kept, text = sent
         if self._session[:kept] + text != whole:
             return f"the session holds {self._session[:kept] + text!r}, not {whole!r}"

@@ -29,8 +29,8 @@ from langchain_core.messages.tool import invalid_tool_call
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import live_summary
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import find_live_summary
 from tests.fuzz.blocks import (
     BLANKS,
     COUNTED,
@@ -94,7 +94,7 @@ class _Thread:
     def _say(self, message: BaseMessage) -> None:
         attributes = ("interrupted",) if self._rng.random() < 0.03 else ()
         metadata = Metadata(attributes=attributes)
-        self._waiting.append(draft_of(message, turn_id=self._turn, metadata=metadata))
+        self._waiting.append(make_draft(message, turn_id=self._turn, metadata=metadata))
 
     def _flush(self) -> list[Entry]:
         waiting, self._waiting = self._waiting, []
@@ -178,7 +178,7 @@ class _Thread:
         old = self._rng.choice(spoken)
         new = self._human() if old.role == "user" else self._reply()
         try:
-            [entry] = self._write(draft_of(new, turn_id=old.turn_id))
+            [entry] = self._write(make_draft(new, turn_id=old.turn_id))
         except InvalidMessageError:
             return
         control = Control((old.id,), "replaced", entry.id)
@@ -219,7 +219,7 @@ class _Thread:
         numbers = sorted(self._rng.randrange(len(entries)) for _ in range(2))
         if self._rng.random() < 0.6:
             numbers[0] = 0
-        before = live_summary([entry for entry in entries if entry.role == "summary"])
+        before = find_live_summary([entry for entry in entries if entry.role == "summary"])
         chained = (before.id,) if before is not None and self._rng.random() < 0.8 else ()
         ranges = ((entries[numbers[0]].position, entries[numbers[1]].position),)
         summary = Draft(

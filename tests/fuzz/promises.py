@@ -11,8 +11,8 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Context, Entry
-from langchain_convmem.views.context import context, is_current, narrowed
-from langchain_convmem.views.live import live_entries, uncovered
+from langchain_convmem.views.context import build_context, is_current, narrow_live_part
+from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import clean_text
 from langchain_convmem.views.tokens import count_tokens
 from tests.fuzz.validators import VALIDATORS
@@ -31,14 +31,14 @@ class Thread:
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Self:
         """Return the thread of these entries."""
-        live = live_entries(entries)
+        live = find_live_entries(entries)
         people = {e.message.name for e in live if e.role == "user" and e.message and e.message.name}
-        return cls(entries, uncovered(live), frozenset(people))
+        return cls(entries, find_uncovered(live), frozenset(people))
 
 
 def broken_promises(thread: Thread, profile: str) -> list[str]:
     """Return which promises the whole view of a thread breaks, and what its provider refuses."""
-    shown = context(thread.entries, profile=profile)  # type: ignore[arg-type]  # one of the names
+    shown = build_context(thread.entries, profile=profile)  # type: ignore[arg-type]  # one of the names
     faults = VALIDATORS[profile](shown.messages)
     faults += _unaccounted(thread, shown)
     faults += _silenced(thread, shown, profile)
@@ -77,11 +77,11 @@ def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
 def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]:
     """Return what is wrong with the view of a thread within a random budget."""
     place = rng.choice(("system", "system", "omit"))
-    whole = context(thread.entries, profile=profile, summary=place)  # type: ignore[arg-type]
+    whole = build_context(thread.entries, profile=profile, summary=place)  # type: ignore[arg-type]
     budget = rng.randint(1, max(whole.tokens, 1))
     needed = count_tokens(_never_cut(whole.messages))
     try:
-        cut = context(thread.entries, profile=profile, summary=place, max_tokens=budget)  # type: ignore[arg-type]
+        cut = build_context(thread.entries, profile=profile, summary=place, max_tokens=budget)  # type: ignore[arg-type]
     except BudgetError as error:
         is_right = budget < error.needed == needed and error.available == budget
         return [] if is_right else [f"refuses {budget} tokens saying {error}; needed: {needed}"]
@@ -108,12 +108,12 @@ def _never_cut(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 def faults_of_reading_on(thread: Thread, profile: str, rng: random.Random) -> list[str]:
     """Return what differs where a thread is read on from a note made at a random moment."""
     then = thread.entries[: rng.randint(0, len(thread.entries))]
-    part = narrowed(then, None, max_tokens=None, token_counter=count_tokens, min_saved=1)
+    part = narrow_live_part(then, None, max_tokens=None, token_counter=count_tokens, min_saved=1)
     if part is None:
         return []
     read = [e for e in thread.entries if e.position > part.floor or e.position in part.kept]
     if not is_current(part, read):
         return []  # the thread is read whole then
-    shown = context(read, profile=profile, earlier_speakers=part.speakers)  # type: ignore[arg-type]
-    whole = context(thread.entries, profile=profile)  # type: ignore[arg-type]
+    shown = build_context(read, profile=profile, earlier_speakers=part.speakers)  # type: ignore[arg-type]
+    whole = build_context(thread.entries, profile=profile)  # type: ignore[arg-type]
     return [] if shown == whole else [f"shows something else behind {part}"]

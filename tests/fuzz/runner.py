@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from langchain_convmem.records import Entry
-from langchain_convmem.views.context import context
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES, Oracle
@@ -128,7 +128,7 @@ class Fuzz:
 
 
 def _verdict(judge: Oracle | Service, entries: Sequence[Entry], profile: str) -> list[str]:
-    shown = context(entries, profile=profile)  # type: ignore[arg-type]  # one of the names
+    shown = build_context(entries, profile=profile)  # type: ignore[arg-type]  # one of the names
     return judge.faults(shown.messages)
 
 

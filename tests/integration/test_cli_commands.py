@@ -20,7 +20,7 @@ WEEKS = {
             "speaker": speaker,
             "text": text,
         }
-        for session, sitting in enumerate(
+        for session, lines in enumerate(
             [
                 [
                     ("Ana", "I locked my bicycle behind the bakery on Mill Lane."),
@@ -38,7 +38,7 @@ WEEKS = {
             ],
             start=1,
         )
-        for number, (speaker, text) in enumerate(sitting, start=1)
+        for number, (speaker, text) in enumerate(lines, start=1)
     ],
 }
 GOOD_ROW = json.dumps({"role": "user", "content": "The spare key hangs in the cellar."})

@@ -30,7 +30,7 @@ def db(tmp_path, monkeypatch):
 
 @pytest.fixture
 def without_weights(monkeypatch):
-    monkeypatch.setattr(sentence_encoder, "installed_folder", lambda: None)
+    monkeypatch.setattr(sentence_encoder, "find_installed_folder", lambda: None)
 
 
 @pytest.fixture

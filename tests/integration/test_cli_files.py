@@ -10,7 +10,7 @@ import pytest
 from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import say, texts
+from langchain_convmem.testing.log_contract import list_texts, say
 
 KEY = ThreadKey("me", "t1")
 
@@ -77,7 +77,7 @@ def test_a_copy_is_made_and_opens(convmem, db, tmp_path):
     assert out == f"{copy}: {copy.stat().st_size} bytes\n"
     assert convmem("verify", "--db", copy)[0] == 0
     with SQLiteLog(copy) as log:
-        assert texts(log.entries(KEY))[1:] == ["another"]
+        assert list_texts(log.entries(KEY))[1:] == ["another"]
 
 
 def test_a_copy_overwrites_nothing(convmem, db, tmp_path):

@@ -11,8 +11,8 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import find_live_entries
 
 
 def said(name, parent, role, text):
@@ -64,14 +64,16 @@ def filled(db):
         for user, thread in (("me", "t1"), ("me", "t2"), ("ana", "t1")):
             for text in ("frist", "sécond 🦊"):
                 message = HumanMessage(text, id=text)
-                log.append(ThreadKey(user, thread), [draft_of(message)])
-        log.append(ThreadKey("me", "t1"), [draft_of(HumanMessage("first", id="frist"))])
+                log.append(ThreadKey(user, thread), [make_draft(message)])
+        log.append(ThreadKey("me", "t1"), [make_draft(HumanMessage("first", id="frist"))])
     return db
 
 
 def contents(db, user, thread):
     with SQLiteLog(db) as log:
-        return [entry.contents[0] for entry in live_entries(log.entries(ThreadKey(user, thread)))]
+        return [
+            entry.contents[0] for entry in find_live_entries(log.entries(ThreadKey(user, thread)))
+        ]
 
 
 def test_a_chatgpt_export_is_imported_with_its_branches_and_recalled(convmem, db, chats):
@@ -134,7 +136,7 @@ def test_users_are_copied_once_to_another_log(convmem, filled, tmp_path):
 def test_all_users_are_copied_where_no_user_is_named(convmem, filled, tmp_path):
     other = tmp_path / "other.db"
     with SQLiteLog(filled) as log:
-        log.append(ThreadKey(None, "alone"), [draft_of(HumanMessage("of nobody"))])
+        log.append(ThreadKey(None, "alone"), [make_draft(HumanMessage("of nobody"))])
     code, out, err = convmem("copy", "--from", filled, "--to", other)
     assert (code, err) == (0, "")
     assert out == f"9 entries, 4 threads, 3 users: 9 new in {other}\n"

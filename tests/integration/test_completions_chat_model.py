@@ -50,6 +50,6 @@ async def test_a_completion_service_calls_tools_as_a_chat_model():
         assert reply.additional_kwargs["reasoning_content"] == "Level three."
         assert reply.response_metadata["model_name"] == "test-model"
         assert reply.usage_metadata["input_tokens"] > 0
-    prompt = ChatTemplate.builtin("qwen").render([HumanMessage("Where?")], tools=[look])
+    prompt = ChatTemplate.from_builtin("qwen").render([HumanMessage("Where?")], tools=[look])
     assert [body["prompt"] for body in bodies] == [prompt, [prompt], [prompt]]
     assert all(body["stop"] == ["<|im_end|>"] for body in bodies)

@@ -17,8 +17,8 @@ from langchain_convmem.logs import postgres
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.logs.postgres_pool import Transaction
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import say, texts
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.testing.log_contract import list_texts, say
+from langchain_convmem.views.codec import make_draft
 
 pytestmark = pytest.mark.postgres
 
@@ -64,7 +64,7 @@ def owner_lock(server, schema, log):
 
 
 def drafts(*said):
-    return [draft_of(HumanMessage(text)) for text in said]
+    return [make_draft(HumanMessage(text)) for text in said]
 
 
 # -- broken connections ---------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def drafts(*said):
 
 def test_idle_connections_that_broke_are_noticed_by_nobody(server, log):
     server.kill(server.backends())
-    assert texts(log.entries(ANA)) == ["first"]
+    assert list_texts(log.entries(ANA)) == ["first"]
     server.kill(server.backends())
     say(log, ANA, "second")
     server.kill(server.backends())
@@ -83,7 +83,7 @@ def test_idle_connections_that_broke_are_noticed_by_nobody(server, log):
         await asyncio.to_thread(server.kill, server.backends())
         await log.aappend(ANA, drafts("third"))
         await asyncio.to_thread(server.kill, server.backends())
-        assert texts(await log.aentries(ANA)) == ["first", "second", "third"]
+        assert list_texts(await log.aentries(ANA)) == ["first", "second", "third"]
 
     asyncio.run(scenario())
 
@@ -95,7 +95,7 @@ def test_all_idle_connections_may_break_at_once(server, log):
     assert len(server.backends()) == 2
     server.kill(server.backends())
     say(log, ANA, "second")
-    assert texts(log.entries(ANA)) == ["first", "second"]
+    assert list_texts(log.entries(ANA)) == ["first", "second"]
 
 
 def test_a_backend_killed_in_the_middle_of_an_append_loses_and_doubles_nothing(
@@ -121,9 +121,9 @@ def test_a_backend_killed_again_and_again_ends_in_an_error_that_may_be_retried(
             written.result()
     assert caught.value.is_retryable
     owner_lock.commit()
-    assert texts(log.entries(ANA)) == ["first"]
+    assert list_texts(log.entries(ANA)) == ["first"]
     say(log, ANA, "second")
-    assert texts(log.entries(ANA)) == ["first", "second"]
+    assert list_texts(log.entries(ANA)) == ["first", "second"]
 
 
 def test_a_server_that_is_down_is_unavailable_until_it_is_back(server, log):
@@ -137,8 +137,8 @@ def test_a_server_that_is_down_is_unavailable_until_it_is_back(server, log):
             asyncio.run(log.aentries(ANA))
     finally:
         server.start()
-    assert texts(log.entries(ANA)) == ["first"]
-    assert texts(asyncio.run(log.aentries(ANA))) == ["first"]
+    assert list_texts(log.entries(ANA)) == ["first"]
+    assert list_texts(asyncio.run(log.aentries(ANA))) == ["first"]
 
 
 def test_no_password_is_shown(server):
@@ -173,10 +173,10 @@ def test_a_lost_answer_to_a_commit_is_looked_up(proxy, schema, log, reached, is_
         else:
             with pytest.raises(LogUnavailableError, match="nothing was written"):
                 write()
-            assert texts(log.entries(ANA)) == ["first"]
+            assert list_texts(log.entries(ANA)) == ["first"]
         assert proxy.at is None
         say(through, ANA, "third")
-    assert texts(log.entries(ANA))[-1] == "third"
+    assert list_texts(log.entries(ANA))[-1] == "third"
 
 
 def test_a_commit_that_cannot_be_looked_up_is_said_to_be_unknown(proxy, schema, log, monkeypatch):
@@ -185,10 +185,10 @@ def test_a_commit_that_cannot_be_looked_up_is_said_to_be_unknown(proxy, schema, 
         through.entries(ANA)
         proxy.cut(COMMIT, answered=True, cuts=100)
         with pytest.raises(LogUnavailableError, match="not known: repeat"):
-            through.append(ANA, [draft_of(HumanMessage("second", id="m2"))])
+            through.append(ANA, [make_draft(HumanMessage("second", id="m2"))])
         proxy.at = None
-        through.append(ANA, [draft_of(HumanMessage("second", id="m2"))])
-    assert texts(log.entries(ANA)) == ["first", "second"]
+        through.append(ANA, [make_draft(HumanMessage("second", id="m2"))])
+    assert list_texts(log.entries(ANA)) == ["first", "second"]
 
 
 @pytest.mark.parametrize("at", [b"BEGIN", b"FOR UPDATE", b"INSERT"])
@@ -210,10 +210,10 @@ def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, own
             with pytest.raises(LogUnavailableError, match="timeout") as caught:
                 call()
             assert caught.value.is_retryable
-        assert texts(impatient.entries(ANA)) == ["first"]  # readers do not wait
+        assert list_texts(impatient.entries(ANA)) == ["first"]  # readers do not wait
         owner_lock.commit()
         say(impatient, ANA, "second")
-        assert texts(impatient.entries(ANA)) == ["first", "second"]
+        assert list_texts(impatient.entries(ANA)) == ["first", "second"]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from postgres_server import new_schema, running_server, wait_for
 from langchain_convmem.errors import ConfigError, LogClosedError
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import say, texts
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.testing.log_contract import list_texts, say
+from langchain_convmem.views.codec import make_draft
 
 pytestmark = pytest.mark.postgres
 
@@ -51,7 +51,7 @@ def owner_lock(server, schema, log):
 
 
 def drafts(*said):
-    return [draft_of(HumanMessage(text)) for text in said]
+    return [make_draft(HumanMessage(text)) for text in said]
 
 
 # -- asynchronous calls ---------------------------------------------------------------------------
@@ -86,7 +86,7 @@ async def test_a_cancelled_append_writes_nothing_and_gives_its_connection_back(
         assert set(server.backends()) == sessions  # rolled back, not thrown away
     owner_lock.commit()
     await log.aappend(ANA, drafts("second"))
-    assert texts(await log.aentries(ANA)) == ["first", "second"]
+    assert list_texts(await log.aentries(ANA)) == ["first", "second"]
     assert server.backends(state="idle in transaction") == []
     await log.aclose()
 
@@ -102,7 +102,7 @@ async def test_tasks_cancelled_at_any_moment_leave_all_or_nothing(server, log):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.wait_for(write("last"), timeout=20)
-    said = texts(await log.aentries(ANA))[1:]
+    said = list_texts(await log.aentries(ANA))[1:]
     assert said[-2:] == ["last a", "last b"]
     assert [text[:-1] for text in said[::2]] == [text[:-1] for text in said[1::2]]
     assert server.backends(state="idle in transaction") == []
@@ -194,7 +194,7 @@ def test_a_given_connection_is_left_as_it_was(server, schema):
     with psycopg.connect(server.dsn) as connection:
         with PostgresLog(pool=connection, schema=schema, statement_timeout_s=5) as log:
             say(log, ANA, "Hi")
-            assert texts(log.entries(ANA)) == ["Hi"]
+            assert list_texts(log.entries(ANA)) == ["Hi"]
             assert not connection.autocommit
             connection.execute("SELECT 1")  # the caller's own transaction
             with pytest.raises(ConfigError, match="open transaction"):
@@ -244,4 +244,4 @@ def test_a_given_pool_whose_connections_broke_is_asked_to_mend_itself(server, sc
             say(log, ANA, "first")
             server.kill(server.backends())
             say(log, ANA, "second")
-            assert texts(log.entries(ANA)) == ["first", "second"]
+            assert list_texts(log.entries(ANA)) == ["first", "second"]

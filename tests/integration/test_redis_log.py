@@ -14,7 +14,7 @@ from redis_server import RedisServer, new_prefix, running_server
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogError, LogUnavailableError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import MessageLogContract, say, say_all, texts
+from langchain_convmem.testing.log_contract import MessageLogContract, list_texts, say, say_all
 
 pytestmark = pytest.mark.redis
 
@@ -51,7 +51,7 @@ def log(server):
 def test_a_memory_runs_on_it(log):
     memory = ConversationMemory(log=log)
     memory.history("t1", user_id="ana").add_message(HumanMessage("I parked on level 3."))
-    assert texts(log.entries(ANA)) == ["I parked on level 3."]
+    assert list_texts(log.entries(ANA)) == ["I parked on level 3."]
 
 
 def test_what_was_acknowledged_survives_a_crash_of_the_server():
@@ -101,7 +101,7 @@ def test_an_append_whose_answer_was_lost_is_not_done_twice(log):
     cutting.is_armed = True
     entry = say(log, ANA, "without an id")
     assert not cutting.is_armed, "no answer was lost"
-    assert texts(log.entries(ANA)) == ["before", "without an id"]
+    assert list_texts(log.entries(ANA)) == ["before", "without an id"]
     assert log.entries(ANA)[-1] == entry
     cutting.is_armed = True
     document = log.set_state(ANA, "buffer", [1], expected=None)

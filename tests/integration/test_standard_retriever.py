@@ -9,13 +9,13 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from langchain_convmem import DialogLineRetriever, InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 LINES = ["Good morning", "I parked on floor three", "The dog is at the vet", "See you in May"]
 
 
 def fill(log):
-    log.append(ThreadKey("ana", "t"), [draft_of(HumanMessage(text)) for text in LINES])
+    log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(text)) for text in LINES])
     return LineRecall(log)
 
 

@@ -12,7 +12,7 @@ from text_models import OfflineLLM
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.template_chat_model import TemplateChatModel
 
-PARAMS = {"llm": OfflineLLM(), "template": ChatTemplate.builtin("qwen")}
+PARAMS = {"llm": OfflineLLM(), "template": ChatTemplate.from_builtin("qwen")}
 
 
 class TestTemplateChatModelUnit(ChatModelUnitTests):

@@ -328,7 +328,7 @@ def test_thirty_turns_cost_what_is_new_in_them(engine):
 
 
 def test_a_model_is_loaded_from_its_folder_with_its_template(model, tokenizer, tmp_path):
-    source = ChatTemplate.builtin("chatml").source
+    source = ChatTemplate.from_builtin("chatml").source
     tokenizer.chat_template = source
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)

@@ -10,7 +10,7 @@ from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.logs.base import get_own_id, plan_append, read_message_id
 from langchain_convmem.logs.in_memory import _StoredThread
 from langchain_convmem.records import Metadata, Owner, StateDocument
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.live import find_live_entries
 
 FAULTS = []
 
@@ -334,7 +334,7 @@ class ForgetsTheNewestVersionOnly(InMemoryLog):
     def forget(self, scope, entry_ids=None):
         if entry_ids is None:
             return super().forget(scope)
-        live = live_entries(self.entries(scope))
+        live = find_live_entries(self.entries(scope))
         return super().forget(scope, [e.id for e in live if {e.id, e.message_id} & {*entry_ids}])
 
 

@@ -6,7 +6,7 @@ from faulty_logs import killed_by
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.live import find_live_entries
 
 # -- ranges -------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class FindsWhatOtherUsersHold(Finds):
 @killed_by("test_replaced_and_retracted_messages_are_found")
 class FindsWhatTheViewsShow(Finds):
     def searched(self, key):
-        return live_entries(self.entries(key))
+        return find_live_entries(self.entries(key))
 
 
 @killed_by("test_replaced_and_retracted_messages_are_found")

@@ -18,8 +18,8 @@ from langchain_core.messages import (
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, ThreadKey
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import live_summary
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import find_live_summary
 
 KEY = ThreadKey("ana", "t1")
 CALL_BLOCKS = {"tool_use", "tool_call", "function_call", "invalid_tool_call", "tool_call_chunk"}
@@ -171,7 +171,7 @@ def written(chosen):
 def _write(log, step):
     entries = log.entries(KEY)
     if isinstance(step, Say):
-        log.append(KEY, [draft_of(step.message, turn_id=step.turn)])
+        log.append(KEY, [make_draft(step.message, turn_id=step.turn)])
     elif isinstance(step, Retract):
         ids = tuple(entries[n].id for n in step.chosen if n < len(entries))
         log.append(KEY, [Draft(role="control", control=Control(ids, step.reason))])
@@ -189,7 +189,7 @@ def spoken(*messages, turn=None):
 
 def _summary(entries, step):
     first, last = sorted((step.first % len(entries), step.last % len(entries)))
-    before = live_summary([entry for entry in entries if entry.role == "summary"])
+    before = find_live_summary([entry for entry in entries if entry.role == "summary"])
     ids = (before.id,) if step.chained and before is not None else ()
     ranges = ((entries[first].position, entries[last].position),) if step.covered else ()
     return Draft(

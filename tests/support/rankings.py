@@ -12,5 +12,5 @@ from langchain_convmem.recall.ranking import Ranking
 
 def ordered(ranking: Ranking, column: str) -> NDArray[Any]:
     """Return a column of the segments that rank, best first."""
-    rows = np.array([ranking.row_of(number) for number in ranking], dtype=np.intp)
+    rows = np.array([ranking.find_row(number) for number in ranking], dtype=np.intp)
     return getattr(ranking.columns, column)[rows]

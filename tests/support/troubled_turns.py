@@ -121,7 +121,7 @@ class TroubledTemplate(ChatTemplate):
 @cache
 def _template() -> TroubledTemplate:
     """Return the one template, of the latest conversation: to compile it takes long."""
-    return TroubledTemplate.builtin("qwen")
+    return TroubledTemplate.from_builtin("qwen")
 
 
 # -- conversations ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations.langgraph import memory_graph
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.live import find_live_entries
 
 __all__ = [
     "DOORS",
@@ -193,7 +193,7 @@ def log_of(memory: ConversationMemory) -> list[tuple[str, str, bool]]:
 
 def kept_by(memory: ConversationMemory) -> list[tuple[str, str]]:
     """Return what still counts of all that was stored."""
-    entries = live_entries(memory.history("t", user_id="ana").entries)
+    entries = find_live_entries(memory.history("t", user_id="ana").entries)
     return [(one.role, str(one.message.text)) for one in entries if one.message is not None]
 
 

@@ -94,6 +94,6 @@ def test_only_storage_that_cannot_be_reached_is_worth_another_try():
 
 
 def test_a_missing_extra_says_how_to_get_it():
-    error = errors.MissingExtraError.for_extra("the terminal", "cli")
+    error = errors.MissingExtraError.build("the terminal", "cli")
     assert error.extra == "cli"
     assert str(error).endswith("pip install 'langchain-convmem[cli]'")

@@ -10,56 +10,56 @@ from ulid import ULID
 
 from langchain_convmem import ids
 from langchain_convmem.ids import (
-    derived_ulid,
+    decode_ulid,
+    derive_ulid,
+    encode_ulid,
+    get_now_ms,
+    get_ulid_ms,
+    get_ulid_number,
     is_ulid,
-    new_ulid,
-    now_ms,
-    numbered_ulid,
-    ulid_bytes,
-    ulid_ms,
-    ulid_number,
-    ulid_text,
+    make_numbered_ulid,
+    make_ulid,
 )
 
 parts = st.lists(st.one_of(st.none(), st.text(max_size=4), st.just("\ud800")), max_size=3)
 
 
 def test_ids_increase_and_name_their_time():
-    before = now_ms()
-    drawn = [new_ulid() for _ in range(2000)]
+    before = get_now_ms()
+    drawn = [make_ulid() for _ in range(2000)]
     assert drawn == sorted(set(drawn))
     assert all(map(is_ulid, drawn))
-    assert before <= ulid_ms(drawn[0]) <= ulid_ms(drawn[-1]) <= now_ms()
+    assert before <= get_ulid_ms(drawn[0]) <= get_ulid_ms(drawn[-1]) <= get_now_ms()
 
 
 def test_ids_increase_when_the_clock_steps_back(monkeypatch):
     times = iter([5_000_000, 5_000_000, 1, 4_999_999, 5_000_001])
-    monkeypatch.setattr(ids, "now_ms", lambda: next(times))
+    monkeypatch.setattr(ids, "get_now_ms", lambda: next(times))
     clock = ids._UlidClock()
-    drawn = [ulid_text(clock.advance().to_bytes(16, "big")) for _ in range(5)]
+    drawn = [decode_ulid(clock.advance().to_bytes(16, "big")) for _ in range(5)]
     assert drawn == sorted(set(drawn))
-    assert ulid_ms(drawn[0]) == ulid_ms(drawn[3]) == 5_000_000
-    assert ulid_ms(drawn[4]) == 5_000_001
+    assert get_ulid_ms(drawn[0]) == get_ulid_ms(drawn[3]) == 5_000_000
+    assert get_ulid_ms(drawn[4]) == 5_000_001
 
 
 @given(st.integers(0, 2**40 - 1))
 def test_a_numbered_id_tells_its_number_and_its_time(number):
-    before = now_ms()
-    drawn = [numbered_ulid(number) for _ in range(3)]
+    before = get_now_ms()
+    drawn = [make_numbered_ulid(number) for _ in range(3)]
     assert all(map(is_ulid, drawn))
-    assert [ulid_number(one) for one in drawn] == [number] * 3
+    assert [get_ulid_number(one) for one in drawn] == [number] * 3
     assert len(set(drawn)) == 3
-    assert before <= ulid_ms(drawn[0]) <= ulid_ms(drawn[-1])
+    assert before <= get_ulid_ms(drawn[0]) <= get_ulid_ms(drawn[-1])
 
 
 def test_numbered_ids_increase_with_their_numbers():
-    drawn = [numbered_ulid(number) for number in range(2000)]
+    drawn = [make_numbered_ulid(number) for number in range(2000)]
     assert drawn == sorted(drawn)
 
 
 def test_threads_never_draw_the_same_id():
     with ThreadPoolExecutor(4) as pool:
-        drawn = list(pool.map(lambda _: [new_ulid() for _ in range(500)], range(4)))
+        drawn = list(pool.map(lambda _: [make_ulid() for _ in range(500)], range(4)))
     assert all(mine == sorted(mine) for mine in drawn)
     assert len({one for mine in drawn for one in mine}) == 2000
 
@@ -67,19 +67,19 @@ def test_threads_never_draw_the_same_id():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_does_not_count_on_where_its_parent_stopped(monkeypatch):
-    monkeypatch.setattr(ids, "now_ms", lambda: 7)
-    new_ulid()
+    monkeypatch.setattr(ids, "get_now_ms", lambda: 7)
+    make_ulid()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover - the child is not measured
-        os.write(writing, new_ulid().encode())
+        os.write(writing, make_ulid().encode())
         os._exit(0)
     os.waitpid(child, 0)
     of_child = os.read(reading, 26).decode()
     os.close(reading)
     os.close(writing)
     assert is_ulid(of_child)
-    assert of_child != new_ulid()
+    assert of_child != make_ulid()
 
 
 @pytest.mark.parametrize(
@@ -93,32 +93,32 @@ def test_what_is_no_ulid_is_told_apart(text):
 
 @given(st.binary(min_size=16, max_size=16))
 def test_ids_are_written_and_read_as_the_ulid_library_does(packed):
-    text = ulid_text(packed)
+    text = decode_ulid(packed)
     assert text == str(ULID.from_bytes(packed))
     assert is_ulid(text)
-    assert ulid_bytes(text) == packed
-    assert ulid_ms(text) == int.from_bytes(packed[:6], "big")
+    assert encode_ulid(text) == packed
+    assert get_ulid_ms(text) == int.from_bytes(packed[:6], "big")
 
 
 @pytest.mark.parametrize("text", ["", "no ulid", "0" * 25 + "U", "0" * 27])
 def test_what_is_no_ulid_names_no_time(text):
     with pytest.raises(ValueError, match=r"(?i)ulid"):
-        ulid_ms(text)
+        get_ulid_ms(text)
 
 
 @pytest.mark.parametrize("size", [0, 15, 17])
 def test_other_than_16_bytes_are_no_ulid(size):
     with pytest.raises(ValueError, match=f"got {size}"):
-        ulid_text(b"x" * size)
+        decode_ulid(b"x" * size)
 
 
 def test_a_derived_id_is_the_same_in_every_process():
-    assert derived_ulid(1_756_923_600_000, "ana", "t1", None) == "01K48CX740QQDHF06TYR1EXYQC"
+    assert derive_ulid(1_756_923_600_000, "ana", "t1", None) == "01K48CX740QQDHF06TYR1EXYQC"
 
 
 @given(parts, parts)
 def test_other_parts_make_another_id(first, second):
-    assert (derived_ulid(5, *first) == derived_ulid(5, *second)) == (first == second)
+    assert (derive_ulid(5, *first) == derive_ulid(5, *second)) == (first == second)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_other_parts_make_another_id(first, second):
     ],
 )
 def test_parts_are_not_mistaken_for_one_another(first, second):
-    assert derived_ulid(5, *first) != derived_ulid(5, *second)
+    assert derive_ulid(5, *first) != derive_ulid(5, *second)
 
 
 @pytest.mark.parametrize("at_ms", [0, -1, 5, 2**48 - 1])
 def test_a_derived_id_names_the_time_it_was_given(at_ms):
-    derived = derived_ulid(at_ms, "x")
+    derived = derive_ulid(at_ms, "x")
     assert is_ulid(derived)
-    assert ulid_ms(derived) == max(at_ms, 0)
+    assert get_ulid_ms(derived) == max(at_ms, 0)

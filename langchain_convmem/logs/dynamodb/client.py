@@ -440,7 +440,7 @@ def make_client(*, region_name: str | None, endpoint_url: str | None) -> Any:
         from botocore.config import Config  # type: ignore[import-untyped]  # the same
         from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]  # the same
     except ImportError as error:
-        raise MissingExtraError.for_extra("DynamoDBLog", "aws") from error
+        raise MissingExtraError.build("DynamoDBLog", "aws") from error
     config = Config(
         retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
         connect_timeout=5,

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.ids import now_ms
-from langchain_convmem.logs.base import Row, read_message_id
+from langchain_convmem.ids import get_now_ms
+from langchain_convmem.logs.base import SyncRow, read_message_id
 from langchain_convmem.logs.dynamodb.batches import SETTLED_US, Batches, read_clock_us
 from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.items import (
@@ -117,7 +117,7 @@ def _count_erased(heads: Sequence[Batch], documents: Sequence[Item]) -> ForgetRe
         entries=sum(head.size for head in living),
         threads=len(threads),
         documents=len(kept),
-        at_ms=now_ms(),
+        at_ms=get_now_ms(),
     )
 
 
@@ -146,7 +146,7 @@ def erase_entries(
     table.write(deletes=[_read_key(item) for item in caches])
     _raise_generation(table, batches, key.owner)
     living = sum(not is_expired(item, time.time()) for item in caches)
-    return ForgetReceipt(entries=count, documents=living, at_ms=now_ms())
+    return ForgetReceipt(entries=count, documents=living, at_ms=get_now_ms())
 
 
 def _list_caches(table: Table, key: ThreadKey) -> list[Item]:
@@ -178,5 +178,5 @@ def _take_out(
     return 0
 
 
-def _is_named(row: Row, wanted: frozenset[str]) -> bool:
+def _is_named(row: SyncRow, wanted: frozenset[str]) -> bool:
     return row.id in wanted or read_message_id(row.id, row.body) in wanted

@@ -23,12 +23,12 @@ from langchain_convmem.errors import (
     LogError,
     LogUnavailableError,
 )
-from langchain_convmem.ids import new_ulid, now_ms, ulid_ms
+from langchain_convmem.ids import get_now_ms, get_ulid_ms, make_ulid
 from langchain_convmem.logs.base import (
     AppendPlan,
     AsyncTwins,
     EncodedDraft,
-    Row,
+    SyncRow,
     annotate_metadata,
     build_changes,
     build_line_changes,
@@ -75,7 +75,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.views.codec import loads
+from langchain_convmem.views.codec import load_json
 
 __all__ = ["DynamoDBLog"]
 
@@ -359,14 +359,14 @@ class _BatchWriter:
                 newest = self._batches.find_newest(key.owner)
                 last = 0 if newest is None else newest.number
                 is_over = newest is not None and newest.is_over(time.time())
-                number = choose_number(last or None, is_over=is_over, now_ms=now_ms())
+                number = choose_number(last or None, is_over=is_over, now_ms=get_now_ms())
                 stored = self._read_same(key, hashes, last)
                 plan = plan_append(batch, stored, first_position=compute_position(number, 0))
                 if not plan.added or self._commit(key, plan.added, number, last):
                     return plan
         raise _make_busy_error(self._table.name, key)
 
-    def _commit(self, key: ThreadKey, added: Sequence[Row], number: int, last: int) -> bool:
+    def _commit(self, key: ThreadKey, added: Sequence[SyncRow], number: int, last: int) -> bool:
         """Write the batch; return False if another writer was faster."""
         batch = self._batches.add(key, number, added)
         if batch is None:
@@ -384,7 +384,7 @@ class _BatchWriter:
 
     def annotate(
         self, key: ThreadKey, entry_id: str, change: Callable[[str | None], str | None]
-    ) -> Row:
+    ) -> SyncRow:
         """Change the metadata text of an entry; return its row.
 
         Raises:
@@ -398,7 +398,7 @@ class _BatchWriter:
                     return new
         raise _make_busy_error(self._table.name, key)
 
-    def _find_entry(self, key: ThreadKey, entry_id: str) -> tuple[Batch, tuple[Row, ...], int]:
+    def _find_entry(self, key: ThreadKey, entry_id: str) -> tuple[Batch, tuple[SyncRow, ...], int]:
         """Return an entry's batch with its rows and the place among them; newest batches first."""
         for batch in self._batches.list_of_thread(key, newest_first=True, page=25):
             if batch.first <= entry_id <= batch.last:
@@ -411,17 +411,17 @@ class _BatchWriter:
 
     # -- what was read of a thread --------------------------------------------------------------
 
-    def learn(self, key: ThreadKey, rows: Sequence[Row], number: int) -> None:
+    def learn(self, key: ThreadKey, rows: Sequence[SyncRow], number: int) -> None:
         """Note that these are all rows of a thread, up to the batch of this number."""
         self._start_process()
         self._known.learn(key, rows, after=None, number=number)
 
-    def read_possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
+    def read_possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[SyncRow]:
         """Return the thread's rows if one of them may have a message id of these hashes."""
         self._start_process()
         return self._read_same(key, hashes, newest)
 
-    def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
+    def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[SyncRow]:
         if not hashes:
             return []
         known = self._known.get_known_number(key)
@@ -434,7 +434,7 @@ class _BatchWriter:
         self._known.learn(key, rows, after=None, number=newest)
         return rows
 
-    def _read_all(self, batches: Iterable[Batch]) -> list[Row]:
+    def _read_all(self, batches: Iterable[Batch]) -> list[SyncRow]:
         return [row for batch in batches for row in self._batches.read_rows(batch)]
 
 
@@ -451,7 +451,7 @@ def _make_busy_error(table_name: str, key: ThreadKey) -> LogUnavailableError:
 _MAX_KNOWN = 200_000
 
 
-def hash_row(row: Row) -> int | None:
+def hash_row(row: SyncRow) -> int | None:
     """Return the hash of a row's message id; a control entry has none."""
     return None if row.role == "control" else hash_message_id(read_message_id(row.id, row.body))
 
@@ -483,7 +483,9 @@ class KnownIds:
             found = self._threads.get(key)
             return found is not None and found[0] >= number and found[1].isdisjoint(hashes)
 
-    def learn(self, key: ThreadKey, rows: Iterable[Row], *, after: int | None, number: int) -> None:
+    def learn(
+        self, key: ThreadKey, rows: Iterable[SyncRow], *, after: int | None, number: int
+    ) -> None:
         """Note the rows of a thread's batches up to `number`.
 
         Args:
@@ -518,7 +520,7 @@ class KnownIds:
 _MAX_PAGE = 500
 
 
-def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | None) -> list[Row]:
+def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | None) -> list[SyncRow]:
     """Return the rows of all batches that hold positions after `after` up to `until`, whole."""
     last = None if until is None else compute_number(until)
     found = batches.list_of_thread(key, compute_number(after), last)
@@ -527,9 +529,9 @@ def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | Non
 
 def _read_latest(
     batches: Batches, key: ThreadKey, after: int, until: int | None, last: int
-) -> list[Row]:
+) -> list[SyncRow]:
     """Return the latest rows of a range of positions, reading no more batches than needed."""
-    found: list[Row] = []
+    found: list[SyncRow] = []
     if last <= 0:
         return found
     bounds = compute_number(after), None if until is None else compute_number(until)
@@ -542,7 +544,7 @@ def _read_latest(
     return found[:last][::-1]
 
 
-def _is_in_range(row: Row, after: int, until: int | None) -> bool:
+def _is_in_range(row: SyncRow, after: int, until: int | None) -> bool:
     """Return whether a row lies after `after` and not after `until`."""
     return row.position > after and (until is None or row.position <= until)
 
@@ -559,7 +561,7 @@ def _list_threads(batches: Batches, user_id: str | None) -> list[ThreadInfo]:
         )
     ordered = sorted(spans.items(), key=lambda item: item[1][2], reverse=True)
     return [
-        ThreadInfo(ThreadKey(user_id, thread), count, ulid_ms(first), ulid_ms(last))
+        ThreadInfo(ThreadKey(user_id, thread), count, get_ulid_ms(first), get_ulid_ms(last))
         for thread, (count, first, last) in ordered
     ]
 
@@ -572,12 +574,12 @@ def _list_owners(batches: Batches) -> list[Owner]:
 
 def _read_later(
     batches: Batches, owner: Owner, cursor: int, limit: int | None
-) -> tuple[list[tuple[ThreadKey, Row]], int]:
+) -> tuple[list[tuple[ThreadKey, SyncRow]], int]:
     """Return an owner's rows after a cursor, in the order they were committed; the generation."""
     # Before the rows: one forgotten in between must not come with the new generation.
     generation = batches.read_generation(owner)
     wanted = None if limit is None else max(limit, 0)
-    found: list[tuple[ThreadKey, Row]] = []
+    found: list[tuple[ThreadKey, SyncRow]] = []
     page = None if wanted is None else min(max(wanted, 1), _MAX_PAGE)
     for batch in batches.list_of_owner(owner, compute_number(cursor), page=page):
         key = ThreadKey(owner.user_id, batch.thread)
@@ -607,7 +609,7 @@ class _Documents:
         item = self._table.get(make_partition_key(key.owner), make_state_key(key, name))
         if item is None or is_expired(item, time.time()):
             return None
-        return StateDocument(loads(item["value"]["S"]), int(item["version"]["N"]))
+        return StateDocument(load_json(item["value"]["S"]), int(item["version"]["N"]))
 
     def set(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
@@ -629,7 +631,7 @@ class _Documents:
             "thread": write_text(key.thread_id),
             "value": write_text(written),
             "version": write_number(version),
-            "token": write_text(new_ulid()),
+            "token": write_text(make_ulid()),
         }
         if self._ttl_seconds is not None:
             item["expires"] = write_number(now_s + self._ttl_seconds)
@@ -639,7 +641,7 @@ class _Documents:
         condition = _NONE_YET if expected is None else _SAME
         if not self._table.put_marked(item, "token", condition, values):
             return None
-        return StateDocument(loads(written), version)
+        return StateDocument(load_json(written), version)
 
     def delete(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""

@@ -62,7 +62,7 @@ def _make_serializer() -> Any:
     try:
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
     except ImportError as error:
-        raise MissingExtraError.for_extra("reading LangGraph checkpoints", "langgraph") from error
+        raise MissingExtraError.build("reading LangGraph checkpoints", "langgraph") from error
     try:
         return JsonPlusSerializer(allowed_msgpack_modules=None)
     except TypeError as error:

@@ -21,9 +21,9 @@ from langchain_convmem.transfer.threads import ImportedThread, count_sessions, r
 from langchain_convmem.views.codec import (
     decode_body,
     decode_metadata,
-    draft_of,
     encode_body,
     encode_metadata,
+    make_draft,
 )
 
 FORM = 'an export of convmem {"convmem": "entry", "thread_id", "message", ...} on each line'
@@ -175,7 +175,7 @@ def _encode_members(node: Node, names: dict[str, str]) -> str:
 
 def _check_storable(entry: Entry) -> None:
     if entry.message is not None:
-        draft_of(entry.message)
+        make_draft(entry.message)
     encode_body(redraft(entry))
     encode_metadata(entry.metadata)
 

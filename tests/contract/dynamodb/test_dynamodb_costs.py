@@ -20,7 +20,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_convmem import ConversationMemory
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import ANA, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")
@@ -69,7 +69,7 @@ def test_only_the_newest_batches_are_read_for_the_last_entries(log, client):
     client.meta.events.register(
         "after-call.dynamodb.Query", lambda parsed, **_: found.append(parsed["Count"])
     )
-    assert texts(log.entries(ANA, last=3)) == ["28 b", "29 a", "29 b"]
+    assert list_texts(log.entries(ANA, last=3)) == ["28 b", "29 a", "29 b"]
     assert sum(found) <= 3
 
 
@@ -80,12 +80,12 @@ def test_only_the_batches_of_a_range_are_read(log, client):
         "after-call.dynamodb.Query", lambda parsed, **_: found.append(parsed["ScannedCount"])
     )
     until = entries[12][0].position
-    assert texts(log.entries(ANA, after=entries[9][1].position, until=until)) == [
+    assert list_texts(log.entries(ANA, after=entries[9][1].position, until=until)) == [
         "10 a", "10 b", "11 a", "11 b", "12 a"
     ]  # fmt: skip
     assert sum(found) == 4, "the batches of both ends and those between"
     found.clear()
-    assert texts(log.entries(ANA, until=until, last=2)) == ["11 b", "12 a"]
+    assert list_texts(log.entries(ANA, until=until, last=2)) == ["11 b", "12 a"]
     assert sum(found) <= 4
     found.clear()
     assert log.entries(ANA, after=until, until=until) == []

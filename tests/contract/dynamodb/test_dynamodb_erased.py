@@ -16,7 +16,7 @@ from langchain_convmem.logs.dynamodb import erasing
 from langchain_convmem.logs.dynamodb import log as dynamodb
 from langchain_convmem.logs.dynamodb.items import compute_base_number, compute_number
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import ANA, LONE, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, LONE, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")
@@ -72,8 +72,8 @@ def test_numbers_grow_although_everything_has_ended(open_log, client, monkeypatc
     expire(log, client, head)
     if deleted:
         log._table.delete(*head)
-    tomorrow = dynamodb.now_ms() + timedelta(days=1) // timedelta(milliseconds=1)
-    monkeypatch.setattr(dynamodb, "now_ms", lambda: tomorrow)
+    tomorrow = dynamodb.get_now_ms() + timedelta(days=1) // timedelta(milliseconds=1)
+    monkeypatch.setattr(dynamodb, "get_now_ms", lambda: tomorrow)
     new = say(log, ANA, "new")
     assert compute_number(new.position) == compute_base_number(tomorrow)
     assert new.position > old.position
@@ -95,7 +95,7 @@ def test_nothing_of_a_forgotten_owner_stays_but_markers_that_end(log):
     for item in left.values():
         assert set(item) <= {"pk", "sk", "n", "born", "raised", "expires"}
         assert int(item["expires"]["N"]) - time.time() < 3 * 86_400
-    assert texts(log.entries(ThreadKey("bo", "t1"))) == ["another's"]
+    assert list_texts(log.entries(ThreadKey("bo", "t1"))) == ["another's"]
 
 
 def test_old_batches_leave_no_marker(log, monkeypatch):

@@ -15,7 +15,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import ANA, say, texts
+from langchain_convmem.testing.log_contract import ANA, list_texts, say
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")
@@ -42,14 +42,14 @@ def test_what_stays_throttled_is_raised_and_can_be_repeated(faulty, name):
     faulty.server.faults.clear()
     assert faulty.log.entries(ANA) == []
     say(faulty.log, ANA, "Hi")
-    assert texts(faulty.log.entries(ANA)) == ["Hi"]
+    assert list_texts(faulty.log.entries(ANA)) == ["Hi"]
 
 
 def test_writes_that_were_left_undone_are_done(faulty):
     faulty.server.faults["BatchWriteItem"] = ["half"] * 4
     large = "".join(map(str, range(600_000)))
     say(faulty.log, ANA, large)
-    assert texts(faulty.log.entries(ANA)) == [large]
+    assert list_texts(faulty.log.entries(ANA)) == [large]
     assert faulty.server.seen["BatchWriteItem"] == 5
     assert len(faulty.pauses) == 4
 

@@ -19,7 +19,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.logs.dynamodb import DynamoDBLog, erasing
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import ANA, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")
@@ -63,7 +63,7 @@ def test_pieces_without_a_head_are_no_entries(endpoint, open_log):
         assert log.entries(ANA) == []
         assert log.threads("ana") == []
         say(log, ANA, "after")
-        assert texts(log.changes(ANA.owner).entries) == ["after"]
+        assert list_texts(log.changes(ANA.owner).entries) == ["after"]
 
 
 def test_forgetting_finds_the_pieces_of_a_write_that_broke_off(log, monkeypatch):

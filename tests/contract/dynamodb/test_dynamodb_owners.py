@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.testing.log_contract import ANA, LONE, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, LONE, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
 LONG = "long é🦊 " * 250
@@ -67,5 +67,5 @@ def test_everybody_is_copied_out_of_a_table_and_into_it(
         capsys.readouterr().out.splitlines()[1].startswith("3 entries, 2 threads, 2 users: 3 new")
     )
     with SQLiteLog(after) as target:
-        assert texts(target.entries(ANA)) == ["one", "two"]
-        assert texts(target.entries(LONE)) == ["three"]
+        assert list_texts(target.entries(ANA)) == ["one", "two"]
+        assert list_texts(target.entries(LONE)) == ["three"]

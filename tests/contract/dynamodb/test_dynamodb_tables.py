@@ -17,7 +17,7 @@ from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.logs.dynamodb import log as dynamodb
 from langchain_convmem.logs.dynamodb.items import make_partition_key
 from langchain_convmem.records import Draft, Owner, ThreadKey
-from langchain_convmem.testing.log_contract import ANA, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")
@@ -28,7 +28,7 @@ def test_making_a_table_twice_does_nothing(client):
     assert log.create_table()
     say(log, ANA, "Hi")
     assert not log.create_table()
-    assert texts(log.entries(ANA)) == ["Hi"]
+    assert list_texts(log.entries(ANA)) == ["Hi"]
     ttl = client.describe_time_to_live(TableName=log.table_name)["TimeToLiveDescription"]
     assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expires")
 
@@ -99,7 +99,7 @@ def test_owners_of_very_long_names_are_kept_apart(log):
         say(log, ThreadKey(name, name), name[:9])
         log.set_state(ThreadKey(name, name), name, name, expected=None)
     for name in names:
-        assert texts(log.entries(ThreadKey(name, name))) == [name[:9]]
+        assert list_texts(log.entries(ThreadKey(name, name))) == [name[:9]]
         assert log.get_state(ThreadKey(name, name), name).value == name
         assert log.threads(name)[0].key == ThreadKey(name, name)
         assert len(make_partition_key(Owner(user_id=name)).encode()) <= 2048

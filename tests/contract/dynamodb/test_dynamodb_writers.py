@@ -16,7 +16,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.logs.dynamodb import log as dynamodb
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import ANA, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")
@@ -41,7 +41,7 @@ def test_two_writers_of_one_number_both_get_through(open_log, monkeypatch):
     say(slow, ANA, "before")
     in_between(slow, monkeypatch, lambda: say_all(fast, ANA, ["fast a", "fast b"]))
     entry = say(slow, ANA, "slow")
-    assert texts(slow.entries(ANA)) == ["before", "fast a", "fast b", "slow"]
+    assert list_texts(slow.entries(ANA)) == ["before", "fast a", "fast b", "slow"]
     assert fast.entries(ANA)[-1] == entry
     assert fast.changes(ANA.owner).cursor == entry.position
 
@@ -67,7 +67,7 @@ def test_a_number_is_not_used_again_while_a_writer_holds_it(open_log, monkeypatc
 
     in_between(slow, monkeypatch, act)
     entry = say(slow, ANA, "slow")
-    assert texts(fast.changes(ANA.owner).entries) == ["before", "there", "slow"]
+    assert list_texts(fast.changes(ANA.owner).entries) == ["before", "there", "slow"]
     assert entry.position > fast.entries(ANAS_OTHER)[0].position
 
 
@@ -76,7 +76,7 @@ def test_who_loses_a_number_takes_the_pieces_back(open_log, monkeypatch):
     in_between(slow, monkeypatch, lambda: say(fast, ANA, "fast"))
     say(slow, ANA, "slow" * 100_000)
     assert kinds(slow) == ["E", "E", "P", "P"]
-    assert texts(slow.entries(ANA)) == ["fast", "slow" * 100_000]
+    assert list_texts(slow.entries(ANA)) == ["fast", "slow" * 100_000]
 
 
 def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
@@ -87,21 +87,21 @@ def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
     assert say(second, ANA, message) == entry
     say(first, ANA, HumanMessage("Ho", id="m2"))
     say(second, ANA, HumanMessage("Ho", id="m2"))
-    assert texts(first.entries(ANA)) == ["Hi", "more", "Ho"]
+    assert list_texts(first.entries(ANA)) == ["Hi", "more", "Ho"]
 
 
 def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
     slow, fast = open_log(), open_log()
-    today = dynamodb.now_ms()
+    today = dynamodb.get_now_ms()
 
     def act():
-        monkeypatch.setattr(dynamodb, "now_ms", lambda: today + 86_400_000)
+        monkeypatch.setattr(dynamodb, "get_now_ms", lambda: today + 86_400_000)
         say(fast, ANA, "of tomorrow")
-        monkeypatch.setattr(dynamodb, "now_ms", lambda: today)
+        monkeypatch.setattr(dynamodb, "get_now_ms", lambda: today)
 
     in_between(slow, monkeypatch, act)
     say(slow, ANA, "of today")
-    assert texts(fast.entries(ANA)) == ["of tomorrow", "of today"]
+    assert list_texts(fast.entries(ANA)) == ["of tomorrow", "of today"]
 
 
 def test_a_writer_gives_up_after_a_while(log, monkeypatch):

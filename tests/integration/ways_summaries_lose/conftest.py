@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummarySettings
-from langchain_convmem.views.live import live_entries, summary_chain
+from langchain_convmem.views.live import find_live_entries, find_summary_chain
 from langchain_convmem.views.providers import PROFILES
-from langchain_convmem.views.summaries import said_since
+from langchain_convmem.views.summaries import find_said_since
 from tests.fuzz.validators import VALIDATORS
 
 SETTINGS = SummarySettings(
@@ -72,9 +72,9 @@ class Thread:
 
     def check(self) -> None:
         """Every entry is shown or told by the live summary's chain, for every provider."""
-        live = live_entries(self.history.entries)
-        chain = summary_chain(live)
-        shown = {entry.id for entry in said_since(live, chain[0] if chain else None)}
+        live = find_live_entries(self.history.entries)
+        chain = find_summary_chain(live)
+        shown = {entry.id for entry in find_said_since(live, chain[0] if chain else None)}
         for entry in live:
             if entry.role in ("summary", "system"):
                 continue
@@ -86,8 +86,8 @@ class Thread:
 
     def check_all_was_told(self) -> None:
         """Every text that a summary covers reached the summariser."""
-        live = live_entries(self.history.entries)
-        chain = summary_chain(live)
+        live = find_live_entries(self.history.entries)
+        chain = find_summary_chain(live)
         asked = _squeezed(self.summarizer.asked)
         for entry in live:
             if any(_is_under(entry.position, one) for one in chain):

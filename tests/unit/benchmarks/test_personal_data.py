@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.personal.data import FOLDER, load_languages, load_ordinary, load_people
 from benchmarks.recall.measuring import fold_spaces
-from langchain_convmem.words.analysis import analyze, query_terms
+from langchain_convmem.words.analysis import analyze, extract_query_terms
 
 FILES = sorted(
     file
@@ -33,7 +33,7 @@ def pieces(value):
 
 
 def content_terms(text):
-    return {term for term in query_terms(text) if not term.isdigit()}
+    return {term for term in extract_query_terms(text) if not term.isdigit()}
 
 
 @pytest.fixture(params=FILES, ids=lambda file: file.stem)

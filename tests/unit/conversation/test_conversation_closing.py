@@ -14,7 +14,7 @@ from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ConfigError, ConversationClosedError, TurnCancelledError
 from langchain_convmem.testing import ScriptedEngine
 
-CHATML = ChatTemplate.builtin("chatml")
+CHATML = ChatTemplate.from_builtin("chatml")
 
 
 class Stop:
@@ -281,6 +281,6 @@ def test_settings_of_text_engines_are_refused_by_chat_models(name, value):
 
 
 def test_what_extra_context_means_is_no_question_to_a_text_engine():
-    engine = ScriptedEngine("Yes.", template=ChatTemplate.builtin("qwen"))
+    engine = ScriptedEngine("Yes.", template=ChatTemplate.from_builtin("qwen"))
     with pytest.raises(ConfigError, match="context_kwargs is for chat models"):
         Conversation(engine, context_kwargs=dict)

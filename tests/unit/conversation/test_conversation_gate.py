@@ -22,7 +22,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.testing import ScriptedEngine
 
-CHATML = ChatTemplate.builtin("chatml")
+CHATML = ChatTemplate.from_builtin("chatml")
 EIGHT = range(8)
 
 

@@ -20,7 +20,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.testing import ScriptedEngine
 
-CHATML = ChatTemplate.builtin("chatml")
+CHATML = ChatTemplate.from_builtin("chatml")
 
 
 def count(text):
@@ -84,10 +84,10 @@ def test_chunks_share_nothing_with_the_history():
 @BOTH
 def test_a_function_may_look_at_the_history(opened):
     talk = opened(text_engine())
-    assert talk.access_history(len) == 0
+    assert talk.read_history(len) == 0
     assert talk.last_message is None
     talk.send_message("a")
-    assert talk.access_history(lambda messages: messages[-1].text) == "Reply 1"
+    assert talk.read_history(lambda messages: messages[-1].text) == "Reply 1"
 
 
 def test_a_tool_may_answer_with_what_cannot_be_copied():
@@ -205,7 +205,7 @@ def test_a_clone_during_a_turn_holds_what_was_said_before(opened):
 
 def test_plain_values_of_another_version_are_refused():
     with pytest.raises(ConfigError, match="version 7"):
-        Conversation.thread_from_dict({"version": 7})
+        Conversation.load_thread({"version": 7})
     with pytest.raises(UnsupportedError, match="memory"):
         in_memory(text_engine()).to_dict()
 

@@ -11,7 +11,7 @@ from langchain_convmem import ChatTemplate, Engine
 from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.testing import ScriptedEngine
 
-CHATML = ChatTemplate.builtin("chatml")
+CHATML = ChatTemplate.from_builtin("chatml")
 
 
 class BoomError(Exception):

@@ -25,7 +25,7 @@ from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ConfigError, TurnCancelledError
 from langchain_convmem.testing import ScriptedEngine
 
-QWEN = ChatTemplate.builtin("qwen")
+QWEN = ChatTemplate.from_builtin("qwen")
 CALL = '<tool_call>\n{"name": "look", "arguments": {"place": "a <b> c"}}\n</tool_call>'
 REPLIES = [
     "",

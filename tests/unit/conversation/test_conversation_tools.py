@@ -18,7 +18,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 
-QWEN = ChatTemplate.builtin("qwen")
+QWEN = ChatTemplate.from_builtin("qwen")
 
 
 def call(name="look", call_id="c1", **args):

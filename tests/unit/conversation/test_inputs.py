@@ -18,7 +18,7 @@ from langchain_core.messages import (
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.conversation.inputs import as_messages, prepare_steps
+from langchain_convmem.conversation.inputs import coerce_messages, prepare_steps
 from langchain_convmem.effects import arun
 from langchain_convmem.errors import InvalidMessageError
 
@@ -27,7 +27,7 @@ TEMPLATE = ChatTemplate("{{ messages | tojson }}")
 
 
 def seen_by_a_template(value):
-    return json.loads(TEMPLATE.render(as_messages(value)))
+    return json.loads(TEMPLATE.render(coerce_messages(value)))
 
 
 # -- forms ----------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def seen_by_a_template(value):
     ],
 )
 def test_every_form_of_a_message_is_taken(value, expected):
-    found = as_messages(value)
+    found = coerce_messages(value)
     assert found == expected
     assert [type(message) for message in found] == [type(message) for message in expected]
 
@@ -67,15 +67,15 @@ def test_every_form_of_a_message_is_taken(value, expected):
     ],
 )
 def test_what_langchain_wrote_as_a_map_is_read_back(message):
-    assert as_messages(messages_to_dict([message])[0]) == [message]
-    assert as_messages([message.model_dump()]) == [message]
+    assert coerce_messages(messages_to_dict([message])[0]) == [message]
+    assert coerce_messages([message.model_dump()]) == [message]
 
 
 def test_nothing_is_shared_with_what_was_given():
     given = HumanMessage([{"type": "text", "text": "Hi"}], additional_kwargs={"a": []})
     parts = [{"type": "text", "text": "Hi"}]
     written = {"role": "user", "content": parts, "note": {"a": []}}
-    copied, made = as_messages([given, written])
+    copied, made = coerce_messages([given, written])
     copied.content[0]["text"] = made.content[0]["text"] = "changed"
     copied.additional_kwargs["a"].append(1)
     made.additional_kwargs["template_fields"]["note"]["a"].append(1)
@@ -90,12 +90,12 @@ def test_nothing_is_shared_with_what_was_given():
 def test_what_cannot_be_copied_is_refused():
     given = HumanMessage("Hi", additional_kwargs={"lock": threading.Lock()})
     with pytest.raises(InvalidMessageError, match="cannot be copied"):
-        as_messages(given)
+        coerce_messages(given)
 
 
 def test_what_a_tool_keeps_for_itself_is_not_copied():
     handle = iter(())
-    [copied] = as_messages(ToolMessage("3", tool_call_id="c", artifact=handle))
+    [copied] = coerce_messages(ToolMessage("3", tool_call_id="c", artifact=handle))
     assert copied.artifact is handle
 
 
@@ -129,7 +129,7 @@ def test_the_reasoning_of_a_map_reaches_templates_as_reasoning():
     ],
 )
 def test_tool_calls_are_read_in_every_shape_and_need_no_content(call):
-    [message] = as_messages({"role": "assistant", "tool_calls": [call]})
+    [message] = coerce_messages({"role": "assistant", "tool_calls": [call]})
     assert message.tool_calls == [
         {"type": "tool_call", "name": "look", "args": {"at": 1}, "id": "c"}
     ]
@@ -138,7 +138,7 @@ def test_tool_calls_are_read_in_every_shape_and_need_no_content(call):
 
 def test_a_call_without_an_id_gets_one_of_its_own():
     one = {"name": "look", "arguments": " "}
-    [message] = as_messages({"role": "assistant", "content": None, "tool_calls": [one, one]})
+    [message] = coerce_messages({"role": "assistant", "content": None, "tool_calls": [one, one]})
     first, second = message.tool_calls
     assert first["id"] != second["id"]
     assert first["args"] == {}
@@ -146,7 +146,7 @@ def test_a_call_without_an_id_gets_one_of_its_own():
 
 def test_a_call_whose_arguments_nobody_can_read_is_an_invalid_call():
     call = {"id": "c", "function": {"name": "look", "arguments": "{broken"}}
-    [message] = as_messages({"role": "assistant", "tool_calls": [call]})
+    [message] = coerce_messages({"role": "assistant", "tool_calls": [call]})
     assert message.tool_calls == []
     assert [(call["id"], call["args"]) for call in message.invalid_tool_calls] == [("c", "{broken")]
 
@@ -163,7 +163,7 @@ def test_a_call_whose_arguments_nobody_can_read_is_an_invalid_call():
 )
 def test_a_tools_result_is_text_parts_or_json(content, expected):
     given = {"role": "tool", "content": content, "tool_call_id": "c", "name": "look"}
-    assert as_messages(given) == [ToolMessage(expected, tool_call_id="c", name="look")]
+    assert coerce_messages(given) == [ToolMessage(expected, tool_call_id="c", name="look")]
 
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_tools_result_is_text_parts_or_json(content, expected):
 )
 def test_a_message_that_says_too_little_is_refused_by_name(value, named):
     with pytest.raises(InvalidMessageError, match=named):
-        as_messages(value)
+        coerce_messages(value)
 
 
 @pytest.mark.parametrize(
@@ -212,19 +212,19 @@ def test_a_message_that_says_too_little_is_refused_by_name(value, named):
 )
 def test_what_was_said_stands_in_no_error(value):
     with pytest.raises(InvalidMessageError) as refused:
-        as_messages(value)
+        coerce_messages(value)
     assert "Teresa" not in str(refused.value)
 
 
 @pytest.mark.parametrize("value", [None, 5, b"Hi", ["Hi", None], {"Hi"}])
 def test_what_could_be_no_message_is_a_type_error(value):
     with pytest.raises(TypeError, match="pass text, a LangChain message"):
-        as_messages(value)
+        coerce_messages(value)
 
 
 def test_a_pair_that_begins_with_a_message_is_refused_without_its_words():
     with pytest.raises(TypeError, match="message 0 is of type tuple") as error:
-        as_messages([(HumanMessage("My secret"), "b")])
+        coerce_messages([(HumanMessage("My secret"), "b")])
     assert "secret" not in str(error.value)
 
 
@@ -240,7 +240,7 @@ async def test_files_are_read_alike_in_both_worlds(tmp_path):
         {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
     ]
     found = await arun(prepare_steps(given))
-    assert found == as_messages(given) == [HumanMessage(expected)]
+    assert found == coerce_messages(given) == [HumanMessage(expected)]
 
 
 def test_text_alone_takes_no_step():

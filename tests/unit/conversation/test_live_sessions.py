@@ -12,7 +12,7 @@ from langchain_convmem.testing import ScriptedEngine, SessionFault
 
 
 def shared(max_live, **options):
-    template = ChatTemplate.builtin("chatml")
+    template = ChatTemplate.from_builtin("chatml")
     model = ScriptedEngine("Fine.", template=template, end_text="<|im_end|>", **options)
     return model, Engine(model, max_live_sessions=max_live)
 

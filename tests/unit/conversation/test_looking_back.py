@@ -26,7 +26,7 @@ def chat(*replies, **settings):
 def text_engine(*replies, template="chatml", **options):
     end = {"end_text": "<|im_end|>", **options}
     script = replies[0] if callable(replies[0]) else list(replies)
-    return ScriptedEngine(script, template=ChatTemplate.builtin(template), **end)
+    return ScriptedEngine(script, template=ChatTemplate.from_builtin(template), **end)
 
 
 def texts(conversation):
@@ -77,8 +77,8 @@ def test_the_preface_is_no_part_of_the_history():
 def test_the_history_can_be_looked_at_without_copies():
     said = chat("one")
     said.send_message("a")
-    assert said.access_history(len) == 2
-    assert said.access_history(lambda seen: seen[0]) is said.access_history(lambda seen: seen[0])
+    assert said.read_history(len) == 2
+    assert said.read_history(lambda seen: seen[0]) is said.read_history(lambda seen: seen[0])
 
 
 def test_what_replies_took_is_added_up():
@@ -187,13 +187,13 @@ def test_a_conversation_comes_back_from_plain_values():
     said.send_message("b")
     saved = json.loads(json.dumps(said.to_dict()))
     engine = text_engine("three")
-    again = Conversation(engine, history=Conversation.thread_from_dict(saved))
+    again = Conversation(engine, history=Conversation.load_thread(saved))
     assert texts(again) == texts(said)
     assert again.send_message("c").text == "three"
     assert engine.prefills[0].count("<|im_start|>") == 6
     assert [message.text for message in again.undo(2)] == ["b", "two", "c", "three"]
     with pytest.raises(ConfigError, match="version 7"):
-        Conversation.thread_from_dict({"version": 7})
+        Conversation.load_thread({"version": 7})
 
 
 # -- prompts ------------------------------------------------------------------------------------

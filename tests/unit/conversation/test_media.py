@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_convmem.conversation.inputs import MediaLimits, as_messages, has_media
+from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages, has_media
 from langchain_convmem.conversation.media import MEDIA_MARKS, interleave, list_media
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.protocols import Media
@@ -22,7 +22,9 @@ def encoded(data):
 
 
 def block(part, **limits):
-    [message] = as_messages({"role": "user", "content": [TEXT, part]}, limits=MediaLimits(**limits))
+    [message] = coerce_messages(
+        {"role": "user", "content": [TEXT, part]}, limits=MediaLimits(**limits)
+    )
     assert message.content[0] == TEXT
     return message.content[1]
 
@@ -127,14 +129,14 @@ def test_what_only_a_provider_knows_is_left_alone_in_langchain_messages():
         {"cachePoint": {"type": "default"}},
         {"type": "search_result", "source": "x", "title": "y", "content": []},
     ]
-    assert as_messages(HumanMessage(parts)) == [HumanMessage(parts)]
+    assert coerce_messages(HumanMessage(parts)) == [HumanMessage(parts)]
 
 
 def test_langchain_messages_of_every_role_may_name_files(tmp_path):
     path = tmp_path / "a.wav"
     path.write_bytes(WAV)
     given = ToolMessage([{"type": "audio", "path": str(path)}], tool_call_id="c")
-    [found] = as_messages(given)
+    [found] = coerce_messages(given)
     assert list_media([found]) == [Media("audio", WAV, "audio/wav")]
     assert given.content == [{"type": "audio", "path": str(path)}]
 
@@ -211,7 +213,7 @@ SONG = Media("audio", WAV, "audio/wav")
 
 
 def test_media_come_in_the_order_of_the_messages():
-    messages = as_messages(
+    messages = coerce_messages(
         [
             {"role": "user", "content": [{"type": "image", "blob": CAT.data}, TEXT]},
             "Hi",
@@ -327,4 +329,4 @@ def test_paths_are_the_only_places_that_are_read(tmp_path):
     secret = Path(tmp_path / "a.png")
     secret.write_bytes(PNG)
     given = HumanMessage([{"type": "text", "text": str(secret), "path": str(secret)}])
-    assert as_messages(given) == [given]
+    assert coerce_messages(given) == [given]

@@ -35,7 +35,7 @@ def blob(data):
 def gemma(*replies, **options):
     return ScriptedEngine(
         list(replies),
-        template=ChatTemplate.builtin("gemma"),
+        template=ChatTemplate.from_builtin("gemma"),
         end_text="<end_of_turn>",
         media_mark=lambda media: f"[{media.mime_type} {media.data[-7:].decode()}]",
         **options,

@@ -20,7 +20,10 @@ PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
 
 def text_engine(*replies, **options):
     return ScriptedEngine(
-        list(replies), template=ChatTemplate.builtin("chatml"), end_text="<|im_end|>", **options
+        list(replies),
+        template=ChatTemplate.from_builtin("chatml"),
+        end_text="<|im_end|>",
+        **options,
     )
 
 
@@ -60,7 +63,7 @@ def test_the_reply_before_is_closed_when_the_first_part_comes():
     talk.send_message("b", pending=True)
     assert engine.prefills[-1] == f"{END}{user('b')}"
     talk.send_message("c")
-    whole = ChatTemplate.builtin("chatml").render([*talk.history[:3]])
+    whole = ChatTemplate.from_builtin("chatml").render([*talk.history[:3]])
     assert engine.sessions[0].text == whole + "two"
 
 

@@ -53,7 +53,10 @@ def texts(talk):
 
 def text_engine(*replies, **options):
     return ScriptedEngine(
-        list(replies), template=ChatTemplate.builtin("chatml"), end_text="<|im_end|>", **options
+        list(replies),
+        template=ChatTemplate.from_builtin("chatml"),
+        end_text="<|im_end|>",
+        **options,
     )
 
 
@@ -152,7 +155,7 @@ def test_a_session_goes_on_from_what_was_heard(rewindable):
     talk.send_message("When?")
     talk.cut_reply("From platform 9")
     talk.send_message("Thanks")
-    expected = ChatTemplate.builtin("chatml").render(talk.history[:3]) + "You are welcome."
+    expected = ChatTemplate.from_builtin("chatml").render(talk.history[:3]) + "You are welcome."
     assert engine.sessions[0].text == expected
     assert "noon" not in expected
     assert engine.misuses == []

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog, Preface
-from langchain_convmem.conversation.inputs import as_messages
+from langchain_convmem.conversation.inputs import coerce_messages
 from langchain_convmem.testing import ScriptedEngine
 
 END = "<end>\n"
@@ -61,7 +61,7 @@ def test_all_names_of_a_template_are_found():
 
 @pytest.mark.parametrize("name", ["chatml", "gemma", "llama3", "mistral", "qwen"])
 def test_the_built_in_templates_know_our_names(name):
-    assert ChatTemplate.builtin(name).roles == {}
+    assert ChatTemplate.from_builtin(name).roles == {}
 
 
 def test_names_that_are_given_go_before_those_that_are_found():
@@ -136,7 +136,7 @@ def test_a_thread_of_a_memory_is_shown_by_the_templates_names():
 )
 def test_a_message_of_a_known_role_becomes_one_of_its_class(role, kind):
     given = ChatMessage("a", role=role, id="m1", name="Ana", additional_kwargs={"voice": "alto"})
-    [message] = as_messages(given)
+    [message] = coerce_messages(given)
     assert type(message) is kind
     assert (message.text, message.id, message.name) == ("a", "m1", "Ana")
     assert message.additional_kwargs == {"voice": "alto"}
@@ -144,4 +144,4 @@ def test_a_message_of_a_known_role_becomes_one_of_its_class(role, kind):
 
 def test_results_of_tools_stay_results():
     result = ToolMessage("9", tool_call_id="c1")
-    assert as_messages(result) == [result]
+    assert coerce_messages(result) == [result]

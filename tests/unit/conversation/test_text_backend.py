@@ -17,7 +17,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 
-CHATML, QWEN = ChatTemplate.builtin("chatml"), ChatTemplate.builtin("qwen")
+CHATML, QWEN = ChatTemplate.from_builtin("chatml"), ChatTemplate.from_builtin("qwen")
 FOLDING = ChatTemplate(
     "{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'] %}"
     "{% set messages = messages[1:] %}{% endif %}"

@@ -195,7 +195,7 @@ def test_a_result_that_answers_no_open_call_is_refused():
 
 def text_talk(*replies, **settings):
     engine = ScriptedEngine(
-        list(replies), template=ChatTemplate.builtin("qwen"), end_text="<|im_end|>"
+        list(replies), template=ChatTemplate.from_builtin("qwen"), end_text="<|im_end|>"
     )
     return Conversation(engine, preface=Preface(tools=[weather]), **settings), engine
 

@@ -6,7 +6,7 @@ from langchain_core.prompt_values import ChatPromptValue
 
 from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError
 from langchain_convmem.history import ConversationHistory
-from langchain_convmem.ids import now_ms
+from langchain_convmem.ids import get_now_ms
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import Cover, Draft
 
@@ -109,7 +109,7 @@ def test_what_was_cleared_by_another_process_meanwhile_is_still_returned(history
 
 
 def test_an_added_turn_can_be_extended_durably(history):
-    before = now_ms()
+    before = get_now_ms()
     history.add("user", "a")
     turn = history.add("user", "b")
     turn.add_attribute("seen")
@@ -120,7 +120,7 @@ def test_an_added_turn_can_be_extended_durably(history):
     known = ConversationHistory(history.log, "t1", user_id="ana").turns[0].metadata
     assert known.attributes == ("seen", "seen", "merged")
     assert known.timing["playStart"] == 5
-    assert before <= known.timing["playEnd"] <= now_ms()
+    assert before <= known.timing["playEnd"] <= get_now_ms()
     assert known.aux == {"mood": ["calm"]}
     assert history.entries[0].metadata.attributes == ()
 

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 CALL = {"name": "weather", "args": {}, "id": "c1"}
 
@@ -51,9 +51,9 @@ def test_several_messages_of_the_user_in_a_row_are_one_question(history, shape):
 
 def test_a_question_of_an_earlier_turn_that_was_never_answered_stays(history, shape):
     drafts = [
-        draft_of(HumanMessage("A?"), turn_id="1"),
-        draft_of(HumanMessage("B?"), turn_id="2"),
-        draft_of(AIMessage("b!"), turn_id="2"),
+        make_draft(HumanMessage("A?"), turn_id="1"),
+        make_draft(HumanMessage("B?"), turn_id="2"),
+        make_draft(AIMessage("b!"), turn_id="2"),
     ]
     history.log.append(history.key, drafts)
     assert texts(history.undo()) == ["B?", "b!"]

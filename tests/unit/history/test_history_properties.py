@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_convmem.errors import ConvMemError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import covered_by, live_entries, summary_chain
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import find_covers, find_live_entries, find_summary_chain
 from langchain_convmem.views.turns import is_blank
 
 CALL = {"name": "weather", "args": {}, "id": "c1"}
@@ -46,7 +46,7 @@ class Thread:
     def say(self, kind, turn):
         self.count += 1
         message = MESSAGES[kind](self.count)
-        self.history.log.append(self.history.key, [draft_of(message, turn_id=turn)])
+        self.history.log.append(self.history.key, [make_draft(message, turn_id=turn)])
 
     def window(self):
         self.windows.append(self.history.summary_window())
@@ -134,8 +134,8 @@ def walked(log, chosen):
 def test_what_is_said_is_covered_by_the_summary_or_shown_and_never_both(chosen):
     with InMemoryLog() as log:
         history = walked(log, chosen).history
-        live = live_entries(history.entries)
-        covered = covered_by(live, summary_chain(live))
+        live = find_live_entries(history.entries)
+        covered = find_covers(live, find_summary_chain(live))
         shown = history.context(summary="omit").positions
         for entry in live:
             is_shown = entry.position in shown

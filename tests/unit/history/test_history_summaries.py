@@ -230,9 +230,9 @@ def test_a_late_part_of_a_summarised_turn_is_neither_swallowed_nor_covered(histo
 
 
 def draft(message, turn):
-    from langchain_convmem.views.codec import draft_of
+    from langchain_convmem.views.codec import make_draft
 
-    return draft_of(message, turn_id=turn)
+    return make_draft(message, turn_id=turn)
 
 
 @pytest.mark.parametrize("text", ["", " \n", [], ["", "\t"], ["a", 7]])

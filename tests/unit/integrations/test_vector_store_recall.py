@@ -189,7 +189,7 @@ class _StopsAfter(FlakyStore):
 def test_an_attempt_that_was_killed_behind_its_write_and_then_overtaken_by_forget_leaves_nothing(
     log, embeddings, monkeypatch
 ):
-    now = vector_store_sync.now_ms()
+    now = vector_store_sync.get_now_ms()
     store = _StopsAfter(embeddings)
     one, *_ = say(log, "one", "two")
     store.writes_left = 1
@@ -199,7 +199,7 @@ def test_an_attempt_that_was_killed_behind_its_write_and_then_overtaken_by_forge
     heir = VectorStoreRecall(log, store)
     with pytest.raises(LineStoreError, match="another server is writing"):
         heir.refresh(ANA)
-    monkeypatch.setattr(vector_store_sync, "now_ms", lambda: now + 10 * 60_000)
+    monkeypatch.setattr(vector_store_sync, "get_now_ms", lambda: now + 10 * 60_000)
     heir.refresh(ANA)
     assert texts_in(store) == ["two"]
 

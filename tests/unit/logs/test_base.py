@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.logs import InMemoryLog, SQLiteLog, base, sqlite
 from langchain_convmem.logs.base import hash_message_id, make_version, read_message_id
 from langchain_convmem.records import Draft
-from langchain_convmem.testing.log_contract import live_texts, say, say_all, texts
-from langchain_convmem.views.codec import draft_of, encode_body
+from langchain_convmem.testing.log_contract import list_live_texts, list_texts, say, say_all
+from langchain_convmem.views.codec import encode_body, make_draft
 
 
 @given(st.text(st.characters(codec=None, exclude_categories=[])))
@@ -29,17 +29,17 @@ def test_messages_whose_ids_share_a_hash_are_told_apart(tmp_path, monkeypatch):
         entries = say_all(log, KEY, [*said, "without an id"])
         assert say_all(log, KEY, said) == entries[:5]
         say(log, KEY, HumanMessage("text two", id="m2"))
-        assert live_texts(log, KEY)[:4] == ["text 0", "text 1", "text two", "text 3"]
+        assert list_live_texts(log, KEY)[:4] == ["text 0", "text 1", "text two", "text 3"]
         assert log.forget(KEY, ["m2", entries[5].id]).entries == 3
-        assert texts(log.entries(KEY)) == ["text 0", "text 1", "text 3", "text 4"]
+        assert list_texts(log.entries(KEY)) == ["text 0", "text 1", "text 3", "text 4"]
 
 
 @pytest.mark.parametrize(
     ("body", "message_id"),
     [
-        (encode_body(draft_of(HumanMessage("x", id="m1"))), "m1"),
-        (encode_body(draft_of(HumanMessage("x", id=""))), "entry"),
-        (encode_body(draft_of(HumanMessage("x"))), "entry"),
+        (encode_body(make_draft(HumanMessage("x", id="m1"))), "m1"),
+        (encode_body(make_draft(HumanMessage("x", id=""))), "entry"),
+        (encode_body(make_draft(HumanMessage("x"))), "entry"),
         (encode_body(Draft(role="summary", contents=("S",))), "entry"),
         ("damaged", "entry"),
         ("[]", "entry"),
@@ -68,7 +68,7 @@ def test_a_cancelled_append_is_whole_or_not_there(kind, tmp_path):
     log = kind(tmp_path / "log.db") if kind is SQLiteLog else kind()
 
     async def scenario(ticks):
-        batch = [draft_of(HumanMessage(f"{ticks}-{number}")) for number in range(30)]
+        batch = [make_draft(HumanMessage(f"{ticks}-{number}")) for number in range(30)]
         task = asyncio.create_task(log.aappend(KEY, batch))
         for _ in range(ticks):
             await asyncio.sleep(0)

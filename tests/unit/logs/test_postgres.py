@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.base import (
-    Row,
+    SyncRow,
     encode_drafts,
     get_own_id,
     hash_message_id,
@@ -29,7 +29,7 @@ from langchain_convmem.logs.postgres import (
     _write_row,
 )
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\0\\0"))
 
@@ -63,7 +63,7 @@ def test_a_user_and_a_lone_thread_of_one_name_are_two_owners():
 
 
 def test_ids_sort_in_the_database_as_they_do_as_text():
-    ids = [new_ulid() for _ in range(50)]
+    ids = [make_ulid() for _ in range(50)]
     assert [_to_ulid(_to_uuid(entry_id)) for entry_id in ids] == ids
     assert sorted(ids, key=lambda entry_id: _to_uuid(entry_id).bytes) == ids
 
@@ -73,8 +73,8 @@ ULID = "01JZ3W5V9QX8N2M4K6T7R0ABCD"
 
 @pytest.mark.parametrize("turn_id", ["", ULID, "turn 7", "x" * 16, "\ud83d", "a\0b"])
 def test_a_row_comes_back_from_its_columns(turn_id):
-    entry_id = new_ulid()
-    row = Row(entry_id, 7, turn_id or entry_id, "user", '{"v":1}', None)
+    entry_id = make_ulid()
+    row = SyncRow(entry_id, 7, turn_id or entry_id, "user", '{"v":1}', None)
     position, uuid, turn, turn_name, role, key, body, metadata = _write_row(
         row, hash_message_id("m1")
     )
@@ -83,8 +83,8 @@ def test_a_row_comes_back_from_its_columns(turn_id):
 
 
 def test_a_control_entry_has_no_key():
-    entry_id = new_ulid()
-    row = Row(entry_id, 7, entry_id, "control", '{"v":1}', None)
+    entry_id = make_ulid()
+    row = SyncRow(entry_id, 7, entry_id, "control", '{"v":1}', None)
     assert _write_row(row, None)[5] is None
     undo = Draft(role="control", control=Control((entry_id,), "undo"))
     assert plan_append(encode_drafts([undo]), first_position=7).key_hashes == [None]
@@ -107,7 +107,7 @@ class Rows:
     """A thread as its table would hold it."""
 
     def __init__(self):
-        self.rows: list[Row] = []
+        self.rows: list[SyncRow] = []
 
     def append(self, drafts):
         wanted = {get_own_id(draft) for draft in drafts} - {None}
@@ -129,12 +129,12 @@ def draft(action, entries):
     """Return what the action appends to a thread of such entries (or rows)."""
     kind, what, text = action
     if kind == "say":
-        return draft_of(HumanMessage(text, id=what))
+        return make_draft(HumanMessage(text, id=what))
     among = [entry for entry in entries if kind == "retract" or entry.role != "control"]
     target = among[what % len(among)].id if among else "nothing"
     if kind == "retract":
         return Draft(role="control", control=Control((target,), "undo"))
-    return draft_of(HumanMessage(text, id=target))
+    return make_draft(HumanMessage(text, id=target))
 
 
 def shape(rows):

@@ -21,13 +21,13 @@ from langchain_convmem.errors import (
     LogUnavailableError,
     SchemaVersionError,
 )
-from langchain_convmem.ids import new_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import SQLiteLog, sqlite_file
 from langchain_convmem.logs.sqlite import DecodedEntries
 from langchain_convmem.logs.sqlite_file import APPLICATION_ID, MIGRATIONS
 from langchain_convmem.records import StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract import say, say_all, texts
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.testing.log_contract import list_texts, say, say_all
+from langchain_convmem.views.codec import make_draft
 
 SECRET = "correct horse battery staple"
 
@@ -55,7 +55,7 @@ def test_any_file_name_is_just_a_name(tmp_path, name):
         say(log, KEY, "Hi")
     assert (tmp_path / name).stat().st_size > 0
     with SQLiteLog(str(tmp_path / name)) as log:
-        assert texts(log.entries(KEY)) == ["Hi"]
+        assert list_texts(log.entries(KEY)) == ["Hi"]
 
 
 def test_a_relative_path_stays_where_it_was_opened(tmp_path, monkeypatch):
@@ -147,7 +147,7 @@ def test_acknowledged_writes_wait_for_the_disk(log):
     say(log, KEY, "Hi")
     assert pragma(log, "journal_mode") == "wal"
     assert pragma(log, "synchronous") == full
-    log.append(KEY, [draft_of(HumanMessage("again"))], durable=False)
+    log.append(KEY, [make_draft(HumanMessage("again"))], durable=False)
     assert pragma(log, "synchronous") == normal
     for write in (
         lambda: say(log, KEY, "more"),
@@ -156,7 +156,7 @@ def test_acknowledged_writes_wait_for_the_disk(log):
         lambda: log.delete_state(KEY, "buffer"),
         lambda: log.forget(KEY),
     ):
-        log.append(KEY, [draft_of(HumanMessage("relaxed"))], durable=False)
+        log.append(KEY, [make_draft(HumanMessage("relaxed"))], durable=False)
         write()
         assert pragma(log, "synchronous") == full
 
@@ -196,7 +196,7 @@ def test_not_even_the_name_of_a_forgotten_user_stays(path):
         say(log, KEY, "Hi")
         log.forget(ThreadKey(SECRET, f"thread of {SECRET}"))
         assert all(SECRET.encode() not in item.read_bytes() for item in path.parent.iterdir())
-        assert texts(log.entries(KEY)) == ["Hi"]
+        assert list_texts(log.entries(KEY)) == ["Hi"]
 
 
 def test_forgetting_waits_for_no_reader_forever_and_says_what_is_left(path, monkeypatch):
@@ -220,7 +220,7 @@ def test_an_entry_costs_few_bytes_beside_its_message(path):
         turn = ""
         for number in range(count):
             if number % 2 == 0:
-                turn = new_ulid()
+                turn = make_ulid()
                 say_all(log, KEY, [f"Where did I park the car on day {number}?"], turn=turn)
             else:
                 say_all(log, KEY, [AIMessage(f"Behind the harbour, day {number}.")], turn=turn)
@@ -275,7 +275,7 @@ def test_a_locked_file_is_worth_another_try(path, monkeypatch):
         assert log.entries(KEY) == [entry]
         other.execute("ROLLBACK")
         say(log, KEY, "after")
-        assert texts(log.entries(KEY)) == ["before", "after"]
+        assert list_texts(log.entries(KEY)) == ["before", "after"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -297,7 +297,7 @@ def test_a_forked_child_writes_through_connections_of_its_own(log):
     assert os.waitpid(child, 0)[1] == 0
     say(log, KEY, "parent, after")
     assert log._connections._idle == inherited
-    assert sorted(texts(log.entries(KEY))) == [
+    assert sorted(list_texts(log.entries(KEY))) == [
         "child",
         "parent, after",
         "parent, before",
@@ -308,13 +308,13 @@ def test_a_forked_child_writes_through_connections_of_its_own(log):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_gets_a_worker_of_its_own(log):
-    asyncio.run(log.aappend(KEY, [draft_of(HumanMessage("parent"))]))
+    asyncio.run(log.aappend(KEY, [make_draft(HumanMessage("parent"))]))
     child = os.fork()
     if child == 0:  # pragma: no cover - the child is not measured
         done = log._get_pool().submit(say, log, KEY, "child").result(timeout=20)
         os._exit(0 if done.position else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert texts(asyncio.run(log.aentries(KEY))) == ["parent", "child"]
+    assert list_texts(asyncio.run(log.aentries(KEY))) == ["parent", "child"]
 
 
 def test_closing_closes_every_connection(path):
@@ -374,7 +374,7 @@ def messages_with(text):
 
 def test_rows_that_did_not_change_are_decoded_once(tmp_path):
     with SQLiteLog(tmp_path / "log.db") as log:
-        log.append(THREAD, [draft_of(HumanMessage("one")), draft_of(HumanMessage("two"))])
+        log.append(THREAD, [make_draft(HumanMessage("one")), make_draft(HumanMessage("two"))])
         first = read(log)
         log.annotate(THREAD, first[0].id, attributes=["seen"])
         again = read(log)
@@ -386,7 +386,7 @@ def test_what_another_process_forgot_leaves_memory_with_the_next_reading(tmp_pat
     secret = "the code of the safe is 1812"
     with SQLiteLog(tmp_path / "log.db") as here, SQLiteLog(tmp_path / "log.db") as there:
         for key, text in ((THREAD, secret), (OTHER, "hello")):
-            here.append(key, [draft_of(HumanMessage(text))])
+            here.append(key, [make_draft(HumanMessage(text))])
             read(here, key)
         assert messages_with(secret)
         there.forget(THREAD)
@@ -398,7 +398,7 @@ def test_the_oldest_leave_where_there_are_too_many(tmp_path):
     with SQLiteLog(tmp_path / "log.db") as log:
         log._decoded = DecodedEntries(most=8)
         for number in count():
-            log.append(THREAD, [draft_of(HumanMessage(str(number)))])
+            log.append(THREAD, [make_draft(HumanMessage(str(number)))])
             assert [entry.message.content for entry in read(log)] == [
                 str(one) for one in range(number + 1)
             ]

@@ -12,8 +12,8 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError, LogClosedError, LogError
 from langchain_convmem.logs import SQLiteLog, sqlite_maintenance
 from langchain_convmem.records import StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract import say, say_all, texts
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.testing.log_contract import list_texts, say, say_all
+from langchain_convmem.views.codec import make_draft
 
 KEY = ThreadKey("ana", "t1")
 PAIRS = 40
@@ -58,8 +58,8 @@ def test_log_and_copy_go_on_apart(log, copy):
     with SQLiteLog(copy) as restored:
         say(restored, KEY, "in the copy")
         say(log, KEY, "in the log")
-        assert texts(restored.entries(KEY)) == ["before", "in the copy"]
-    assert texts(log.entries(KEY)) == ["before", "in the log"]
+        assert list_texts(restored.entries(KEY)) == ["before", "in the copy"]
+    assert list_texts(log.entries(KEY)) == ["before", "in the log"]
 
 
 def test_the_copy_is_one_file_for_its_owner_alone(log, copy):
@@ -131,11 +131,11 @@ def test_copies_are_consistent_while_threads_write(log, tmp_path, monkeypatch):
     started.wait()
     try:
         for number in range(5):
-            known = texts(log.entries(KEY))
+            known = list_texts(log.entries(KEY))
             log.backup(tmp_path / f"copy {number}.db")
             with SQLiteLog(tmp_path / f"copy {number}.db") as restored:
                 assert restored.verify().ok
-                said = texts(restored.entries(KEY))
+                said = list_texts(restored.entries(KEY))
             assert said[: len(known)] == known
             assert [one[:-1] for one in said[::2]] == [one[:-1] for one in said[1::2]]
     finally:
@@ -164,7 +164,7 @@ def test_copies_are_consistent_while_a_process_writes_and_is_killed(log, tmp_pat
             log.backup(tmp_path / f"copy {number}.db")
             with SQLiteLog(tmp_path / f"copy {number}.db") as restored:
                 assert restored.verify().ok
-                said = texts(restored.entries(KEY))
+                said = list_texts(restored.entries(KEY))
             assert len(said) >= 2 * (acknowledged + 1)
             assert said == [f"0-{n} {half}" for n in range(len(said) // 2) for half in "ab"]
         process.kill()
@@ -181,12 +181,12 @@ async def test_the_asynchronous_twin_does_not_hold_up_other_calls(log, copy):
         threads.add(threading.current_thread())
 
     await asyncio.gather(
-        log.abackup(copy, progress=note), log.aappend(KEY, [draft_of(HumanMessage("Hi"))])
+        log.abackup(copy, progress=note), log.aappend(KEY, [make_draft(HumanMessage("Hi"))])
     )
     assert threads
     assert threading.main_thread() not in threads
     with SQLiteLog(copy) as restored:
-        assert texts(restored.entries(KEY))[0] == "before"
+        assert list_texts(restored.entries(KEY))[0] == "before"
 
 
 # -- what is refused, and what is left when it fails --------------------------------------------

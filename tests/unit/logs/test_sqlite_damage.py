@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import CorruptEntryError
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.testing.log_contract import say, texts
+from langchain_convmem.testing.log_contract import list_texts, say
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def test_a_damaged_entry_is_named_and_can_be_forgotten(path, log, body):
         with pytest.raises(CorruptEntryError, match=entry.id) as caught:
             read()
         assert (caught.value.position, caught.value.thread_id) == (entry.position, "t1")
-    assert texts(log.entries(KEY, after=entry.position)) == []
+    assert list_texts(log.entries(KEY, after=entry.position)) == []
     assert log.forget(KEY, [entry.id]).entries == 1
-    assert texts(log.entries(KEY)) == ["before"]
+    assert list_texts(log.entries(KEY)) == ["before"]
 
 
 def test_damaged_metadata_is_named(path, log):

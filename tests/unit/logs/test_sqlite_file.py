@@ -15,7 +15,7 @@ from langchain_convmem.errors import LogError, SchemaVersionError
 from langchain_convmem.logs import SQLiteLog, sqlite_file
 from langchain_convmem.logs.sqlite_file import MIGRATIONS
 from langchain_convmem.records import Control, Cover, Owner, StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract import say, texts
+from langchain_convmem.testing.log_contract import list_texts, say
 
 FIRST = Path(histories.__file__).with_name("sqlite_version_1.sql")
 VERSIONS = range(1, len(MIGRATIONS) + 1)
@@ -116,7 +116,7 @@ def test_an_earlier_file_is_written_to_as_before(path, version):
         assert noted in log.entries(ANA)
         assert log.forget(ANA).segments == 2
         assert log.entries(ANA) == []
-        assert texts(log.entries(BEN)) == ["Bens thread of the same name.", "new"]
+        assert list_texts(log.entries(BEN)) == ["Bens thread of the same name.", "new"]
         assert log.verify().problems == ()
 
 

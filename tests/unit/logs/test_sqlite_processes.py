@@ -11,7 +11,7 @@ from forked_processes import ForkedProcess
 
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import TIMES, WRITERS, check_writers, say, texts
+from langchain_convmem.testing.log_contract import TIMES, WRITERS, check_writers, list_texts, say
 
 KEY = ThreadKey("ana", "t1")
 SECRET = "correct horse battery staple"
@@ -134,5 +134,5 @@ def test_a_thread_that_forgets_beside_a_long_reader_holds_up_no_writer(path, log
         assert forgetting.is_alive()
         release()
         forgetting.join()
-    assert texts(log.entries(KEY)) == [f"line {number}" for number in range(TIMES)]
+    assert list_texts(log.entries(KEY)) == [f"line {number}" for number in range(TIMES)]
     assert all(SECRET.encode() not in item.read_bytes() for item in path.parent.iterdir())

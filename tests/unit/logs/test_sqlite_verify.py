@@ -16,7 +16,7 @@ from langchain_convmem.logs import SQLiteLog, sqlite_maintenance
 from langchain_convmem.logs.sqlite_file import MIGRATIONS
 from langchain_convmem.records import Draft, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import retract, say, say_all
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 ANA = ThreadKey("ana", "t1")
 LONE = ThreadKey(None, "t2")
@@ -119,7 +119,7 @@ async def test_the_asynchronous_twin_does_not_hold_up_other_calls(log):
         threads.add(threading.current_thread())
 
     report, [entry] = await asyncio.gather(
-        log.averify(progress=note), log.aappend(ANA, [draft_of(HumanMessage("Hi"))])
+        log.averify(progress=note), log.aappend(ANA, [make_draft(HumanMessage("Hi"))])
     )
     assert report.ok
     assert entry.position == 7

@@ -42,19 +42,19 @@ budgets = st.builds(
 @given(budgets, st.integers(0, 6000), st.integers(0, 6000))
 def test_the_shares_together_are_never_over_the_budget(budget, wished, messages):
     room = budget.tokens - budget.reserved
-    shares = budget.of_messages(wished)
+    shares = budget.list_message_budgets(wished)
     assert shares[-1] == room
     assert all(0 < share <= room for share in shares)
-    lines = budget.of_recall(wished, messages)
+    lines = budget.count_recall_tokens(wished, messages)
     assert 0 <= lines <= wished
     assert lines == 0 or messages + lines <= room
     # Messages within the first share leave recall all that it wishes for.
-    assert budget.of_recall(wished, shares[0]) == (wished if len(shares) > 1 else 0)
+    assert budget.count_recall_tokens(wished, shares[0]) == (wished if len(shares) > 1 else 0)
 
 
 @given(budgets, st.integers(0, 9000))
 def test_more_reserved_leaves_at_least_one_token(budget, more):
-    less = budget.without(more)
+    less = budget.reserve(more)
     assert less.tokens == budget.tokens
     assert less.reserved == min(budget.reserved + more, budget.tokens - 1)
 

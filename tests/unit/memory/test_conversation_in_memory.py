@@ -21,7 +21,7 @@ from langchain_convmem.errors import (
     ThreadBusyError,
     UnknownCheckpointError,
 )
-from langchain_convmem.ids import now_ms
+from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
 from langchain_convmem.turns.options import TurnOptions
@@ -40,7 +40,7 @@ def answering(*replies):
 
 def text_engine(*replies):
     return ScriptedEngine(
-        list(replies), template=ChatTemplate.builtin("chatml"), end_text="<|im_end|>"
+        list(replies), template=ChatTemplate.from_builtin("chatml"), end_text="<|im_end|>"
     )
 
 
@@ -222,14 +222,14 @@ def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(qu
     def slow(_messages):
         inside.set()
         leave.wait(10)
-        called.append(now_ms())
+        called.append(get_now_ms())
         return AIMessage("one")
 
     said = talk(quick, answering(slow, "two"), recall=False)
     handles = [said.send_message_async("a")]
     inside.wait(10)
     handles.append(said.send_message_async("b"))
-    sent = now_ms()
+    sent = get_now_ms()
     leave.set()
     assert [handle.result(10).text for handle in handles] == ["one", "two"]
     _, first, second, _ = quick.log.entries(KEY)

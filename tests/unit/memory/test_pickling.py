@@ -14,7 +14,7 @@ from scripted_chat import at
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.memory import portable_address
+from langchain_convmem.memory import make_address_portable
 
 PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
 
@@ -97,7 +97,7 @@ def test_a_memory_of_this_process_alone_is_refused_and_told_the_way_out(memory, 
 )
 def test_a_password_is_written_into_no_pickle_and_no_message(address):
     with pytest.raises(ConfigError, match="password") as refused:
-        portable_address(address)
+        make_address_portable(address)
     assert "hush" not in str(refused.value)
 
 
@@ -105,7 +105,7 @@ def test_a_password_is_written_into_no_pickle_and_no_message(address):
     "address", ["postgresql://ana@db/chat?schema=s", "dynamodb://log?region=eu-west-1"]
 )
 def test_an_address_without_a_password_is_kept(address):
-    assert portable_address(address) == address
+    assert make_address_portable(address) == address
 
 
 def test_copies_of_a_chain_share_its_memory(quick):

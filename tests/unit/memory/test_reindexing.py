@@ -103,10 +103,10 @@ async def test_what_is_forgotten_leaves_this_processs_memory_at_once(memory, new
     memory.add_messages([HumanMessage("another line")], user_id="ana", thread_id="t2")
     memory.recall("line", user_id="ana")
     sent = len(new.sent)
-    index = memory.line_recall._index_of(Owner(user_id="ana"))
+    index = memory.line_recall._open_index(Owner(user_id="ana"))
     if way == "forget":
         memory.forget(user_id="ana", thread_id="t1")
     else:
         await memory.aforget(user_id="ana", thread_id="t1")
-    assert [index.table.text(n) for n in range(len(index.table))] == ["another line"]
+    assert [index.table.get_text(n) for n in range(len(index.table))] == ["another line"]
     assert len(new.sent) == sent

@@ -142,6 +142,6 @@ def test_what_an_application_keeps_under_our_key_breaks_nothing(memory):
 def test_no_turn_counts_the_thread(quick, monkeypatch):
     from langchain_convmem import memory as thread_stats
 
-    monkeypatch.setattr(thread_stats, "thread_stats", None)
+    monkeypatch.setattr(thread_stats, "compute_stats", None)
     quick.wrap(ScriptedChatModel(replies=["Yes."])).invoke("Really?", at())
     assert len(quick.history("t", user_id="ana").entries) == 2

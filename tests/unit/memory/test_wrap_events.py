@@ -18,7 +18,7 @@ from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.protocols import INTERNAL_TAG
 from langchain_convmem.recall import retriever
-from langchain_convmem.turns.tracing import stamped
+from langchain_convmem.turns.tracing import stamp_config
 
 TOLD = "I parked the car on level 3."
 PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
@@ -364,7 +364,7 @@ def test_what_a_tracer_takes_from_configurable_is_no_name_either(told):
     # LangChain's tracer takes from `configurable` what the metadata does not name.
     taken = config_module._get_langsmith_inheritable_metadata_from_config
     assert taken(at())["user_id"] == "ana"
-    assert "user_id" not in (taken(stamped(at(), "a key")) or {})
+    assert "user_id" not in (taken(stamp_config(at(), "a key")) or {})
 
 
 def test_the_key_of_the_hash_is_shown_nowhere(told):
@@ -381,7 +381,7 @@ def test_neither_metadata_nor_events_hold_what_was_said(told, way):
 
 
 def test_a_turn_without_callbacks_builds_no_documents(told, monkeypatch):
-    monkeypatch.setattr(retriever, "document_of", None)
+    monkeypatch.setattr(retriever, "to_document", None)
     chain = told.wrap(ScriptedChatModel(replies=["On level 3."]))
     assert chain.invoke("Where is the car?", at()).text == "On level 3."
     assert asyncio.run(chain.ainvoke("Where is the car?", at())).text == "On level 3."

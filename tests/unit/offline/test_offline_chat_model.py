@@ -20,7 +20,7 @@ from langchain_core.messages import (
 from pydantic import ValidationError
 
 from langchain_convmem.offline import MODEL_NAME, OfflineChatModel
-from langchain_convmem.views.summaries import shown_summary
+from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 
 HISTORY = [
@@ -165,7 +165,7 @@ def test_tool_results_and_summaries_are_quoted_as_such():
 
 
 def test_a_summary_of_a_memory_is_quoted_without_its_notice():
-    told = shown_summary(["Ana trains for a marathon."])
+    told = format_summary(["Ana trains for a marathon."])
     messages = [
         SystemMessage(told, additional_kwargs={"source": "convmem_summary"}),
         HumanMessage("Who trains for a marathon?"),

@@ -27,7 +27,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts import Diagnostic, Occurrence, PromptFile
 from langchain_convmem.prompts.chat_prompt import CHAT_PROMPT_TYPES
-from langchain_convmem.views.summaries import shown_summary
+from langchain_convmem.views.summaries import format_summary
 
 HI = HumanMessage("hi")
 
@@ -126,7 +126,7 @@ class TestMessages:
     def test_a_file_without_text_gives_no_system_message(self) -> None:
         template = PromptFile.parse("").to_chat_prompt()
         assert template.invoke({"input": [HI]}).to_messages() == [HI]
-        assert shown_summary(["they met"]) in system_of(template, summary="they met")
+        assert format_summary(["they met"]) in system_of(template, summary="they met")
 
     def test_it_composes_with_a_model_in_every_mode(self) -> None:
         def answer(value: Any) -> str:
@@ -232,7 +232,7 @@ class TestOrder:
 
     def test_titles_can_be_left_out(self) -> None:
         template = parsed().to_chat_prompt(sections=["Role"], include_titles=False)
-        wanted = "be kind\n\n" + shown_summary(["they met"])
+        wanted = "be kind\n\n" + format_summary(["they met"])
         assert system_of(template, summary="they met") == wanted
 
 
@@ -244,7 +244,7 @@ class TestSummary:
     def test_its_text_is_literal(self) -> None:
         summary = "{input} {{n}} {variable_getNumber} $1"
         text = system_of(parsed().to_chat_prompt(), summary=summary)
-        assert text.endswith(f"**Earlier:**\n{shown_summary([summary])}")
+        assert text.endswith(f"**Earlier:**\n{format_summary([summary])}")
         assert summary in text
 
     def test_it_cannot_end_its_own_fence(self) -> None:
@@ -497,7 +497,7 @@ class TestWithAMemory:
 
     def test_each_part_stands_in_its_place(self, said: Callable[[str], list[BaseMessage]]) -> None:
         messages = said("Hello.")
-        summary = shown_summary(["Ana has an </summary> oboe."])
+        summary = format_summary(["Ana has an </summary> oboe."])
         assert messages[0].text == f"**Role:**\nbe kind\n\n{RULES}\n\n**Earlier:**\n{summary}"
         assert blocks_of(messages[-1]) == [NOW.format(1, 1), "Hello."]
         assert len(messages) == 2

@@ -12,7 +12,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.prompts import (
     Diagnostic,
     PromptFile,
-    registered_functions,
+    list_variable_functions,
     variable_function,
 )
 from langchain_convmem.prompts import variables as variables_module
@@ -21,7 +21,7 @@ from langchain_convmem.prompts.variables import VariableFunction
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variables_module, "_REGISTRY", registered_functions())
+    monkeypatch.setattr(variables_module, "_REGISTRY", list_variable_functions())
 
 
 def render(function_name: str, functions: Mapping[str, VariableFunction] | None = None) -> str:
@@ -45,7 +45,7 @@ def test_a_function_can_be_registered_under_another_name() -> None:
 
     assert mood() == "glad"
     assert render("getMood") == "<glad>"
-    assert "mood" not in registered_functions()
+    assert "mood" not in list_variable_functions()
 
 
 def test_a_later_function_takes_the_name_over() -> None:
@@ -61,8 +61,8 @@ def test_functions_of_a_file_go_before_registered_ones() -> None:
 
 
 def test_the_registry_is_handed_out_as_a_copy() -> None:
-    registered_functions().clear()
-    assert {"getDate", "getTime"} <= set(registered_functions())
+    list_variable_functions().clear()
+    assert {"getDate", "getTime"} <= set(list_variable_functions())
 
 
 def test_date_and_time_are_those_of_the_moment() -> None:

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import DialogLine, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 MINUTE_MS = 60_000
 START_MS = 1_700_000_000_000
@@ -69,7 +69,7 @@ def append_lines(log, texts, *, thread="t", user="ana", speakers=("Ana", "Bo"), 
             extra["session"] = session
         kind = HumanMessage if number % 2 == 0 else AIMessage
         name = speakers[number % len(speakers)]
-        drafts.append(draft_of(kind(content=text, name=name, additional_kwargs=extra)))
+        drafts.append(make_draft(kind(content=text, name=name, additional_kwargs=extra)))
     return log.append(ThreadKey(user, thread), drafts)
 
 
@@ -105,7 +105,7 @@ def append_chat(log, exchanges, *, thread="t", user="ana", start_ms=START_MS, st
     for number, texts in enumerate(exchanges):
         said = {"timestamp": start_ms + number * step_ms, "session": f"{thread}-{number}"}
         drafts += [
-            draft_of(kind(content=text, additional_kwargs=said))
+            make_draft(kind(content=text, additional_kwargs=said))
             for kind, text in zip((HumanMessage, AIMessage), texts, strict=True)
             if text is not None
         ]

@@ -59,7 +59,7 @@ def stored(log, owner=ANA):
 
 def settled(recall, owner=ANA):
     """Wait until nothing of an owner is embedded behind any more."""
-    BACKLOG.submit(recall._index_of(owner)).result(60)
+    BACKLOG.submit(recall._open_index(owner)).result(60)
 
 
 # -- nobody waits ------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_what_another_process_has_embedded_meanwhile_is_taken(
 
 def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
     say(sqlite_log, TEXTS)
-    index = LineRecall(sqlite_log, encoder)._index_of(ANA)
+    index = LineRecall(sqlite_log, encoder)._open_index(ANA)
     lines = PendingLines(index, batch=3)
     assert lines.embed_some() == len(TEXTS) - 3
     assert encoder.embedded == TEXTS[:-4:-1]
@@ -218,7 +218,7 @@ def test_two_processes_at_work_on_the_same_lines_share_them(path, say, tiny):
         both = []
         for log in (here, there):
             encoder = WatchedEncoder(tiny)
-            index = LineRecall(log, encoder)._index_of(ANA)
+            index = LineRecall(log, encoder)._open_index(ANA)
             both.append((encoder, PendingLines(index, batch=8, clock=lambda: now[0])))
         left = 1
         while left:
@@ -239,11 +239,11 @@ def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, s
     recall.recall(ANA, "car", patience_s=0)
     assert encoder.is_reached.wait(60)
     sqlite_log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[-5:]])
-    run(recall.forgotten_steps(ANA))
+    run(recall.drop_forgotten_steps(ANA))
     encoder.go_on()
     assert recall.refresh(ANA) == ()
-    index = recall._index_of(ANA)
-    assert [index.table.text(n) for n in range(len(index.table))] == TEXTS[:-5]
+    index = recall._open_index(ANA)
+    assert [index.table.get_text(n) for n in range(len(index.table))] == TEXTS[:-5]
     found = recall.recall(ANA, TEXTS[-6], k=1)
     assert (found.matches[0].line.text, found.matches[0].similarity > 0.99) == (TEXTS[-6], True)
     assert stored(sqlite_log) == len(TEXTS) - 5
@@ -301,7 +301,7 @@ def test_a_log_that_is_closed_first_ends_it_quietly(path, say, encoder, caplog):
     recall = LineRecall(log, encoder)
     encoder.hold()
     recall.recall(ANA, "car", patience_s=0)
-    job = BACKLOG.submit(recall._index_of(ANA))
+    job = BACKLOG.submit(recall._open_index(ANA))
     assert encoder.is_reached.wait(60)
     log.close()
     encoder.go_on()

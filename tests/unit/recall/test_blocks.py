@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.recall import blocks
-from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, Ground, render
+from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, LoadedLines, render
 from langchain_convmem.recall.segments import SegmentTable
 
 LONG = "A sentence of five words. " * 50
 
 
 def fill_budget(ranked, table, tokens, *, cross_sessions=False, **wish):
-    ground = Ground(table, table.allowed(), cross_sessions)
+    ground = LoadedLines(table, table.select_allowed(), cross_sessions)
     return blocks.fill_budget(ranked, ground, tokens, **wish)
 
 
 def take_blocks(ranked, table, k, *, cross_sessions=False, **wish):
-    ground = Ground(table, table.allowed(), cross_sessions)
+    ground = LoadedLines(table, table.select_allowed(), cross_sessions)
     return blocks.take_blocks(ranked, ground, k, **wish)
 
 
@@ -73,9 +73,9 @@ def check_groups(groups, table, ranked, *, cross_sessions):
         numbers = list(group.lines)
         assert numbers == sorted(numbers)
         for one, following in pairwise(numbers):
-            assert table.next_line(one, 1, cross_sessions=cross_sessions) == following
+            assert table.find_next_line(one, 1, cross_sessions=cross_sessions) == following
         assert all(group.lines.values()), "a line without a segment"
-        assert all(hit in group.lines[table.line_number(hit)] for hit in group.hits)
+        assert all(hit in group.lines[table.find_line_number(hit)] for hit in group.hits)
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -97,13 +97,13 @@ def test_of_a_long_line_only_chosen_segments_stand_with_gaps_marked(line):
     table = table_of([line(LONG, 0)])
     assert len(table) == 4
     [group] = fill_budget([1], table, 150)
-    assert render(group, table) == f"[2023-11-14]\nAna: [...] {table.text(1).strip()} [...]"
+    assert render(group, table) == f"[2023-11-14]\nAna: [...] {table.get_text(1).strip()} [...]"
 
 
 def test_neighbouring_segments_are_joined_verbatim(line):
     table = table_of([line(LONG, 0)])
     [group] = fill_budget([1, 2], table, 250)
-    joined = (table.text(1) + table.text(2)).strip()
+    joined = (table.get_text(1) + table.get_text(2)).strip()
     assert render(group, table).endswith(f"[...] {joined} [...]")
     [whole] = fill_budget([0, 1, 2, 3], table, 1000)
     assert render(whole, table) == f"[2023-11-14]\nAna: {LONG}"
@@ -131,7 +131,7 @@ def test_with_room_enough_everything_comes_back_verbatim(line, world):
     text = "\n".join(render(group, table) for group in fill_budget(ranked, table, 10**6))
     assert "[...]" not in text
     for number in range(len(layout)):
-        assert f"Ana: {table.line(number).text}" in text
+        assert f"Ana: {table.get_line(number).text}" in text
 
 
 def test_what_does_not_fit_makes_room_for_the_next_best(line):
@@ -231,8 +231,8 @@ def test_a_hit_inside_a_long_line_shows_the_segments_around_it(line):
 
 def test_a_window_ends_before_a_line_that_may_not_come_back(line):
     table = plain(line, 9)
-    allowed = table.allowed()
+    allowed = table.select_allowed()
     allowed[[2, 5]] = False
-    ground = Ground(table, allowed)
+    ground = LoadedLines(table, allowed)
     assert lines_of(blocks.take_blocks([4], ground, 1, window=3)) == [[3, 4]]
     assert lines_of(blocks.fill_budget([4], ground, 100, window=3)) == [[3, 4]]

@@ -13,11 +13,16 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
-from langchain_convmem.recall.calibration import RELATED, is_related, needed, relatedness
+from langchain_convmem.recall.calibration import (
+    RELATED,
+    compute_needed,
+    compute_relatedness,
+    is_related,
+)
 from langchain_convmem.recall.ranking import Columns, Ranking
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 from langchain_convmem.words.analysis import analyze
 from langchain_convmem.words.bm25 import LexicalIndex
 
@@ -176,7 +181,7 @@ def _related(line, texts, question, similarity):
         table.add(line(text, number, session="s"))
         lexical.add([analyze(text)])
     allowed = np.ones(len(texts), dtype=np.bool_)
-    return relatedness(question, _columns(similarity), table, lexical, allowed)
+    return compute_relatedness(question, _columns(similarity), table, lexical, allowed)
 
 
 def test_words_count_by_rarity_in_a_line_and_the_two_beside_it(line):
@@ -221,14 +226,16 @@ def test_the_lines_that_rank_first_never_decide_otherwise_than_all_of_them(line)
         # What ranks first has nothing to do with the question: the rest must be looked at.
         ranking = Ranking(columns, np.flatnonzero(allowed))
         quick = is_related(question, ranking, table, lexical, allowed)
-        whole = relatedness(question, columns, table, lexical, allowed) >= needed(allowed)
+        whole = compute_relatedness(question, columns, table, lexical, allowed) >= compute_needed(
+            allowed
+        )
         assert quick == whole
         decided.add(quick)
     assert decided == {True, False}
 
 
 def test_less_is_needed_where_less_was_said():
-    amounts = [needed(np.ones(count, dtype=np.bool_)) for count in (0, 1, 10, 100, 10_000)]
+    amounts = [compute_needed(np.ones(count, dtype=np.bool_)) for count in (0, 1, 10, 100, 10_000)]
     assert amounts == sorted(amounts)
     assert amounts[0] < 0.2
     assert amounts[-1] == RELATED
@@ -252,7 +259,7 @@ def test_a_hundred_unrelated_questions_find_little_in_ten_dialogues():
         value = json.loads(file.read_text(encoding="utf-8"))
         asked += [one["question"] for one in value["questions"]]
         drafts = [
-            draft_of(HumanMessage(content=said["text"], id=said["id"], name=said["speaker"]))
+            make_draft(HumanMessage(content=said["text"], id=said["id"], name=said["speaker"]))
             for said in value["lines"]
         ]
         log.append(ThreadKey("nora", file.stem), drafts)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.recall.vectors import SegmentVectors, round_vector
 
 
 def vector_at(degrees):
     angle = np.radians(degrees)
-    return rounded([np.cos(angle), np.sin(angle), 0.0])
+    return round_vector([np.cos(angle), np.sin(angle), 0.0])
 
 
 def store(vectors, **options):
@@ -21,12 +21,12 @@ def store(vectors, **options):
 
 def random_vectors(count, seed=5):
     numbers = np.random.default_rng(seed).normal(size=(count, 8))
-    return [rounded(row) for row in numbers]
+    return [round_vector(row) for row in numbers]
 
 
 def crowding_among_others(vectors, lines=None):
     """Return the crowding of vectors in a store where fourteen others point elsewhere."""
-    others = [rounded([0.0, 0.0, 1.0])] * 14
+    others = [round_vector([0.0, 0.0, 1.0])] * 14
     lines = [*(lines or range(len(vectors))), *range(100, 114)]
     found = store([*vectors, *others]).crowding(np.array(lines))
     return found[: len(vectors)]
@@ -68,9 +68,9 @@ def test_adding_one_by_one_gives_what_adding_all_gives(index, count):
     for number in range(count):
         grown.extend([vectors[number]])
         if number % 7 == 0:
-            grown.crowding(lines[: number + 1])
+            grown.compute_crowding(lines[: number + 1])
     whole = store(vectors, index=index).crowding(lines)
-    np.testing.assert_allclose(grown.crowding(lines), whole, atol=1e-6)
+    np.testing.assert_allclose(grown.compute_crowding(lines), whole, atol=1e-6)
     assert len(whole) == count
 
 
@@ -79,19 +79,21 @@ def test_vectors_that_come_late_count_as_if_they_had_always_been_there(count):
     vectors, lines = random_vectors(count), np.arange(count)
     late = [number for number in range(count) if number % 3 == 0]
     waiting = store([None if number in late else vectors[number] for number in range(count)])
-    assert waiting.crowding(lines)[0] == 0.0
+    assert waiting.compute_crowding(lines)[0] == 0.0
     for number in late:
         waiting.fill([number], [vectors[number]])
-        waiting.crowding(lines)
-    np.testing.assert_allclose(waiting.crowding(lines), store(vectors).crowding(lines), atol=1e-6)
+        waiting.compute_crowding(lines)
+    np.testing.assert_allclose(
+        waiting.compute_crowding(lines), store(vectors).crowding(lines), atol=1e-6
+    )
 
 
 def test_removed_vectors_crowd_nobody():
-    others = [rounded([0.0, 0.0, 1.0])] * 14
+    others = [round_vector([0.0, 0.0, 1.0])] * 14
     vectors = store([vector_at(0), vector_at(10), vector_at(60), *others])
-    vectors.crowding(np.arange(17))
+    vectors.compute_crowding(np.arange(17))
     vectors.remove([1])
-    found = vectors.crowding(np.arange(17))
+    found = vectors.compute_crowding(np.arange(17))
     assert found[:3] == pytest.approx([0.5, 0.0, 0.5], abs=1e-3)
 
 

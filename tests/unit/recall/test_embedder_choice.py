@@ -32,7 +32,7 @@ def no_advice_yet(monkeypatch):
 @pytest.fixture
 def without_weights(monkeypatch):
     def uninstall():
-        monkeypatch.setattr(embedder_choice, "installed_folder", lambda: None)
+        monkeypatch.setattr(embedder_choice, "find_installed_folder", lambda: None)
 
     return uninstall
 
@@ -47,7 +47,7 @@ class Uncached(InMemoryLog):
 
 def used(log, owner=ANA, embeddings="auto"):
     """Return the embedder of an owner, in an index that was made anew."""
-    return type(LineRecall(log, embeddings).embedder_of(owner).embeddings)
+    return type(LineRecall(log, embeddings).get_embedder_use(owner).embeddings)
 
 
 def embed(log, embeddings, owner=ANA):
@@ -92,7 +92,7 @@ def test_who_has_static_vectors_keeps_them_until_a_reindex(sqlite_log, say, capl
     assert "memory.reindex(user_id='ana')" in said
     assert "convmem embedder --switch" in said
     assert recall.reindex(ANA) == ()
-    assert isinstance(recall.embedder_of(ANA).embeddings, MiniLMEmbeddings)
+    assert isinstance(recall.get_embedder_use(ANA).embeddings, MiniLMEmbeddings)
     assert used(sqlite_log) is MiniLMEmbeddings
     assert used(sqlite_log, BEN) is EmbeddedEmbeddings
     assert [name[:7] for name in sqlite_log.segment_fingerprints(ANA)] == ["minilm-"]
@@ -127,7 +127,7 @@ def test_owners_searched_together_have_the_encoder_only_if_each_of_them_has(sqli
     embed(sqlite_log, EmbeddedEmbeddings(), BEN)
     both = LineRecall(sqlite_log)
     found = both.recall([ANA, BEN], "car", k=1)
-    assert isinstance(both.embedder_of([ANA, BEN]).embeddings, EmbeddedEmbeddings)
+    assert isinstance(both.get_embedder_use([ANA, BEN]).embeddings, EmbeddedEmbeddings)
     assert (found.problems, found.matches[0].similarity > 0.5) == ((), True)
     # Neither gets vectors of the other's embedder.
     assert [len(sqlite_log.segment_fingerprints(owner)) for owner in (ANA, BEN)] == [1, 1]
@@ -154,7 +154,7 @@ def test_a_reindex_that_was_broken_off_is_gone_on_with(sqlite_log, say):
     embed(sqlite_log, EmbeddedEmbeddings())
     say(sqlite_log, ["the lamp"])
     # As a reindex leaves it: vectors of both embedders, and none of some lines.
-    LineRecall(sqlite_log, MiniLMEmbeddings())._indexes.made_anew((ANA,)).catch_up()
+    LineRecall(sqlite_log, MiniLMEmbeddings())._indexes.make_anew((ANA,)).catch_up()
     row, *_ = sqlite_log.load_segments(ANA, f"{MiniLMEmbeddings().fingerprint}/cut-400-500")
     assert row.vector is None
     later = LineRecall(sqlite_log, MiniLMEmbeddings())
@@ -188,7 +188,7 @@ def test_where_nobody_knows_what_is_stored_the_next_recall_asks_again(tmp_path, 
         assert found.matches[0].similarity > 0.5
         assert any("no cache today" in problem for problem in found.problems)
         log.broken = False
-        assert isinstance(recall.embedder_of(ANA).embeddings, MiniLMEmbeddings)
+        assert isinstance(recall.get_embedder_use(ANA).embeddings, MiniLMEmbeddings)
         assert recall.recall(ANA, "car", k=1).problems == ()
 
 
@@ -214,8 +214,8 @@ def test_auto_goes_with_a_recall_of_ones_own(log):
 async def test_a_memory_tells_what_embeds_somebodys_lines(sqlite_log):
     memory = ConversationMemory(sqlite_log)
     memory.add_messages([HumanMessage("The car is blue.")], user_id="ana", thread_id="t")
-    use = memory.embedder_of(user_id="ana")
+    use = memory.get_embedder_use(user_id="ana")
     assert (type(use.embeddings), use.segments, use.pending) == (MiniLMEmbeddings, 1, 1)
     memory.refresh(user_id="ana")
-    assert (await memory.aembedder_of(user_id="ana")).pending == 0
+    assert (await memory.aget_embedder_use(user_id="ana")).pending == 0
     memory.close()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from langchain_convmem.errors import MissingExtraError
-from langchain_convmem.recall import EmbeddedEmbeddings, embedding, fingerprint_of
+from langchain_convmem.recall import EmbeddedEmbeddings, compute_fingerprint, embedding
 
 TEXTS = [
     "I parked the car on the third floor.",
@@ -83,7 +83,7 @@ def test_a_text_has_the_same_vector_alone_and_in_a_batch(texts):
 
 
 def test_no_token_reaches_from_one_word_into_the_next():
-    vocabulary = embedding._SHARED.model()._tokenizer.get_vocab()
+    vocabulary = embedding._SHARED.get_model()._tokenizer.get_vocab()
     assert len(vocabulary) > 1000
     assert not [token for token in vocabulary if re.search("[^\u2581]\u2581", token)]
 
@@ -92,8 +92,8 @@ def test_no_token_reaches_from_one_word_into_the_next():
     st.lists(st.sampled_from([*" '.!7\n\u2581<\u00e9\u6771", "the", "walking", "</s>", "a" * 41]))
 )
 def test_words_one_by_one_have_the_tokens_of_the_whole_text(parts):
-    model, text = embedding._SHARED.model(), "".join(parts)
-    assert model._token_ids(text) == model._encoded(text)
+    model, text = embedding._SHARED.get_model(), "".join(parts)
+    assert model._list_token_ids(text) == model._encode(text)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
@@ -124,7 +124,7 @@ def test_sixteen_threads_load_the_files_once(monkeypatch):
         return embedding._StaticModel(np.ones((3, 4), dtype=np.float32), None)
 
     monkeypatch.setattr(embedding, "_load_model", load)
-    lazy = embedding._Lazy()
+    lazy = embedding._LazyModel()
     threads = [threading.Thread(target=lazy.model) for _ in range(16)]
     for thread in threads:
         thread.start()
@@ -135,7 +135,7 @@ def test_sixteen_threads_load_the_files_once(monkeypatch):
 
 def test_the_fingerprint_hashes_the_contents_of_both_files(monkeypatch, tmp_path):
     files = (tmp_path / "weights", tmp_path / "tokenizer")
-    monkeypatch.setattr(embedding, "_data_files", lambda: files)
+    monkeypatch.setattr(embedding, "_find_data_files", lambda: files)
     seen = set()
     for contents in ((b"a", b"b"), (b"a", b"c"), (b"ab", b""), (b"", b"ab"), (b"b", b"a")):
         for file, content in zip(files, contents, strict=True):
@@ -162,21 +162,21 @@ class _Paid(Embeddings):
 
 
 def test_a_fingerprint_names_class_model_and_dimension_but_no_secret():
-    name = fingerprint_of(_Paid(model="small", dimensions=512, api_key="sk-secret", timeout=3))
+    name = compute_fingerprint(_Paid(model="small", dimensions=512, api_key="sk-secret", timeout=3))
     assert "_Paid" in name
     assert "small" in name
     assert "512" in name
     assert "secret" not in name
-    assert name == fingerprint_of(_Paid(model="small", dimensions=512, api_key="sk-other"))
+    assert name == compute_fingerprint(_Paid(model="small", dimensions=512, api_key="sk-other"))
 
 
 def test_another_model_or_dimension_has_another_fingerprint():
     several = [_Paid(model="small"), _Paid(model="large"), _Paid(model="small", dimensions=256)]
     several.append(DeterministicFakeEmbedding(size=3))
     several.append(DeterministicFakeEmbedding(size=4))
-    assert len({fingerprint_of(embeddings) for embeddings in several}) == 5
+    assert len({compute_fingerprint(embeddings) for embeddings in several}) == 5
 
 
 def test_an_embedder_that_names_its_fingerprint_is_taken_at_its_word():
-    assert fingerprint_of(_Paid(fingerprint="v7", model="small")) == "v7"
-    assert fingerprint_of(EmbeddedEmbeddings()) == EmbeddedEmbeddings().fingerprint
+    assert compute_fingerprint(_Paid(fingerprint="v7", model="small")) == "v7"
+    assert compute_fingerprint(EmbeddedEmbeddings()) == EmbeddedEmbeddings().fingerprint

@@ -18,7 +18,7 @@ from langchain_convmem.recall import EmbeddedEmbeddings, LineRecall, segment_sto
 from langchain_convmem.recall import index as known_texts
 from langchain_convmem.recall import index as owner_index
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
 BEN = Owner(user_id="ben")
@@ -128,12 +128,14 @@ def test_a_new_analysis_keeps_the_vectors(sqlite_log, say, embedder, monkeypatch
     say(sqlite_log, TEXTS)
     LineRecall(sqlite_log, embedder).recall(ANA, "car")
     monkeypatch.setattr(segment_store, "ANALYSIS_VERSION", 99)
-    monkeypatch.setattr(owner_index, "line_terms", lambda _, text: [text.split()[0], "zebra"])
+    monkeypatch.setattr(
+        owner_index, "extract_line_terms", lambda _, text: [text.split()[0], "zebra"]
+    )
     recall = LineRecall(sqlite_log, embedder)
     assert "words: zebra" in recall.recall(ANA, "zebra", k=1).matches[0].why
     assert embedder.embedded == TEXTS
     # And the new terms are stored: the next process does not analyse.
-    monkeypatch.setattr(owner_index, "line_terms", pytest.fail)
+    monkeypatch.setattr(owner_index, "extract_line_terms", pytest.fail)
     again = LineRecall(sqlite_log, embedder).recall(ANA, "zebra", k=1)
     assert "words: zebra" in again.matches[0].why
 
@@ -145,7 +147,7 @@ def test_lines_said_while_the_embedder_fails_are_embedded_without_a_restart(log,
     now = [1000.0]
     say(log, ["car"])
     recall = LineRecall(log, embedder)
-    recall._index_of(ANA)._embedder.border._clock = lambda: now[0]
+    recall._open_index(ANA)._embedder.border._clock = lambda: now[0]
     embedder.failing = TimeoutError("slow")
     assert "slow" in recall.recall(ANA, "car").problems[0]
     say(log, ["tree"])
@@ -415,9 +417,9 @@ def test_an_index_in_memory_drops_what_is_forgotten_and_sends_nothing(log, say, 
     recall.recall(ANA, "car")
     say(log, ["pending"])
     log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[:5]])
-    run(recall.forgotten_steps(ANA))
-    table = recall._index_of(ANA).table
-    assert {table.text(n) for n in range(len(table))} == {*TEXTS[5:], "pending"}
+    run(recall.drop_forgotten_steps(ANA))
+    table = recall._open_index(ANA).table
+    assert {table.get_text(n) for n in range(len(table))} == {*TEXTS[5:], "pending"}
     assert embedder.embedded == TEXTS
 
 
@@ -448,12 +450,12 @@ def test_a_generation_of_one_owner_rebuilds_the_index_of_all(log, say, embedder)
     both.catch_up()
     log.forget(ours[0].key, [ours[0].id])
     both.catch_up()
-    assert [both.table.text(n) for n in range(len(both.table))] == ["car two", "boat one"]
+    assert [both.table.get_text(n) for n in range(len(both.table))] == ["car two", "boat one"]
     assert embedder.embedded == ["car one", "car two", "boat one"]
 
 
 def test_nobody_retracts_what_another_one_said(log, embedder):
-    [bens] = log.append(ThreadKey("ben", "t"), [draft_of(HumanMessage("boat"))])
+    [bens] = log.append(ThreadKey("ben", "t"), [make_draft(HumanMessage("boat"))])
     retraction = Draft(role="control", control=Control((bens.id,), "undo"))
     log.append(ThreadKey("ana", "t"), [retraction])
     both = owner_index.OwnerIndex(log, (ANA, BEN), embedder)

@@ -8,11 +8,11 @@ from hypothesis.extra import numpy as hnp
 
 from langchain_convmem.recall.ranking import (
     Reception,
-    bests_of_runs,
-    session_bests,
+    average_run_bests,
+    average_session_bests,
     smooth,
     smooth_runs,
-    standardized,
+    standardize,
 )
 
 SCORES = hnp.arrays(np.float64, st.integers(0, 30), elements=st.floats(-5, 5))
@@ -94,8 +94,8 @@ def test_rows_side_by_side_have_the_same_bests_as_sessions_even_where_scores_are
 ):
     starts = starts_of(breaks, len(scores))
     sessions = np.searchsorted(starts, np.arange(len(scores)), side="right") - 1
-    found, lengths = bests_of_runs(scores, starts, best)
-    expected = session_bests(scores, sessions, best)
+    found, lengths = average_run_bests(scores, starts, best)
+    expected = average_session_bests(scores, sessions, best)
     assert np.repeat(found, lengths).tolist() == expected.tolist()
 
 
@@ -106,11 +106,11 @@ def test_a_sessions_bests_are_the_mean_of_its_highest_scores(scores, labels, bes
     for session in sessions:
         highest = sorted(np.maximum(scores[sessions == session], 0), reverse=True)[:best]
         expected.append(sum(highest) / best)
-    np.testing.assert_allclose(session_bests(scores, sessions, best), expected, atol=1e-9)
+    np.testing.assert_allclose(average_session_bests(scores, sessions, best), expected, atol=1e-9)
 
 
 def test_standardised_scores_have_mean_zero_and_deviation_one():
-    z = standardized(np.array([1, 5, 9, 2], dtype=np.float32))
+    z = standardize(np.array([1, 5, 9, 2], dtype=np.float32))
     assert z.mean() == pytest.approx(0, abs=1e-6)
     assert z.std() == pytest.approx(1)
 
@@ -118,30 +118,30 @@ def test_standardised_scores_have_mean_zero_and_deviation_one():
 def test_scores_that_do_not_count_are_average_and_move_nothing():
     scores = np.array([1, 700, 5, 9, -30, 2], dtype=np.float32)
     counted = np.array([True, False, True, True, False, True])
-    z = standardized(scores, counted)
+    z = standardize(scores, counted)
     assert z[~counted].tolist() == [0.0, 0.0]
-    assert z[counted].tolist() == standardized(scores[counted]).tolist()
+    assert z[counted].tolist() == standardize(scores[counted]).tolist()
 
 
 @pytest.mark.parametrize("counted", [None, np.array([True, False, True, True])])
 def test_equal_scores_say_nothing(counted):
-    assert standardized(np.full(4, 7.1, dtype=np.float32), counted).tolist() == [0.0] * 4
+    assert standardize(np.full(4, 7.1, dtype=np.float32), counted).tolist() == [0.0] * 4
 
 
 def test_no_scores_are_standardised_to_none():
     nothing = np.zeros(3, dtype=np.bool_)
-    assert standardized(np.zeros(0, dtype=np.float32)).tolist() == []
-    assert standardized(np.ones(3, dtype=np.float32), nothing).tolist() == [0.0] * 3
+    assert standardize(np.zeros(0, dtype=np.float32)).tolist() == []
+    assert standardize(np.ones(3, dtype=np.float32), nothing).tolist() == [0.0] * 3
 
 
 def test_few_scores_among_many_equal_ones_are_no_farther_than_a_least_deviation_allows():
     scores = np.array([0.0] * 99 + [3.0], dtype=np.float32)
-    assert standardized(scores).max() == pytest.approx(9.95, abs=0.01)
-    assert standardized(scores, least_deviation=2.0).max() == pytest.approx(1.485, abs=0.001)
+    assert standardize(scores).max() == pytest.approx(9.95, abs=0.01)
+    assert standardize(scores, least_deviation=2.0).max() == pytest.approx(1.485, abs=0.001)
     wide = np.array([1, 5, 9, 2], dtype=np.float32)
-    assert standardized(wide, least_deviation=2.0).tolist() == standardized(wide).tolist()
+    assert standardize(wide, least_deviation=2.0).tolist() == standardize(wide).tolist()
 
 
 def test_a_weight_stretches_all_distances():
     scores = np.array([1, 5, 9, 2], dtype=np.float32)
-    np.testing.assert_allclose(standardized(scores, weight=0.5), standardized(scores) / 2)
+    np.testing.assert_allclose(standardize(scores, weight=0.5), standardize(scores) / 2)

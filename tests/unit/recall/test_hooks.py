@@ -13,7 +13,7 @@ from rankings import ordered
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall.ranking import Columns, Ranking
-from langchain_convmem.recall.recall import Rearranged, best_of
+from langchain_convmem.recall.recall import ReorderedRanking, merge_rankings
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
@@ -255,7 +255,7 @@ def ranking(numbers, relevance, rows=None):
 
 
 def test_rankings_over_different_segments_are_joined():
-    joined = best_of([ranking([1, 4, 6], [3, 9, 1], rows=[0, 2]), ranking([1, 5], [4, 2])])
+    joined = merge_rankings([ranking([1, 4, 6], [3, 9, 1], rows=[0, 2]), ranking([1, 5], [4, 2])])
     assert list(joined) == [1, 5, 6]
     assert joined.columns.numbers.tolist() == [1, 4, 5, 6]
     assert ordered(joined, "relevance").tolist() == [4, 2, 1]
@@ -263,5 +263,5 @@ def test_rankings_over_different_segments_are_joined():
 
 
 def test_a_rearranged_ranking_holds_each_ranked_segment_once_in_its_order():
-    made = Rearranged(ranking([1, 4, 6], [3, 9, 1], rows=[0, 2]), [6, 4, 6, 1, 99])
+    made = ReorderedRanking(ranking([1, 4, 6], [3, 9, 1], rows=[0, 2]), [6, 4, 6, 1, 99])
     assert (list(made), len(made), ordered(made, "relevance").tolist()) == ([6, 1], 2, [1, 3])

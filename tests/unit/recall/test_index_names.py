@@ -15,7 +15,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall, RecallSettings
 from langchain_convmem.recall import vectors as vectors_module
-from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.recall.vectors import SegmentVectors, round_vector
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
@@ -222,6 +222,8 @@ def test_an_index_starts_no_threads_and_survives_a_fork(bits):
 
 def test_vectors_in_half_precision_come_back_from_faiss_as_they_were():
     vectors = SegmentVectors(index="faiss")
-    rows = [rounded(row) for row in np.random.default_rng(4).normal(size=(20, DIM))]
+    rows = [round_vector(row) for row in np.random.default_rng(4).normal(size=(20, DIM))]
     vectors.extend(rows)
-    assert [vectors.row(number).tolist() for number in range(20)] == [row.tolist() for row in rows]
+    assert [vectors.get_row(number).tolist() for number in range(20)] == [
+        row.tolist() for row in rows
+    ]

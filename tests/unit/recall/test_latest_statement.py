@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
 OLD, NEW = "My phone number is 555 1234.", "My phone number is 555 9876."
@@ -57,7 +57,7 @@ def test_the_order_of_writing_is_not_the_order_of_time(log, chat, everyday):
     stated = ((NEW, 1_720_000_000_000), (OLD, 1_710_000_000_000))
     for number, (text, time_ms) in enumerate(stated):
         said = {"timestamp": time_ms, "session": str(number)}
-        log.append(ThreadKey("ana", "x"), [draft_of(HumanMessage(text, additional_kwargs=said))])
+        log.append(ThreadKey("ana", "x"), [make_draft(HumanMessage(text, additional_kwargs=said))])
     assert LineRecall(log).recall(ANA, QUESTION, k=1).matches[0].line.text == NEW
 
 

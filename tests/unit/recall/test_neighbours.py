@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
 ALONE = RecallSettings(kernel=(1.0,), session_prior=0.0)
@@ -33,7 +33,7 @@ def say_after(log, asked, answered):
         AIMessage(asked, additional_kwargs=said),
         HumanMessage(answered, additional_kwargs=said),
     )
-    log.append(ThreadKey("ana", "t"), [draft_of(one) for one in lines])
+    log.append(ThreadKey("ana", "t"), [make_draft(one) for one in lines])
 
 
 def test_a_short_answer_is_found_through_its_question(log, chat, everyday):

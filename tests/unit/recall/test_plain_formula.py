@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from rankings import ordered
 
 from langchain_convmem.recall import RecallSettings
-from langchain_convmem.recall.options import RecallQuery, Scope, named_speakers
+from langchain_convmem.recall.options import RecallQuery, Scope, find_named_speakers
 from langchain_convmem.recall.ranking import rank
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.recall.vectors import SegmentVectors, round_vector
 from langchain_convmem.records import Owner
-from langchain_convmem.words.analysis import analyze, query_terms
+from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 
 WORDS = ["car", "park", "tree", "house", "dog", "river", "music"]
@@ -92,7 +92,7 @@ def plain_ranking(lines, speakers, question, query, wish, *, terms, stored):
     words = standardised([words_of[line] for line in scope], wish.least_deviation * rarest)
     for line, near, matching in zip(scope, meaning, words, strict=True):
         line.own = wish.dense_weight * near + wish.lexical_weight * matching
-    named = [speakers[n] for n in named_speakers(question, speakers)]
+    named = [speakers[n] for n in find_named_speakers(question, speakers)]
     # A question about everybody prefers nobody.
     preferred = named if len(named) < len(speakers) else []
     for line in lines:
@@ -137,7 +137,7 @@ def test_every_ranking_follows_the_formula(line, word_embeddings, dialogue, ques
         text = " ".join(words)
         table.add(line(text, number, thread=thread, speaker=speaker, session=str(number // 6)))
         lexical.add([analyze(f"{speaker}: {text}")])
-        vector = rounded(embeddings.embed_query(text))
+        vector = round_vector(embeddings.embed_query(text))
         vectors.extend([vector])
         exact = vector.astype(np.float64)
         session = (thread, number // 6)
@@ -146,7 +146,7 @@ def test_every_ranking_follows_the_formula(line, word_embeddings, dialogue, ques
     table.remove_entries(f"e-{dialogue[number][2]}-{number}" for number in gone)
     lexical.remove(gone)
     vectors.remove(gone)
-    allowed = table.allowed()
+    allowed = table.select_allowed()
     for number, (*_, fate) in enumerate(dialogue):
         lines[number].in_scope = fate == "live"
         allowed[number] &= fate == "live"
@@ -155,7 +155,7 @@ def test_every_ranking_follows_the_formula(line, word_embeddings, dialogue, ques
     found = rank(asked, table, vectors, lexical, vector=query, allowed=allowed)
     speakers = list(dict.fromkeys(speaker for _, speaker, *_ in dialogue))
     # A line of two words may pass for one in another language, whose stems count then.
-    terms = query_terms(question, lexical, stop_words=wish.stop_words)
+    terms = extract_query_terms(question, lexical, stop_words=wish.stop_words)
     if not wish.lexical_weight:
         terms = {}
     expected = []

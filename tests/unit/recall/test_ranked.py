@@ -39,26 +39,26 @@ def test_the_order_of_some_does_not_depend_on_how_much_of_all_was_read_before(se
     ranking = Ranking(columns)
     for _ in zip(ranking, range(read), strict=False):
         pass
-    assert list(ranking.having(kept)) == list(Ranking(columns).having(kept))
-    assert list(ranking.having(kept)) == [number for number in ranking if kept[number]]
+    assert list(ranking.select_where(kept)) == list(Ranking(columns).having(kept))
+    assert list(ranking.select_where(kept)) == [number for number in ranking if kept[number]]
 
 
 def test_rows_that_do_not_rank_are_not_read():
     ranking = Ranking(columns_of([1.0, 5.0, 3.0, 4.0]), np.array([0, 2, 3]))
     assert len(ranking) == 3
     assert list(ranking) == [3, 2, 0]
-    assert list(ranking.above(0.25)) == [3, 2]
+    assert list(ranking.select_above(0.25)) == [3, 2]
 
 
 @pytest.mark.parametrize("similarity", [0.3, np.nextafter(np.float32(0.3), np.float32(1))])
 def test_a_similarity_that_equals_the_bound_but_for_rounding_is_not_above_it(similarity):
     columns = columns_of([1.0, 5.0, 3.0, 4.0])
     columns.similarity[2] = similarity
-    assert list(Ranking(columns).above(0.3)) == [1, 3]
-    assert list(Ranking(columns).above(0.2999)) == [1, 3, 2]
+    assert list(Ranking(columns).select_above(0.3)) == [1, 3]
+    assert list(Ranking(columns).select_above(0.2999)) == [1, 3, 2]
 
 
 @pytest.mark.parametrize("numbers", [None, [4, 7, 8, 30]])
 def test_a_segment_is_found_by_its_number(numbers):
     ranking = Ranking(columns_of([1.0, 5.0, 3.0, 4.0], numbers))
-    assert [ranking.row_of(number) for number in ranking] == [1, 3, 2, 0]
+    assert [ranking.find_row(number) for number in ranking] == [1, 3, 2, 0]

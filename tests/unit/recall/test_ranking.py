@@ -8,12 +8,12 @@ from langchain_convmem.recall import RecallSettings, ranking
 from langchain_convmem.recall.options import (
     RecallQuery,
     Scope,
-    named_speakers,
-    without_names,
+    find_named_speakers,
+    remove_names,
 )
 from langchain_convmem.recall.ranking import rank
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.recall.vectors import SegmentVectors, round_vector
 from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import analyze
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -31,13 +31,13 @@ class World:
         self.lexical = LexicalIndex()
         for line in lines:
             for number in self.table.add(line):
-                text = self.table.text(number)
+                text = self.table.get_text(number)
                 self.lexical.add([analyze(f"{line.speaker}: {text}")])
-                self.vectors.extend([rounded(embeddings.embed_query(text))])
+                self.vectors.extend([round_vector(embeddings.embed_query(text))])
 
     def rank(self, text, wish=None, *, allowed=None, vector=True):
         asked = np.array(self.embeddings.embed_query(text), np.float32) if vector else None
-        mask = self.table.allowed() if allowed is None else allowed
+        mask = self.table.select_allowed() if allowed is None else allowed
         query = RecallQuery(text, Scope((Owner(user_id="ana"),)), wish or RecallSettings())
         columns = self.table, self.vectors, self.lexical
         return rank(query, *columns, vector=asked, allowed=mask)
@@ -62,15 +62,18 @@ class World:
     ],
 )
 def test_named_speakers_are_found_by_whole_or_first_name(text, named):
-    assert named_speakers(text, ["Caroline", "Mel", "Will", "Ana Maria", "The Boss", " "]) == named
+    assert (
+        find_named_speakers(text, ["Caroline", "Mel", "Will", "Ana Maria", "The Boss", " "])
+        == named
+    )
 
 
 def test_names_are_taken_out_with_their_possessive():
-    assert without_names("What is Caroline's car, Mel?", ["Caroline", "Mel"]) == "What is car, ?"
+    assert remove_names("What is Caroline's car, Mel?", ["Caroline", "Mel"]) == "What is car, ?"
 
 
 def test_a_text_of_names_alone_stays():
-    assert without_names("Caroline?", ["Caroline"]) == "Caroline?"
+    assert remove_names("Caroline?", ["Caroline"]) == "Caroline?"
 
 
 # -- scores ------------------------------------------------------------------------------------
@@ -142,7 +145,7 @@ def test_lines_out_of_scope_change_nothing_in_scope(line, word_embeddings):
         for n in range(60)
     ]
     world = World(lines, word_embeddings())
-    mask = world.table.allowed()
+    mask = world.table.select_allowed()
     mask[1::2] = False
     few = world.rank("car tree", allowed=mask)
     # The same lines scored among all columns, instead of gathered.

@@ -19,7 +19,7 @@ from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall import index as owner_index
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
 TEXTS = [
@@ -170,7 +170,7 @@ def test_without_a_wish_the_budget_is_a_thousand_tokens(log, say, embedder):
 def test_tool_results_and_system_messages_are_no_lines(log, embedder):
     key = ThreadKey("ana", "t")
     messages = [SystemMessage("car"), HumanMessage("car"), ToolMessage("car", tool_call_id="1")]
-    log.append(key, [draft_of(message) for message in messages])
+    log.append(key, [make_draft(message) for message in messages])
     found = LineRecall(log, embedder).recall(ANA, "car")
     assert [line.role for block in found.blocks for line in block.lines] == ["user"]
 
@@ -277,7 +277,7 @@ def test_a_replaced_message_is_found_in_its_new_words_alone(log, embedder):
     key = ThreadKey("ana", "t")
     recall = LineRecall(log, embedder)
     for text in ("the car is red", "the car is blue"):
-        log.append(key, [draft_of(HumanMessage(text, id="m1"))])
+        log.append(key, [make_draft(HumanMessage(text, id="m1"))])
         assert texts(recall.recall(ANA, "car")) == [text]
 
 
@@ -379,7 +379,7 @@ def test_a_cold_start_neither_embeds_nor_analyses_and_answers_the_same(
     first = word_embeddings()
     warm = LineRecall(sqlite_log, first).recall(ANA, "car floor", k=3)
     analysed = []
-    monkeypatch.setattr(owner_index, "line_terms", lambda *said: analysed.append(said))
+    monkeypatch.setattr(owner_index, "extract_line_terms", lambda *said: analysed.append(said))
     second = word_embeddings()
     cold = LineRecall(sqlite_log, second).recall(ANA, "car floor", k=3)
     assert first.embedded
@@ -427,7 +427,7 @@ def test_a_failing_embedder_is_left_alone_for_a_while(log, say, embedder, monkey
     now = [1000.0]
     say(log, TEXTS)
     recall = LineRecall(log, embedder)
-    recall._index_of(ANA)._embedder.border._clock = lambda: now[0]
+    recall._open_index(ANA)._embedder.border._clock = lambda: now[0]
     calls = []
     original = embedder.embed_documents
 

@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 WORDS = ["car", "boat", "dog", "river", "paper", "music", "floor", "May", "Ana", "Bo", "red"]
 START_MS = 1_700_000_000_000
@@ -76,7 +76,7 @@ class Said:
             extra["session"] = self.session
         kind = AIMessage if self.is_reply else HumanMessage
         message = kind(content=self.text, name=self.speaker, additional_kwargs=extra)
-        return log.append(key, [draft_of(message)])[0]
+        return log.append(key, [make_draft(message)])[0]
 
 
 steps = st.builds(

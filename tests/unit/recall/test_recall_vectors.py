@@ -9,9 +9,9 @@ from langchain_convmem.errors import ConfigError, DimensionMismatchError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall, RecallSettings
 from langchain_convmem.recall import vectors as vectors_module
-from langchain_convmem.recall.vectors import SegmentVectors, half_bytes, rounded
+from langchain_convmem.recall.vectors import SegmentVectors, round_vector, to_half_bytes
 from langchain_convmem.records import Owner
-from langchain_convmem.words.bm25 import Growable
+from langchain_convmem.words.bm25 import GrowableArray
 
 ANA = Owner(user_id="ana")
 DIM = 8
@@ -19,11 +19,11 @@ DIM = 8
 
 def some(count, seed=3):
     rows = np.random.default_rng(seed).normal(size=(count, DIM)).astype(np.float32)
-    return [rounded(row) for row in rows]
+    return [round_vector(row) for row in rows]
 
 
 def test_a_view_taken_before_growth_keeps_its_rows():
-    column = Growable(np.int64)
+    column = GrowableArray(np.int64)
     column.extend([1, 2])
     view = column.view
     column.extend(range(1000))
@@ -32,10 +32,10 @@ def test_a_view_taken_before_growth_keeps_its_rows():
 
 
 def test_a_rounded_vector_survives_its_stored_form():
-    vector = rounded([0.3, -4.0, 1e-3])
-    assert np.frombuffer(half_bytes(vector), dtype="<f2").tolist() == vector.tolist()
+    vector = round_vector([0.3, -4.0, 1e-3])
+    assert np.frombuffer(to_half_bytes(vector), dtype="<f2").tolist() == vector.tolist()
     assert float(np.linalg.norm(vector.astype(np.float32))) == pytest.approx(1, abs=1e-3)
-    assert rounded([0.0, 0.0]).tolist() == [0.0, 0.0]
+    assert round_vector([0.0, 0.0]).tolist() == [0.0, 0.0]
 
 
 def test_without_any_vector_everything_is_missing_and_similar_to_nothing():
@@ -44,7 +44,7 @@ def test_without_any_vector_everything_is_missing_and_similar_to_nothing():
     assert vectors.dim is None
     assert vectors.missing == {0, 1}
     assert vectors.similarities(np.ones(DIM, dtype=np.float32)).tolist() == [0.0, 0.0]
-    assert vectors.row(0) is None
+    assert vectors.get_row(0) is None
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=20), st.sampled_from([0, 5, 100]))
@@ -108,7 +108,7 @@ def test_vectors_that_were_expected_are_kept_like_any_others(monkeypatch, bits):
     for vectors in (surprised, ready):
         vectors.extend([None, *rows[:29]])
         vectors.extend([])
-        vectors.extend([*rows[30:], rounded(np.zeros(DIM))])
+        vectors.extend([*rows[30:], round_vector(np.zeros(DIM))])
     query = rows[3].astype(np.float32)
     assert ready.similarities(query).tolist() == surprised.similarities(query).tolist()
     assert ready.present.tolist() == surprised.present.tolist()
@@ -131,19 +131,21 @@ def test_vectors_in_half_precision_are_kept_as_those_in_single_precision(bits, l
 def test_a_vector_comes_back_as_it_was_given(monkeypatch, plain_rows):
     monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
     vectors, rows = SegmentVectors(), some(50)
-    vectors.extend([*rows[:-1], None, rounded(np.zeros(DIM)), None])
+    vectors.extend([*rows[:-1], None, round_vector(np.zeros(DIM)), None])
     vectors.fill([49], rows[49:])
     vectors.remove([4])
-    assert [vectors.row(number).tolist() for number in range(50)] == [row.tolist() for row in rows]
-    assert vectors.row(50) is None
-    assert vectors.row(51) is None
+    assert [vectors.get_row(number).tolist() for number in range(50)] == [
+        row.tolist() for row in rows
+    ]
+    assert vectors.get_row(50) is None
+    assert vectors.get_row(51) is None
 
 
 def test_a_vector_kept_in_bytes_does_not_come_back(monkeypatch):
     monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", 0)
     vectors = SegmentVectors(bits=8)
     vectors.extend(some(2))
-    assert vectors.row(0) is None
+    assert vectors.get_row(0) is None
 
 
 @pytest.mark.parametrize("bits", [16, 8])

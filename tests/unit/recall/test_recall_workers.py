@@ -11,12 +11,12 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 
 async def test_a_recall_needs_no_thread_of_the_loops_own_executor():
     log = InMemoryLog()
-    log.append(ThreadKey("ana", "t1"), [draft_of(HumanMessage("The bicycle is at the bakery."))])
+    log.append(ThreadKey("ana", "t1"), [make_draft(HumanMessage("The bicycle is at the bakery."))])
     loop = asyncio.get_running_loop()
     gate = threading.Event()
     with ThreadPoolExecutor(1) as crowded:

@@ -18,10 +18,10 @@ from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall.buffer import (
     BUFFER_DOCUMENT,
     BufferedLine,
-    blocks_of,
-    living,
-    pushed,
-    rendered,
+    decode_blocks,
+    push_blocks,
+    render_blocks,
+    select_living,
     to_document,
 )
 from langchain_convmem.recall.segments import SegmentTable
@@ -365,7 +365,7 @@ def test_a_buffer_that_cannot_be_written_is_a_problem_and_no_failure(embedder, s
     ],
 )
 def test_a_document_of_another_form_is_an_empty_buffer(value):
-    assert blocks_of(value) == ()
+    assert decode_blocks(value) == ()
 
 
 BLOCKS = st.lists(
@@ -390,11 +390,11 @@ def test_no_line_is_shown_twice_and_none_that_is_gone_or_in_sight(line, found, o
             for n in range(first, first + count)
         )
 
-    kept = pushed([block(*one) for one in found], [block(*one) for one in old])
-    assert blocks_of(json.loads(json.dumps(to_document(kept)))) == tuple(kept)
+    kept = push_blocks([block(*one) for one in found], [block(*one) for one in old])
+    assert decode_blocks(json.loads(json.dumps(to_document(kept)))) == tuple(kept)
     table.remove_entries([f"e-t-{n}" for n in gone])
     hidden = {ThreadKey("ana", "t"): [n + 1 for n in in_sight]}
-    blocks = rendered(living(kept, table), table, table.allowed(exclude=hidden))
+    blocks = render_blocks(select_living(kept, table), table, table.select_allowed(exclude=hidden))
     shown = [one.position - 1 for each in blocks for one in each.lines]
     assert len(shown) == len(set(shown))
     assert not {*shown} & (gone | in_sight)

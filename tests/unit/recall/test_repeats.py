@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
 FACT = "I parked the car on level C of the station garage."
@@ -127,7 +127,7 @@ def test_the_settings_may_show_each_of_them(log, chat, everyday):
 
 def test_of_k_blocks_none_is_missing_because_lines_are_equal(log):
     said = [
-        draft_of(HumanMessage(FACT, additional_kwargs={"session": str(number)}))
+        make_draft(HumanMessage(FACT, additional_kwargs={"session": str(number)}))
         for number in range(5)
     ]
     log.append(ThreadKey("ana", "t"), said)

@@ -179,10 +179,10 @@ def test_traces_name_retriever_and_embedder_but_hold_no_line(recall):
 
 def test_a_time_outside_the_calendar_is_left_open(log, embedder):
     from langchain_convmem.records import ThreadKey
-    from langchain_convmem.views.codec import draft_of
+    from langchain_convmem.views.codec import make_draft
 
     extra = {"timestamp": 10**18}
-    draft = draft_of(HumanMessage("old car", additional_kwargs=extra))
+    draft = make_draft(HumanMessage("old car", additional_kwargs=extra))
     log.append(ThreadKey("zoe", "t"), [draft])
     retriever = DialogLineRetriever(recall=LineRecall(log, embedder), user_id="zoe", k=1)
     [document] = retriever.invoke("car")

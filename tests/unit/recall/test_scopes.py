@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 ANA, BO = Owner(user_id="ana"), Owner(user_id="bo")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -20,7 +20,9 @@ WIDE = RecallSettings(window=9, budget_window=9, buffer_size=10)
 
 def said(text, minute, *, name="Ana", kind=HumanMessage, **extra):
     stamp = (NOON + timedelta(minutes=minute)).isoformat()
-    return draft_of(kind(content=text, name=name, additional_kwargs={"timestamp": stamp, **extra}))
+    return make_draft(
+        kind(content=text, name=name, additional_kwargs={"timestamp": stamp, **extra})
+    )
 
 
 @pytest.fixture
@@ -152,7 +154,7 @@ def test_a_time_that_may_mean_another_one_is_refused(recall, span, named):
 
 def test_a_line_from_before_all_calendars_is_found_and_is_the_oldest(log, embedder):
     ages = HumanMessage("a car of old", additional_kwargs={"timestamp": -(10**30)})
-    log.append(ThreadKey("ana", "t"), [draft_of(ages), said("a car of today", 0)])
+    log.append(ThreadKey("ana", "t"), [make_draft(ages), said("a car of today", 0)])
     recall = LineRecall(log, embedder)
     assert shown(recall.recall(ANA, "car", until=NOON)) == {"a car of old"}
 

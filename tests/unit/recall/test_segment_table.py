@@ -22,8 +22,8 @@ def test_a_line_has_a_segment_and_a_long_one_several(line):
     table = SegmentTable()
     assert table.add(line("short", 0)) == range(1)
     assert table.add(line("A sentence of words. " * 50, 1)) == range(1, 4)
-    assert table.segments_of(1) == range(1, 4)
-    assert "".join(table.text(number) for number in range(1, 4)) == "A sentence of words. " * 50
+    assert table.list_segments(1) == range(1, 4)
+    assert "".join(table.get_text(number) for number in range(1, 4)) == "A sentence of words. " * 50
 
 
 def test_a_blank_line_has_no_segment(line):
@@ -48,8 +48,8 @@ def test_a_named_session_holds_whatever_the_time(line):
 def test_consecutive_sessions_have_a_start_each(line):
     lines = [line("x" * 900, 0), line("b", 1), line("c", 2, session="2"), line("d", 3, thread="u")]
     table = filled(lines)
-    first_of_c, first_of_d = table.segments_of(2).start, table.segments_of(3).start
-    assert table.starts().tolist() == [0, first_of_c, first_of_d]
+    first_of_c, first_of_d = table.list_segments(2).start, table.list_segments(3).start
+    assert table.find_session_starts().tolist() == [0, first_of_c, first_of_d]
 
 
 def test_threads_that_go_on_at_once_and_removals_leave_no_starts(line):
@@ -68,12 +68,12 @@ def test_links_stay_within_a_session_and_can_cross_it_but_never_a_thread(line):
         line("c", 3, session="2"),
     ]
     table = filled(lines)
-    assert table.links().after.tolist() == [2, -1, -1, -1]
-    assert table.links().before.tolist() == [-1, -1, 0, -1]
-    assert table.links(cross_sessions=True).after.tolist() == [2, -1, 3, -1]
-    assert table.next_line(2, 1) is None
-    assert table.next_line(2, 1, cross_sessions=True) == 3
-    assert table.next_line(2, -1) == 0
+    assert table.get_links().after.tolist() == [2, -1, -1, -1]
+    assert table.get_links().before.tolist() == [-1, -1, 0, -1]
+    assert table.get_links(cross_sessions=True).after.tolist() == [2, -1, 3, -1]
+    assert table.find_next_line(2, 1) is None
+    assert table.find_next_line(2, 1, cross_sessions=True) == 3
+    assert table.find_next_line(2, -1) == 0
 
 
 @given(
@@ -95,7 +95,7 @@ def test_removal_closes_the_gap_whenever_it_happens(line, layout, removed, cut):
     late = filled(lines)
     late.remove_entries([lines[n].entry_id for n in removed if n < len(lines)])
     for cross in (False, True):
-        links, expected = table.links(cross_sessions=cross), late.links(cross_sessions=cross)
+        links, expected = table.get_links(cross_sessions=cross), late.links(cross_sessions=cross)
         assert links.before.tolist() == expected.before.tolist()
         assert links.after.tolist() == expected.after.tolist()
     assert table.live.tolist() == late.live.tolist()
@@ -117,11 +117,11 @@ def test_only_live_lines_of_the_scope_are_allowed(line):
     table = filled([line("x", n, thread="ab"[n % 2]) for n in range(6)])
     table.remove_entries(["e-a-0"])
     a, b = ThreadKey("ana", "a"), ThreadKey("ana", "b")
-    assert table.allowed().tolist() == [False, True, True, True, True, True]
-    assert table.allowed(within=a).tolist() == [False, False, True, False, True, False]
-    assert not table.allowed(within=ThreadKey("ana", "nobody")).any()
+    assert table.select_allowed().tolist() == [False, True, True, True, True, True]
+    assert table.select_allowed(within=a).tolist() == [False, False, True, False, True, False]
+    assert not table.select_allowed(within=ThreadKey("ana", "nobody")).any()
     # Positions count per thread: 3 is a line of a, and none of b.
-    assert table.allowed(exclude={a: [3], b: [3, 6]}).tolist() == [
+    assert table.select_allowed(exclude={a: [3], b: [3, 6]}).tolist() == [
         False,
         True,
         False,
@@ -143,23 +143,23 @@ TEXTS = ["short", " ", "A sentence of words. " * 50]
 
 def shown(table, lines):
     """Return all that a table tells."""
-    starts = table.starts()
+    starts = table.find_session_starts()
     numbers = range(len(table))
     return (
-        [table.name_of(number) for number in numbers],
-        [table.number_of(table.name_of(number)) for number in numbers],
-        list(table.places(numbers)),
-        [table.text(number) for number in numbers],
-        [table.lines_of_entry(line.entry_id) for line in lines],
+        [table.get_name(number) for number in numbers],
+        [table.number_of(table.get_name(number)) for number in numbers],
+        list(table.list_places(numbers)),
+        [table.get_text(number) for number in numbers],
+        [table.list_entry_lines(line.entry_id) for line in lines],
         [one.tolist() for one in (table.live, table.session_column, table.speaker_column)],
-        [table.links(cross_sessions=cross).before.tolist() for cross in (False, True)],
-        [table.links(cross_sessions=cross).after.tolist() for cross in (False, True)],
+        [table.get_links(cross_sessions=cross).before.tolist() for cross in (False, True)],
+        [table.get_links(cross_sessions=cross).after.tolist() for cross in (False, True)],
         None if starts is None else starts.tolist(),
         [
-            table.allowed(where={name: [value]}).tolist()
+            table.select_allowed(where={name: [value]}).tolist()
             for name, value in [("role", "user"), ("mood", 1), ("mood", True), ("session", "b")]
         ],
-        table.allowed(since_ms=3, until_ms=10**30).tolist(),
+        table.select_allowed(since_ms=3, until_ms=10**30).tolist(),
         table.speakers,
     )
 
@@ -206,8 +206,8 @@ def test_lines_added_together_are_lines_added_one_by_one(line, layout, cuts, rem
 def test_segments_say_the_same_whatever_their_case_and_blanks(line):
     texts = ["The  CAR is red.", "the car\nis red. ", "The car is blue."]
     table = filled([line(text, number) for number, text in enumerate(texts)])
-    assert table.folded_hash(0) == table.folded_hash(1)
-    assert table.says_same(0, 1)
-    assert not table.says_same(0, 2)
+    assert table.hash_folded(0) == table.hash_folded(1)
+    assert table.has_same_text(0, 1)
+    assert not table.has_same_text(0, 2)
     table.add(line("THE CAR IS BLUE.", 3))
-    assert table.folded_hash(3) == table.folded_hash(2)
+    assert table.hash_folded(3) == table.hash_folded(2)

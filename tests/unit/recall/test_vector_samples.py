@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.recall.vectors import SegmentVectors, round_vector
 
 INDEXES = ["numpy", "faiss"]
 
@@ -13,14 +13,14 @@ INDEXES = ["numpy", "faiss"]
 def vectors_of(count, index="auto"):
     rows = np.random.default_rng(count).standard_normal((count, 8)).astype(np.float32)
     vectors = SegmentVectors(index=index)
-    vectors.extend([rounded(row) for row in rows])
+    vectors.extend([round_vector(row) for row in rows])
     return vectors
 
 
 @pytest.mark.parametrize("index", INDEXES)
 def test_rows_have_unit_length_in_the_order_asked_for(index):
     vectors = vectors_of(20, index)
-    rows = vectors.unit_rows([3, 0, 3])
+    rows = vectors.get_unit_rows([3, 0, 3])
     assert np.linalg.norm(rows, axis=1) == pytest.approx([1, 1, 1], abs=1e-6)
     assert (rows[0] == rows[2]).all()
     cosines = vectors.similarities(rows[0], np.array([3, 0]))
@@ -28,18 +28,18 @@ def test_rows_have_unit_length_in_the_order_asked_for(index):
 
 
 def test_there_are_no_rows_before_the_first_vector_and_nearly_equal_ones_of_bytes():
-    assert SegmentVectors().unit_rows([0]).shape == (1, 0)
+    assert SegmentVectors().get_unit_rows([0]).shape == (1, 0)
     assert len(SegmentVectors().sample()) == 0
     vectors = SegmentVectors(index="faiss", bits=8)
-    vectors.extend([rounded(np.ones(8, dtype=np.float32))])
-    assert np.allclose(vectors.unit_rows([0]), 1 / np.sqrt(8), atol=0.01)
+    vectors.extend([round_vector(np.ones(8, dtype=np.float32))])
+    assert np.allclose(vectors.get_unit_rows([0]), 1 / np.sqrt(8), atol=0.01)
 
 
 def spread_out(count, alike, dim=64):
     """Vectors of which any two have the cosine `alike`."""
     rows = np.sqrt(1 - alike) * np.eye(dim, dtype=np.float32)[1 : count + 1]
     rows[:, 0] = np.sqrt(alike)
-    return [rounded(row) for row in rows]
+    return [round_vector(row) for row in rows]
 
 
 QUESTION = np.eye(64, dtype=np.float32)[0]
@@ -54,7 +54,7 @@ def test_an_embedder_to_which_texts_look_alike_is_trusted_less(alike, trust):
 
 def test_texts_like_the_question_tell_and_no_others():
     vectors = SegmentVectors(trusted_spread=0.4)
-    apart = [rounded(row) for row in np.eye(64, dtype=np.float32)[30:60]]
+    apart = [round_vector(row) for row in np.eye(64, dtype=np.float32)[30:60]]
     vectors.extend([*spread_out(20, 0.96), *apart])
     assert vectors.trust(QUESTION) == pytest.approx(0.1, abs=0.01)
     assert vectors.trust(np.eye(64, dtype=np.float32)[29:60].sum(axis=0)) == 1.0
@@ -71,13 +71,13 @@ def test_an_embedder_that_declares_no_spread_is_trusted_and_so_is_one_of_a_few_t
 def test_a_sample_holds_what_was_added_and_filled_in_since(index):
     vectors = vectors_of(4, index)
     assert len(vectors.sample()) == 4
-    vectors.extend([None, rounded(np.ones(8, dtype=np.float32))])
+    vectors.extend([None, round_vector(np.ones(8, dtype=np.float32))])
     assert vectors.sample().any(axis=1).tolist() == [True, True, True, True, False, True]
-    vectors.fill([4], [rounded(np.ones(8, dtype=np.float32))])
+    vectors.fill([4], [round_vector(np.ones(8, dtype=np.float32))])
     assert vectors.sample()[4] == pytest.approx(vectors.sample()[5])
 
 
 def test_a_sample_is_spread_over_all():
     vectors = vectors_of(2000)
     assert 256 <= len(vectors.sample()) < 512
-    assert vectors.sample()[-1] == pytest.approx(vectors.unit_rows([1995])[0])
+    assert vectors.sample()[-1] == pytest.approx(vectors.get_unit_rows([1995])[0])

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.summarizing.checks import is_empty_talk, list_details, pick_missing
-from langchain_convmem.views.facts import Said, facts_in, told
+from langchain_convmem.views.facts import FactSource, check_told, find_facts
 from langchain_convmem.views.tokens import count_text_tokens
 
 SAID = [
-    Said("I will call Carla on 8 May 2023.", "Ana", 1),
-    Said("The code of the boat is XK-42 and it costs 1,200 euros.", "User", 2),
-    Said("Nothing of note.", "User", 3),
-    Said("I met Dimitri at 12:30.", "Ana", 4),
+    FactSource("I will call Carla on 8 May 2023.", "Ana", 1),
+    FactSource("The code of the boat is XK-42 and it costs 1,200 euros.", "User", 2),
+    FactSource("Nothing of note.", "User", 3),
+    FactSource("I met Dimitri at 12:30.", "Ana", 4),
 ]
 
 
 def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
-    details = list_details(facts_in(SAID), (), 200)
+    details = list_details(find_facts(SAID), (), 200)
     assert details.text.splitlines() == [
         "Details, word for word:",
         "- Ana: I will call Carla on 8 May 2023.",
@@ -31,14 +31,14 @@ def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
 
 
 def test_without_room_nothing_is_listed_and_all_is_left():
-    facts = facts_in(SAID)
+    facts = find_facts(SAID)
     assert list_details(facts, (), 0) == list_details(facts, (), 8)
     assert list_details(facts, (), 0).text == ""
     assert list_details(facts, (), 0).left == tuple(facts)
 
 
 def test_what_recall_does_not_find_is_listed_first():
-    facts = facts_in(SAID)
+    facts = find_facts(SAID)
     reachable = {fact.key for fact in facts if fact.said.position != 4}
     details = list_details(facts, reachable, 20)
     assert "Dimitri" in details.text
@@ -46,13 +46,13 @@ def test_what_recall_does_not_find_is_listed_first():
 
 
 def test_what_is_wanted_comes_as_its_sentence_once_and_promises_first():
-    wanted = pick_missing(facts_in(SAID))
+    wanted = pick_missing(find_facts(SAID))
     assert wanted[0] == "Ana: I will call Carla on 8 May 2023."
     assert len(wanted) == len(set(wanted)) == 3
 
 
 def test_a_summary_that_tells_nothing_of_many_facts_is_empty_talk():
-    facts = facts_in(SAID)
+    facts = find_facts(SAID)
     assert len(facts) >= 5
     assert is_empty_talk(facts, facts)
     assert not is_empty_talk(facts, facts[1:])
@@ -71,11 +71,11 @@ sentences = st.builds(
 
 @given(st.lists(sentences, max_size=12), st.integers(0, 120), st.integers(1, 5))
 def test_a_list_is_never_over_its_budget_and_nothing_is_dropped(texts, most, every):
-    missing = facts_in([Said(text, "User", at) for at, text in enumerate(texts)])
+    missing = find_facts([FactSource(text, "User", at) for at, text in enumerate(texts)])
     reachable = {fact.key for fact in missing[::every]}
     details = list_details(missing, reachable, most)
     assert count_text_tokens(details.text) <= most
-    is_told = told(missing, details.text)
+    is_told = check_told(missing, details.text)
     assert [fact for fact, tells in zip(missing, is_told, strict=True) if not tells] == [
         *details.left
     ]

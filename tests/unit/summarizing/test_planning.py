@@ -12,9 +12,9 @@ from langchain_convmem import SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.summarizing.planning import ROLLED, Size, make_plan, make_plan_again, measure
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import covered_by, live_entries, summary_chain
-from langchain_convmem.views.summaries import said_since, summary_draft
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import find_covers, find_live_entries, find_summary_chain
+from langchain_convmem.views.summaries import draft_summary, find_said_since
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.turns import has_calls
 
@@ -34,13 +34,13 @@ def covered(plan):
 
 
 def commit(log, plan, text="S"):
-    draft = summary_draft(text, plan.window, log.entries(KEY))
+    draft = draft_summary(text, plan.window, log.entries(KEY))
     draft.metadata.aux["summary"] = {ROLLED: plan.rolled}
     return log.append(KEY, [draft])[0]
 
 
 def say(log, *messages, turn_id=None):
-    return log.append(KEY, [draft_of(message, turn_id=turn_id) for message in messages])
+    return log.append(KEY, [make_draft(message, turn_id=turn_id) for message in messages])
 
 
 # -- examples -----------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ def test_a_rebuilt_summary_also_covers_what_a_late_part_of_a_turn_stands_before(
         plan = make_plan(KEY, log.entries(KEY), settings, rebuild=True)
         assert covered(plan) == ["1?", "1!", "more", "said"]
         commit(log, plan)
-        live = live_entries(log.entries(KEY))
-    assert [entry.contents[0] for entry in said_since(live, summary_chain(live)[0])] == [
+        live = find_live_entries(log.entries(KEY))
+    assert [entry.contents[0] for entry in find_said_since(live, find_summary_chain(live)[0])] == [
         "2?",
         "2!",
         "more",
@@ -153,9 +153,9 @@ marks = st.builds(
 @settings(max_examples=60)
 @given(histories, marks)
 def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entries, own):
-    live = live_entries(entries)
-    newest = next(iter(summary_chain(live)), None)
-    said = said_since(live, newest)
+    live = find_live_entries(entries)
+    newest = next(iter(find_summary_chain(live)), None)
+    said = find_said_since(live, newest)
     plan = make_plan(KEY, entries, own)
     if plan is None:
         whole = make_plan(KEY, entries, own, force=True)
@@ -188,10 +188,10 @@ def test_over_many_compactions_each_entry_is_covered_exactly_once(script, own, r
             plan = make_plan(KEY, log.entries(KEY), own, rebuild=rebuild)
             if plan is not None:
                 commit(log, plan)
-        live = live_entries(log.entries(KEY))
-    chain = summary_chain(live)
-    shown = said_since(live, chain[0] if chain else None)
-    told = [covered_by(live, [summary]).keys() for summary in chain]
+        live = find_live_entries(log.entries(KEY))
+    chain = find_summary_chain(live)
+    shown = find_said_since(live, chain[0] if chain else None)
+    told = [find_covers(live, [summary]).keys() for summary in chain]
     assert sum(map(len, told)) + len(shown) == sum(entry.role != "summary" for entry in live)
     assert all(told_ids.isdisjoint(entry.id for entry in shown) for told_ids in told)
 

@@ -34,10 +34,10 @@ from langchain_convmem.summarizing.summarizers import (
     summarize_steps,
     write_steps,
 )
-from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.summaries import said_since, summary_window, window_of
+from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.summaries import find_said_since, find_summary_window, make_window
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.views.tool_calls import calls_of
+from langchain_convmem.views.tool_calls import find_calls
 
 REQUEST = SummaryRequest(transcript="User: Hi.\n")
 
@@ -165,8 +165,8 @@ def test_its_runs_are_marked_as_no_part_of_the_reply():
 
 
 def lines_of(entries):
-    said = said_since(live_entries(entries), None)
-    return read_transcript(window_of(KEY, entries, said, None))
+    said = find_said_since(find_live_entries(entries), None)
+    return read_transcript(make_window(KEY, entries, said, None))
 
 
 def read(entries):
@@ -269,13 +269,13 @@ def test_the_pieces_joined_are_the_whole_and_none_is_too_long(lines, most):
 @settings(max_examples=50)
 @given(histories)
 def test_every_text_call_and_result_stands_in_the_transcript(entries):
-    said = said_since(live_entries(entries), None)
-    window = window_of(KEY, entries, said, None)
+    said = find_said_since(find_live_entries(entries), None)
+    window = make_window(KEY, entries, said, None)
     told = squeezed("".join(split_transcript(read_transcript(window), 10_000)))
     for turn in window.turns:
         for entry in turn.entries:
             assert all(squeezed(text) in told for text in entry.contents)
-            assert told.count("(calls weather") >= bool(calls_of(entry.message))
+            assert told.count("(calls weather") >= bool(find_calls(entry.message))
 
 
 @pytest.mark.parametrize("text", ["word " * 100, "汉字" * 100, "x" * 500, "word\n" * 100])
@@ -321,7 +321,7 @@ FACTS = ["I met Carla.", "It costs 1200 euros.", "The code is XK-42.", "Come on 
 
 
 def window(*messages):
-    return summary_window(KEY, spoken(*messages, AIMessage("Noted.")))
+    return find_summary_window(KEY, spoken(*messages, AIMessage("Noted.")))
 
 
 def write(summarizer, said, settings=WIDE):

@@ -187,7 +187,7 @@ def test_a_single_message_is_no_list_of_messages():
 
 def test_the_model_can_go_on_with_the_last_message():
     chat = [USER, {"role": "assistant", "content": "Once upon "}]
-    template = ChatTemplate.builtin("chatml")
+    template = ChatTemplate.from_builtin("chatml")
     written = template.render(chat, continue_final_message=True)
     assert written == template.render([USER]) + "Once upon"
 
@@ -285,12 +285,12 @@ SHAPES["qwen"] = SHAPES["chatml"]
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
 def test_a_template_of_ours_has_the_shape_of_its_family(name):
-    assert ChatTemplate.builtin(name).render(CHAT) == SHAPES[name]
+    assert ChatTemplate.from_builtin(name).render(CHAT) == SHAPES[name]
 
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
 def test_a_template_of_ours_writes_what_is_new_and_nothing_else(name):
-    state = ChatTemplate.builtin(name).start()
+    state = ChatTemplate.from_builtin(name).start()
     state.feed(CHAT[:1])
     state.record_reply("Here.")
     increment = state.feed(CHAT[1:])
@@ -306,7 +306,7 @@ def test_a_template_of_ours_shows_calls_and_their_results(name):
         {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": call}]},
         {"role": "tool", "content": "4 C", "tool_call_id": "1"},
     ]
-    written = ChatTemplate.builtin(name).render(chat, tools=[{"name": "weather"}])
+    written = ChatTemplate.from_builtin(name).render(chat, tools=[{"name": "weather"}])
     assert "Tromsø" in written or name == "chatml"
     assert "4 C" in written
 
@@ -315,9 +315,9 @@ def test_a_template_of_ours_shows_calls_and_their_results(name):
 def test_a_template_of_ours_refuses_media_that_it_cannot_show(name):
     chat = [{"role": "user", "content": [{"type": "hologram"}]}]
     with pytest.raises(ChatTemplateError, match="shows no hologram"):
-        ChatTemplate.builtin(name).render(chat)
+        ChatTemplate.from_builtin(name).render(chat)
 
 
 def test_there_are_only_so_many_templates_of_ours():
     with pytest.raises(ConfigError, match=r"'gpt'; there are \['chatml'"):
-        ChatTemplate.builtin("gpt")
+        ChatTemplate.from_builtin("gpt")

@@ -35,7 +35,7 @@ def read_back(monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
 def test_our_templates_are_recognised_with_the_texts_that_end_their_replies(name):
-    form = find_reply_format(ChatTemplate.builtin(name))
+    form = find_reply_format(ChatTemplate.from_builtin(name))
     assert (form.name, form.stop) == OURS[name]
 
 

@@ -91,7 +91,7 @@ def test_the_model_reads_what_the_template_writes():
     model = _model()
     messages = [("system", "Be brief."), ("human", "Where did I park?")]
     assert model.invoke(messages).content == "Level 3."
-    assert _sent(model)["prompt"] == ChatTemplate.builtin("qwen").render(messages)
+    assert _sent(model)["prompt"] == ChatTemplate.from_builtin("qwen").render(messages)
 
 
 def test_what_the_template_reads_goes_to_it_and_the_rest_to_the_model():
@@ -192,7 +192,7 @@ async def test_a_model_that_tells_its_tokens_and_its_end_is_believed():
 
 async def test_any_runnable_from_text_to_text_will_do():
     model = TemplateChatModel(llm=RunnableLambda(lambda text: f"{len(text)}!"), template="chatml")
-    prompt = ChatTemplate.builtin("chatml").render(["Hi"])
+    prompt = ChatTemplate.from_builtin("chatml").render(["Hi"])
     assert model.invoke("Hi").content == f"{len(prompt)}!"
     assert (await model.ainvoke("Hi", stop=["!"])).content == str(len(prompt))
     assert [chunk.content async for chunk in model.astream("Hi")] == [f"{len(prompt)}!", ""]
@@ -286,7 +286,7 @@ def test_a_demanded_tool_is_the_only_one_that_is_shown(choice):
 
 
 def test_a_demanded_call_is_no_thought():
-    source = ChatTemplate.builtin("qwen").source + "{{- '<think>\n' -}}"
+    source = ChatTemplate.from_builtin("qwen").source + "{{- '<think>\n' -}}"
     model = _model(CALL.removeprefix("<tool_call>"), template=ChatTemplate(source))
     reply = model.bind_tools([look], tool_choice="any").invoke("Hi")
     assert _sent(model)["prompt"].endswith("<think>\n</think>\n\n<tool_call>")

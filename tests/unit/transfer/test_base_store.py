@@ -10,7 +10,7 @@ import pytest
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.testing.log_contract import live_texts, texts
+from langchain_convmem.testing.log_contract import list_live_texts, list_texts
 from langchain_convmem.transfer import acopy_log, copy_log
 from langchain_convmem.transfer.base_store import BaseStoreReader
 
@@ -37,11 +37,11 @@ def test_everything_is_copied_but_what_was_forgotten(reader):
     report = copy_log(reader, target, source_name="store")
     assert (report.owners, report.threads, report.entries, report.short) == (3, 4, 9, ())
     assert set(target.owners()) == {ANA.owner, BEN.owner, Owner(thread_id="alone")}
-    assert live_texts(target, ANA) == ["first", "Yes."]
-    assert texts(target.entries(ANA)) == ["frist", "Yes.", "first"]
-    assert texts(target.entries(ANAS_OTHER)) == ["line 0", "line 1", "line 2"]
-    assert texts(target.entries(BEN)) == ["Hi from Ben"]
-    assert texts(target.entries(LONE)) == ["Nobody's"]
+    assert list_live_texts(target, ANA) == ["first", "Yes."]
+    assert list_texts(target.entries(ANA)) == ["frist", "Yes.", "first"]
+    assert list_texts(target.entries(ANAS_OTHER)) == ["line 0", "line 1", "line 2"]
+    assert list_texts(target.entries(BEN)) == ["Hi from Ben"]
+    assert list_texts(target.entries(LONE)) == ["Nobody's"]
     [reply] = target.find(ANA, ["m2"])
     assert (reply.turn_id, reply.metadata.attributes, reply.metadata.aux) == (
         "turn",
@@ -62,8 +62,8 @@ def test_what_is_read_is_what_the_log_would_say(reader):
     assert [info.entries for info in reader.threads("ana@example.org")] == [3, 4]
     assert reader.threads("nobody") == []
     changes = reader.changes(ANA.owner, limit=2)
-    assert texts(changes.entries) == ["frist", "Yes."]
-    assert texts(reader.changes(ANA.owner, changes.cursor).entries)[0] == "first"
+    assert list_texts(changes.entries) == ["frist", "Yes."]
+    assert list_texts(reader.changes(ANA.owner, changes.cursor).entries)[0] == "first"
     assert reader.changes(Owner(user_id="gone")).entries == ()
     whole = reader.entries(ANA)
     assert reader.entries(ANA, last=2) == whole[-2:]

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_convmem.errors import ConfigError, ImportFormatError, LogError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Owner, ThreadKey
-from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES, identical
+from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES, are_identical
 from langchain_convmem.transfer import (
     acopy_log,
     astore_thread,
@@ -24,8 +24,8 @@ from langchain_convmem.transfer import (
 )
 from langchain_convmem.transfer.imports import parse_threads
 from langchain_convmem.transfer.source import Source
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import live_entries, live_summary, uncovered
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import find_live_entries, find_live_summary, find_uncovered
 
 ANA = ThreadKey("ana", "t1")
 OTHER = ThreadKey("ana", "t2")
@@ -35,7 +35,7 @@ OWNERS = [ANA.owner, LONE.owner, Owner(user_id="bo")]
 
 def say(log, key, text, *, own_id=None, turn=None, **metadata):
     message = HumanMessage(text, id=own_id)
-    (entry,) = log.append(key, [draft_of(message, turn_id=turn, metadata=Metadata(**metadata))])
+    (entry,) = log.append(key, [make_draft(message, turn_id=turn, metadata=Metadata(**metadata))])
     return entry
 
 
@@ -59,7 +59,7 @@ def copied(source, target, **options):
 def seen(log, key):
     """Everything of a thread that does not depend on the ids and positions a log gives."""
     entries = log.entries(key)
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     names = {entry.id: number for number, entry in enumerate(entries)}
     return {
         "entries": [
@@ -78,8 +78,8 @@ def seen(log, key):
         "live": [(entry.role, entry.contents) for entry in live],
         "turns": [entry.turn_id for entry in entries if entry.message is not None],
         "marks": sorted((e.control.reason, len(e.control.retracts)) for e in entries if e.control),
-        "uncovered": [entry.contents for entry in uncovered(live)],
-        "summary": getattr(live_summary(live), "contents", None),
+        "uncovered": [entry.contents for entry in find_uncovered(live)],
+        "summary": getattr(find_live_summary(live), "contents", None),
     }
 
 
@@ -100,12 +100,12 @@ def test_every_kind_of_message_arrives_exactly():
     source, target = InMemoryLog(), InMemoryLog()
     for name, make in SAMPLE_MESSAGES.items():
         metadata = Metadata(attributes=("seen",), timing={"llmEnd": 5}, aux={name: (1, b"\x00")})
-        source.append(ANA, [draft_of(make(), turn_id="turn 1", metadata=metadata)])
+        source.append(ANA, [make_draft(make(), turn_id="turn 1", metadata=metadata)])
     copied(source, target)
     for before, after in zip(source.entries(ANA), target.entries(ANA), strict=True):
         expected = before.message.model_copy(update={"id": before.message.id or before.id})
-        assert identical(after.message, expected)
-        assert identical(after.metadata, before.metadata)
+        assert are_identical(after.message, expected)
+        assert are_identical(after.metadata, before.metadata)
         assert (after.contents, after.turn_id) == (before.contents, "turn 1")
 
 
@@ -163,7 +163,7 @@ def test_a_replaced_message_stands_in_the_old_ones_place():
         say(source, ANA, text, own_id=text)
     say(source, ANA, "TWO", own_id="two")
     copied(source, target)
-    assert [entry.contents for entry in live_entries(target.entries(ANA))] == [
+    assert [entry.contents for entry in find_live_entries(target.entries(ANA))] == [
         ("one",), ("TWO",), ("three",),
     ]  # fmt: skip
     assert_copied(source, target, ANA)
@@ -178,7 +178,7 @@ def test_a_replacement_keeps_its_place_though_the_old_text_was_forgotten():
     source.forget(ANA, [secret.id])
     copied(source, target)
     assert copied(source, target).written == 0
-    assert [entry.contents for entry in live_entries(target.entries(ANA))] == [
+    assert [entry.contents for entry in find_live_entries(target.entries(ANA))] == [
         ("one",), ("harmless",), ("three",),
     ]  # fmt: skip
     assert "secret" not in str(target.entries(ANA))
@@ -191,7 +191,7 @@ def test_an_edit_whose_new_text_was_forgotten_still_retracts_the_old_one():
     source.forget(ANA, [new.id])
     copied(source, target)
     assert copied(source, target).written == 0
-    assert live_entries(target.entries(ANA)) == live_entries(source.entries(ANA)) == []
+    assert find_live_entries(target.entries(ANA)) == find_live_entries(source.entries(ANA)) == []
 
 
 def test_a_summary_covers_the_same_in_the_copy():
@@ -203,7 +203,9 @@ def test_a_summary_covers_the_same_in_the_copy():
     summarise(source, ANA, "One to four.", [early[2], late[0]], previous=[first.id])
     copied(source, target)
     assert_copied(source, target, ANA)
-    assert [entry.contents for entry in uncovered(live_entries(target.entries(ANA)))] == [("five",)]
+    assert [entry.contents for entry in find_uncovered(find_live_entries(target.entries(ANA)))] == [
+        ("five",)
+    ]
 
 
 def test_the_document_of_a_copy_is_forgotten_with_its_user():
@@ -426,17 +428,17 @@ def test_an_export_is_read_back_as_it_was(tmp_path):
 def test_every_kind_of_message_and_text_survives_an_export():
     source, target = InMemoryLog(), InMemoryLog()
     for make in SAMPLE_MESSAGES.values():
-        source.append(ANA, [draft_of(make())])
+        source.append(ANA, [make_draft(make())])
     for text in ODD_TEXTS:
-        source.append(ANA, [draft_of(AIMessage(text), metadata=Metadata(aux={"said": text}))])
+        source.append(ANA, [make_draft(AIMessage(text), metadata=Metadata(aux={"said": text}))])
     text = exported(source)
     text.encode()
     assert len(text.splitlines()) == len(source.entries(ANA)), "no reader of lines is misled"
     imported(text, target)
     for before, after in zip(source.entries(ANA), target.entries(ANA), strict=True):
         expected = before.message.model_copy(update={"id": before.message.id or before.id})
-        assert identical(after.message, expected)
-        assert identical(after.metadata, before.metadata)
+        assert are_identical(after.message, expected)
+        assert are_identical(after.metadata, before.metadata)
 
 
 def test_a_message_of_five_megabytes_survives_an_export():

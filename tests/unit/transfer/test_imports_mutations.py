@@ -16,8 +16,8 @@ from langchain_convmem.records import Control, Cover, Draft, Metadata, ThreadKey
 from langchain_convmem.transfer import export_rows, store_thread
 from langchain_convmem.transfer.imports import parse_threads
 from langchain_convmem.transfer.source import Source
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import find_live_entries
 
 
 def _exported_rows():
@@ -27,7 +27,7 @@ def _exported_rows():
     message = AIMessage("x", tool_calls=[{"name": "f", "args": {"n": 1}, "id": "c"}])
     control = Control(("01",), "replaced", "02")
     summary = Draft(role="summary", contents=("s",), metadata=known, cover=Cover(((1, 2),)))
-    drafts = [draft_of(message, metadata=known), Draft(role="control", control=control), summary]
+    drafts = [make_draft(message, metadata=known), Draft(role="control", control=control), summary]
     log.append(key, drafts)
     return list(map(json.loads, export_rows(log, key.owner)))
 
@@ -141,7 +141,7 @@ def check(document):
         new = store_thread(log, thread, user_id="ana")
         assert new >= len(thread)
         assert store_thread(log, thread, user_id="ana") == 0
-        live_entries(log.entries(ThreadKey("ana", thread.thread_id)))
+        find_live_entries(log.entries(ThreadKey("ana", thread.thread_id)))
 
 
 def test_the_files_are_good_before_they_are_changed():

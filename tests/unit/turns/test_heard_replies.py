@@ -11,51 +11,51 @@ from langchain_core.runnables import RunnableLambda, RunnableParallel
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.protocols import INTERNAL_TAGS
-from langchain_convmem.turns.replies import HeardReplies, collect_replies
+from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 
 
-def _begin(heard: HeardReplies, **options: object) -> UUID:
+def _begin(heard: PartialReplyHandler, **options: object) -> UUID:
     run_id = uuid4()
     heard.on_chat_model_start({}, [], run_id=run_id, **options)
     return run_id
 
 
-def _say(heard: HeardReplies, run_id: UUID, text: str) -> None:
+def _say(heard: PartialReplyHandler, run_id: UUID, text: str) -> None:
     chunk = ChatGenerationChunk(message=AIMessageChunk(text, id=str(run_id)))
     heard.on_llm_new_token(text, run_id=run_id, chunk=chunk)
 
 
-def _end(heard: HeardReplies, run_id: UUID, text: str) -> None:
+def _end(heard: PartialReplyHandler, run_id: UUID, text: str) -> None:
     said = ChatGeneration(message=AIMessage(text))
     heard.on_llm_end(LLMResult(generations=[[said]]), run_id=run_id)
 
 
-def _texts(heard: HeardReplies) -> list[str]:
-    return [str(message.text) for message in heard.broken()]
+def _texts(heard: PartialReplyHandler) -> list[str]:
+    return [str(message.text) for message in heard.collect_broken()]
 
 
 def test_a_whole_reply_is_heard_and_nothing_of_it_broken():
-    heard = HeardReplies()
+    heard = PartialReplyHandler()
     model = ScriptedChatModel(replies=["On level 3."])
     model.invoke("Where?", heard.listen(None))
     assert heard.message is not None
     assert type(heard.message) is AIMessage
     assert heard.message.text == "On level 3."
-    assert heard.broken() == []
+    assert heard.collect_broken() == []
 
 
 @pytest.mark.parametrize("tag", INTERNAL_TAGS)
 def test_what_the_memory_asks_and_nobody_is_shown_is_not_heard(tag):
-    heard = HeardReplies()
+    heard = PartialReplyHandler()
     run_id = _begin(heard, tags=[tag])
     _say(heard, run_id, "Half")
-    assert heard.broken() == []
+    assert heard.collect_broken() == []
     _end(heard, run_id, "Whole.")
     assert heard.message is None
 
 
 def test_a_model_that_makes_the_reply_of_another_is_not_heard():
-    heard = HeardReplies()
+    heard = PartialReplyHandler()
     outer = _begin(heard)
     inner = _begin(heard, parent_run_id=outer)
     _end(heard, inner, "Inner.")
@@ -65,24 +65,24 @@ def test_a_model_that_makes_the_reply_of_another_is_not_heard():
 
 
 def test_what_broke_is_forgotten_when_it_was_tried_again():
-    heard = HeardReplies()
+    heard = PartialReplyHandler()
     first = _begin(heard)
     _say(heard, first, "Half")
     assert _texts(heard) == ["Half"]
     second = _begin(heard)
     _end(heard, second, "Whole.")
-    assert heard.broken() == []
+    assert heard.collect_broken() == []
 
 
 def test_models_at_the_same_time_are_heard_each():
-    heard = HeardReplies()
+    heard = PartialReplyHandler()
     first, second = _begin(heard), _begin(heard)
     _say(heard, second, "Half")
     _end(heard, first, "First.")
     assert _texts(heard) == ["Half"], "the other one goes on"
     _end(heard, second, "Half and half.")
     assert heard.message.text == "Half and half."
-    assert heard.broken() == []
+    assert heard.collect_broken() == []
 
 
 def test_models_in_parallel_branches_are_heard():
@@ -92,11 +92,11 @@ def test_models_in_parallel_branches_are_heard():
     with collect_replies() as heard:
         RunnableLambda(branches.invoke).invoke("Go.")
     assert heard.message.text.startswith("Reply ")
-    assert heard.broken() == []
+    assert heard.collect_broken() == []
 
 
 def test_the_words_of_a_stream_that_breaks_are_heard():
-    heard = HeardReplies()
+    heard = PartialReplyHandler()
     model = ScriptedChatModel(replies=["One two three"], breaks_after=2)
     with pytest.raises(ProviderError):
         list(model.stream("Count.", heard.listen(None)))

@@ -9,7 +9,7 @@ from langchain_convmem import InMemoryLog
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.messages import continue_turn, reconcile
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 KEY = ThreadKey("ana", "t")
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
@@ -17,7 +17,7 @@ CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
 def _thread(*messages, turn_id=None):
     log = InMemoryLog()
-    log.append(KEY, [draft_of(message, turn_id=turn_id) for message in messages])
+    log.append(KEY, [make_draft(message, turn_id=turn_id) for message in messages])
     return log.entries(KEY)
 
 

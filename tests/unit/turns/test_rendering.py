@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.records import DialogLine, RecalledBlock, ThreadKey
-from langchain_convmem.turns.view import MessageList, fence_blocks, folded, make_recalled_messages
+from langchain_convmem.turns.view import (
+    MessageList,
+    fence_blocks,
+    fold_recalled,
+    make_recalled_messages,
+)
 
 DAY_MS = 86_400_000
 
@@ -82,7 +87,7 @@ def test_text_that_does_not_imitate_the_fence_is_verbatim(text):
 
 def test_recalled_text_becomes_the_first_text_block_of_a_copy():
     message = HumanMessage("Where?", id="q1")
-    both = folded(message, "R")
+    both = fold_recalled(message, "R")
     assert both.content == [{"type": "text", "text": "R"}, {"type": "text", "text": "Where?"}]
     assert both.id == "q1"
     assert message.content == "Where?"
@@ -90,7 +95,7 @@ def test_recalled_text_becomes_the_first_text_block_of_a_copy():
 
 def test_nothing_recalled_leaves_the_message_as_it_is():
     message = HumanMessage("Where?")
-    assert folded(message, "") is message
+    assert fold_recalled(message, "") is message
 
 
 def test_recalled_messages_are_marked_as_such():

@@ -18,8 +18,8 @@ from langchain_convmem.turns.state_sync import (
     find_exchange,
     is_stand_in,
 )
-from langchain_convmem.views.drafts import Drafting
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.drafts import DraftBuilder
+from langchain_convmem.views.live import find_live_entries
 
 KEY = ThreadKey("ana", "t")
 
@@ -45,7 +45,7 @@ class Thread:
         self.log = InMemoryLog()
 
     def sync(self, context=None, **more):
-        return StateSync(self.log, Drafting(), context or node(), **more)
+        return StateSync(self.log, DraftBuilder(), context or node(), **more)
 
     def begin(self, *messages, note=None, context=None, **more):
         return run(self.sync(context, **more).begin(messages, note)).note
@@ -59,12 +59,12 @@ class Thread:
 
     @property
     def shown(self):
-        return [entry.message.text for entry in live_entries(self.entries)]
+        return [entry.message.text for entry in find_live_entries(self.entries)]
 
     @property
     def turns(self):
         by_turn = {}
-        for entry in live_entries(self.entries):
+        for entry in find_live_entries(self.entries):
             by_turn.setdefault(entry.turn_id, []).append(entry.message.text)
         return [*by_turn.values()]
 
@@ -227,7 +227,7 @@ def test_an_answer_to_a_question_of_a_run_beside_it_is_no_attempt(thread):
 @pytest.mark.parametrize(("user", "is_fine"), [("ana", True), (None, True), ("ben", False)])
 def test_a_state_is_of_one_user(user, is_fine):
     note = {"id": "x", "first": "y", "user": user}
-    sync = StateSync(InMemoryLog(), Drafting(), node())
+    sync = StateSync(InMemoryLog(), DraftBuilder(), node())
     if is_fine:
         assert run(sync.find_note([human("a")], note)) == note
         assert run(sync.begin([human("a")], note)).note["user"] == "ana"
@@ -242,12 +242,12 @@ def test_an_entry_tells_how_it_came_into_the_log(thread):
     thread.begin(human("a"), ai("b"), context=context)
     marks = [Provenance.read(entry) for entry in thread.entries]
     assert marks == [Provenance("message", at, context.place) for at in (None, "a")]
-    thread.log.append(KEY, [Drafting().draft(human("c"))])
+    thread.log.append(KEY, [DraftBuilder().build(human("c"))])
     assert Provenance.read(thread.entries[-1]) is None
 
 
 def test_a_difference_is_told_without_a_log():
-    differ = StateDiffer(Drafting(), node(), [])
+    differ = StateDiffer(DraftBuilder(), node(), [])
     differ.compare([human("a"), ai("b")])
     assert [draft.message.text for draft in differ.news] == ["a", "b"]
     assert len(set(differ.turns)) == 1

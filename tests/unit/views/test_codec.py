@@ -25,27 +25,27 @@ from langchain_core.messages import (
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Control, Cover, Draft, Metadata
-from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES, identical
+from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES, are_identical
 from langchain_convmem.views.codec import (
     CODEC_VERSION,
     MAX_DEPTH,
     decode_body,
     decode_message,
     decode_metadata,
-    draft_of,
-    dumps,
+    dump_json,
     encode_body,
     encode_message,
     encode_metadata,
-    line_time_ms,
-    loads,
-    role_of,
-    text_pieces,
+    get_line_time_ms,
+    get_role,
+    get_text_pieces,
+    load_json,
+    make_draft,
 )
 
 
 def through_text(message):
-    return decode_body(encode_body(draft_of(message)))[0]
+    return decode_body(encode_body(make_draft(message)))[0]
 
 
 def nested(levels):
@@ -58,13 +58,13 @@ def nested(levels):
 @pytest.mark.parametrize("name", SAMPLE_MESSAGES)
 def test_a_message_survives_the_way_through_text(name):
     message = SAMPLE_MESSAGES[name]()
-    assert identical(through_text(message), message)
-    assert identical(message, SAMPLE_MESSAGES[name]()), "encoding must not change the message"
+    assert are_identical(through_text(message), message)
+    assert are_identical(message, SAMPLE_MESSAGES[name]()), "encoding must not change the message"
 
 
 @pytest.mark.parametrize("name", SAMPLE_MESSAGES)
 def test_every_sample_body_is_plain_json(name):
-    fields = json.loads(encode_body(draft_of(SAMPLE_MESSAGES[name]())))
+    fields = json.loads(encode_body(make_draft(SAMPLE_MESSAGES[name]())))
     assert fields["v"] == CODEC_VERSION == 1
     assert fields["m"]["type"] == SAMPLE_MESSAGES[name]().type
 
@@ -81,7 +81,7 @@ def test_what_was_stored_comes_back_though_a_constructor_would_derive_more():
     message = AIMessageChunk(content="", tool_call_chunks=[], chunk_position="last")
     message.tool_calls = [{"name": "w", "args": {}, "id": "c", "type": "tool_call"}]
     back = through_text(message)
-    assert identical(back, message)
+    assert are_identical(back, message)
     assert back.tool_call_chunks == []
 
 
@@ -118,7 +118,7 @@ Point = namedtuple("Point", "x y")  # noqa: PYI024 - what users have
     ],
 )
 def test_a_subclass_of_a_plain_value_comes_back_as_the_plain_value(value, back):
-    assert identical(loads(dumps(value)), back)
+    assert are_identical(load_json(dump_json(value)), back)
 
 
 @pytest.mark.parametrize(
@@ -138,24 +138,24 @@ def test_a_subclass_of_a_plain_value_comes_back_as_the_plain_value(value, back):
 )
 def test_what_cannot_be_kept_is_refused_by_name(value, named):
     with pytest.raises(InvalidMessageError, match=named):
-        dumps(value)
+        dump_json(value)
 
 
 def test_a_list_within_itself_is_refused():
     value = []
     value.append([value, value])
     with pytest.raises(InvalidMessageError, match="levels"):
-        dumps(value)
+        dump_json(value)
 
 
 def test_depth_up_to_the_limit_is_kept():
-    assert loads(dumps(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
+    assert load_json(dump_json(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
 
 
 def test_an_array_where_a_default_is_none_is_refused_by_name():
     message = ToolMessage("x", tool_call_id="c", artifact=np.zeros(2))
     with pytest.raises(InvalidMessageError, match=r"artifact.*ndarray"):
-        encode_body(draft_of(message))
+        encode_body(make_draft(message))
 
 
 # -- refusing to write what could not be read ---------------------------------------------------
@@ -163,7 +163,7 @@ def test_a_message_that_could_not_be_read_back_is_refused():
     message = AIMessage("x")
     message.tool_calls = [{"name": "weather"}]
     with pytest.raises(InvalidMessageError, match="malformed"):
-        encode_body(draft_of(message))
+        encode_body(make_draft(message))
 
 
 @pytest.mark.parametrize("content", [None, 7, {"type": "text"}])
@@ -171,18 +171,18 @@ def test_content_of_no_known_kind_is_refused(content):
     message = HumanMessage("x")
     message.content = content
     with pytest.raises(InvalidMessageError, match="content"):
-        draft_of(message)
+        make_draft(message)
 
 
 @pytest.mark.parametrize("thing", ["Hi", None, {"role": "user"}, ("user", "Hi")])
 def test_what_is_no_message_makes_no_draft(thing):
     with pytest.raises(InvalidMessageError, match=type(thing).__name__):
-        draft_of(thing)
+        make_draft(thing)
 
 
 def test_a_removal_makes_no_draft():
     with pytest.raises(InvalidMessageError, match="RemoveMessage"):
-        draft_of(RemoveMessage(id="m1"))
+        make_draft(RemoveMessage(id="m1"))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_creation_set_on_purpose_is_kept():
     ],
 )
 def test_every_message_has_a_role(message, role):
-    assert role_of(message) == role
+    assert get_role(message) == role
 
 
 @pytest.mark.parametrize(
@@ -291,11 +291,11 @@ def test_every_message_has_a_role(message, role):
     ],
 )
 def test_text_pieces_are_the_texts_without_blank_ones(content, pieces):
-    assert text_pieces(HumanMessage(content)) == pieces
+    assert get_text_pieces(HumanMessage(content)) == pieces
 
 
 def timed(stamp):
-    return line_time_ms(HumanMessage("x", additional_kwargs={"timestamp": stamp}))
+    return get_line_time_ms(HumanMessage("x", additional_kwargs={"timestamp": stamp}))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_no_millisecond_is_lost_to_rounding():
 @pytest.mark.parametrize("stamp", ["yesterday", "", True, float("nan"), [2026], b"2026-09-03"])
 def test_a_time_nobody_can_read_is_refused_with_an_example(stamp):
     with pytest.raises(InvalidMessageError, match="ISO 8601"):
-        draft_of(HumanMessage("x", additional_kwargs={"timestamp": stamp}))
+        make_draft(HumanMessage("x", additional_kwargs={"timestamp": stamp}))
 
 
 any_text = st.text(st.characters(codec=None, exclude_categories=[]))
@@ -381,10 +381,10 @@ def printed(value):
 @given(values)
 @settings(max_examples=250, deadline=None)
 def test_any_plain_value_comes_back_exactly(value):
-    text = dumps(value)
-    assert printed(loads(text)) == printed(value)
+    text = dump_json(value)
+    assert printed(load_json(text)) == printed(value)
     assert text.encode().decode() == text
-    assert dumps(loads(text)) == text
+    assert dump_json(load_json(text)) == text
 
 
 @given(st.frozensets(hashable, max_size=5))
@@ -392,15 +392,15 @@ def test_any_plain_value_comes_back_exactly(value):
 def test_equal_sets_make_equal_text(items):
     forwards = list(items)
     backwards = forwards[::-1]
-    assert dumps(set(forwards)) == dumps(set(backwards))
-    assert dumps({frozenset(forwards)}) == dumps({frozenset(backwards)})
+    assert dump_json(set(forwards)) == dump_json(set(backwards))
+    assert dump_json({frozenset(forwards)}) == dump_json({frozenset(backwards)})
 
 
 @given(messages)
 @settings(max_examples=200, deadline=None)
 def test_any_message_comes_back_exactly(message):
-    body = encode_body(draft_of(message))
-    assert identical(decode_body(body)[0], message)
+    body = encode_body(make_draft(message))
+    assert are_identical(decode_body(body)[0], message)
 
 
 @given(any_text, st.dictionaries(keys, values, max_size=3), st.one_of(st.none(), any_text))
@@ -411,7 +411,7 @@ def test_any_field_of_a_message_comes_back_exactly(text, extra, own):
         AIMessage([text, {"type": "text", "text": text, "more": extra}], response_metadata=extra),
         ToolMessage(text, tool_call_id=text, artifact=extra),
     ):
-        back = decode_body(encode_body(draft_of(message)))[0]
+        back = decode_body(encode_body(make_draft(message)))[0]
         assert printed(back.__dict__) == printed(message.__dict__)
 
 
@@ -430,5 +430,5 @@ def test_any_metadata_comes_back_exactly(attributes, timing, aux):
 def test_payloads_are_the_same_just_when_the_messages_are_but_for_their_ids(first, second):
     bodies = [encode_body(Draft(role="user", message=one)) for one in (first, second)]
     unnamed = [one.model_copy(update={"id": None}) for one in (first, second)]
-    assert has_same_payload(*bodies) == identical(*unnamed)
+    assert has_same_payload(*bodies) == are_identical(*unnamed)
     assert has_same_payload(bodies[0], encode_body(Draft(role="user", message=unnamed[0])))

@@ -6,7 +6,7 @@ import pytest
 from histories import spoken
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.views.context import context
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.validators import VALIDATORS
 
@@ -14,7 +14,7 @@ ALL = sorted(PROFILES)
 
 
 def shown(profile, *messages):
-    found = context(spoken(*messages), profile=profile)
+    found = build_context(spoken(*messages), profile=profile)
     assert VALIDATORS[profile](found.messages) == []
     return found
 
@@ -22,7 +22,7 @@ def shown(profile, *messages):
 @pytest.mark.parametrize("profile", ALL)
 def test_half_characters_are_replaced_and_reported(profile):
     entries = spoken(HumanMessage("a\ud83d", id="m1"))
-    found = context(entries, profile=profile)
+    found = build_context(entries, profile=profile)
     assert found.messages[0].content == "a\ufffd"
     assert found.repairs == ("replaced half characters of m1",)
     assert entries[0].message.content == "a\ud83d"
@@ -151,7 +151,7 @@ def test_a_single_named_person_needs_no_telling_apart(profile):
 
 @pytest.mark.parametrize("profile", ["strict", "anthropic"])
 def test_people_are_told_apart_as_long_as_the_thread_knows_them(profile):
-    found = context(spoken(*talk()), profile=profile, max_tokens=12)
+    found = build_context(spoken(*talk()), profile=profile, max_tokens=12)
     assert [m.content for m in found.messages] == ["Ana: Where am I parked?"]
 
 

@@ -16,12 +16,12 @@ from langchain_core.messages import (
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.context import SUMMARY_SOURCE, context
-from langchain_convmem.views.summaries import shown_summary
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import SUMMARY_SOURCE, build_context
+from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
-from langchain_convmem.views.turns import PLACEHOLDER_TEXT, turns
+from langchain_convmem.views.turns import PLACEHOLDER_TEXT, build_turns
 
 
 def call(own, name="weather"):
@@ -37,7 +37,7 @@ def result(own, text="22"):
 
 
 def shown(*messages, **options):
-    found = context(spoken(*messages), **options)
+    found = build_context(spoken(*messages), **options)
     assert Judge().read(found.messages) == []
     return found
 
@@ -58,9 +58,12 @@ def test_a_sound_history_is_shown_as_it_is():
 
 def test_messages_without_an_id_get_their_entries():
     entries = spoken("a", AIMessage("b", id=""), AIMessage("c", id="own"))
-    assert [message.id for message in context(entries).messages] == [entries[0].id, entries[1].id]
+    assert [message.id for message in build_context(entries).messages] == [
+        entries[0].id,
+        entries[1].id,
+    ]
     entries = spoken(HumanMessage("a", id="own"))
-    assert context(entries).messages[0].id == "own"
+    assert build_context(entries).messages[0].id == "own"
 
 
 def test_the_same_role_in_a_row_is_merged_and_nothing_is_summed_up():
@@ -96,16 +99,16 @@ def test_system_texts_come_first_as_one():
 
 def test_an_assistant_who_speaks_first_answers_a_placeholder():
     entries = spoken(AIMessage("Welcome!"))
-    found = context(entries)
+    found = build_context(entries)
     assert shape(found) == [("human", PLACEHOLDER_TEXT), ("ai", "Welcome!")]
     assert len(found.positions) == 1
-    assert found.messages[0].id == turns(entries)[0].id
+    assert found.messages[0].id == build_turns(entries)[0].id
     assert "assistant spoke first" in found.repairs[0]
 
 
 def test_blank_messages_are_left_out_and_named():
     entries = spoken("a", AIMessage(" ", id="blank"), HumanMessage(["\n"]), AIMessage("b"))
-    found = context(entries)
+    found = build_context(entries)
     assert shape(found) == [("human", "a"), ("ai", "b")]
     assert found.repairs == (
         "left out blank: it is blank",
@@ -133,8 +136,10 @@ def test_chat_messages_and_chunks_become_plain_messages():
 
 def test_an_entry_without_a_message_is_shown_in_its_role():
     with InMemoryLog() as log:
-        log.append(KEY, [draft_of(HumanMessage("a")), Draft(role="assistant", contents=("b", "c"))])
-        found = context(log.entries(KEY))
+        log.append(
+            KEY, [make_draft(HumanMessage("a")), Draft(role="assistant", contents=("b", "c"))]
+        )
+        found = build_context(log.entries(KEY))
     assert Judge().read(found.messages) == []
     assert shape(found) == [("human", "a"), ("ai", "b\nc")]
 
@@ -204,7 +209,7 @@ def test_calls_that_share_an_id_get_ids_of_their_own():
 
 def test_a_call_without_an_id_gets_one():
     entries = spoken("q", asks(None), FunctionMessage(name="weather", content="22"))
-    found = context(entries)
+    found = build_context(entries)
     assert Judge().read(found.messages) == []
     assert found.messages[1].tool_calls[0]["id"] == f"call_{entries[1].id}_0"
     assert type(found.messages[2]) is ToolMessage
@@ -233,7 +238,7 @@ def test_what_repeats_whole_calls_stays_and_the_rest_goes():
         additional_kwargs={"tool_calls": raw, "function_call": {"name": "w"}, "other": 1},
     )
     entries = spoken("q", message, result("c1"))
-    found = context(entries)
+    found = build_context(entries)
     asked = found.messages[1]
     told = {**blocks[1], "input": {"city": "Genoa"}}
     assert asked.content == [blocks[0], told, blocks[3]]
@@ -257,7 +262,7 @@ def test_a_message_of_nothing_but_broken_calls_is_left_out():
 # -- summaries ----------------------------------------------------------------------------------
 def summarised(log):
     entries = log.append(
-        KEY, [draft_of(one) for one in (HumanMessage("a"), AIMessage("b"), AIMessage("c"))]
+        KEY, [make_draft(one) for one in (HumanMessage("a"), AIMessage("b"), AIMessage("c"))]
     )
     cover = Cover(((entries[0].position, entries[1].position),))
     [summary] = log.append(KEY, [Draft(role="summary", contents=("S", "T"), cover=cover)])
@@ -267,12 +272,12 @@ def summarised(log):
 def test_the_live_summary_is_one_marked_system_message():
     with InMemoryLog() as log:
         entries, summary = summarised(log)
-        log.append(KEY, [draft_of(SystemMessage("s"))])
-        found = context(log.entries(KEY))
-        without = context(log.entries(KEY), summary="omit")
+        log.append(KEY, [make_draft(SystemMessage("s"))])
+        found = build_context(log.entries(KEY))
+        without = build_context(log.entries(KEY), summary="omit")
     assert shape(found) == [
         ("system", "s"),
-        ("system", shown_summary(["S", "T"])),
+        ("system", format_summary(["S", "T"])),
         ("human", PLACEHOLDER_TEXT),
         ("ai", "c"),
     ]
@@ -291,9 +296,9 @@ def exchange(number):
 def test_whole_exchanges_are_cut_oldest_first():
     said = [part for number in range(5) for part in exchange(number)]
     entries = spoken(SystemMessage("s"), *said, "last?")
-    whole = context(entries)
+    whole = build_context(entries)
     for budget in range(30, whole.tokens, 7):
-        found = context(entries, max_tokens=budget)
+        found = build_context(entries, max_tokens=budget)
         assert found.tokens <= budget
         assert found.messages[0].content == "s"
         assert found.messages[1].type == "human"
@@ -302,7 +307,7 @@ def test_whole_exchanges_are_cut_oldest_first():
         cut = len(whole.messages) - len(found.messages)
         assert repair == f"left out older messages to stay within {budget} tokens"
         assert cut % 4 == 0
-    assert context(entries, max_tokens=whole.tokens) == whole
+    assert build_context(entries, max_tokens=whole.tokens) == whole
 
 
 def test_the_latest_exchange_is_never_cut():
@@ -316,7 +321,7 @@ def test_the_latest_exchange_is_never_cut():
 
 def test_an_empty_thread_is_an_empty_context():
     assert shown(max_tokens=1).messages == []
-    assert context([]).tokens == 0
+    assert build_context([]).tokens == 0
 
 
 @pytest.mark.parametrize(
@@ -330,7 +335,7 @@ def test_an_empty_thread_is_an_empty_context():
 )
 def test_unknown_options_are_refused_by_name(options, named):
     with pytest.raises(ConfigError, match=named):
-        context([], **options)
+        build_context([], **options)
 
 
 @pytest.mark.parametrize("profile", ["strict", "openai", "anthropic", "bedrock_converse"])

@@ -168,7 +168,7 @@ def _as_it_is(value, *_args, **_more):
 
 FAULTS = {
     "text is not cleaned": (blocks, "clean_text", _as_it_is),
-    "arguments are not cleaned": (tool_calls, "plain_value", _as_it_is),
+    "arguments are not cleaned": (tool_calls, "make_plain", _as_it_is),
     "every medium is taken": (blocks, "is_accepted", lambda *_: True),
     "no medium is rewritten": (blocks, "write_block", lambda media, **_: {"type": media.kind}),
     "ids fit always": (tool_calls, "fits", lambda text, _: bool(text)),

@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, ThreadKey
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import live_entries, live_summary
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import find_live_entries, find_live_summary
 from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.promises import Thread, broken_promises
 
@@ -53,20 +53,20 @@ class AnyThread(RuleBasedStateMachine):
 
     @rule(target=said, content=contents, name=names)
     def ask(self, content, name):
-        return self.append(draft_of(HumanMessage(content, name=name)))
+        return self.append(make_draft(HumanMessage(content, name=name)))
 
     @rule(target=said, content=contents, provider=providers)
     def reply(self, content, provider):
-        return self.append(draft_of(AIMessage(content, response_metadata=provider)))
+        return self.append(make_draft(AIMessage(content, response_metadata=provider)))
 
     @rule(target=said, content=contents)
     def instruct(self, content):
-        return self.append(draft_of(SystemMessage(content)))
+        return self.append(make_draft(SystemMessage(content)))
 
     @rule(target=calls, content=contents, ids=st.lists(call_ids, min_size=1, max_size=3))
     def call(self, content, ids):
         wanted = [{"name": "look", "args": {}, "id": own, "type": "tool_call"} for own in ids]
-        self.append(draft_of(AIMessage(content, tool_calls=wanted)))
+        self.append(make_draft(AIMessage(content, tool_calls=wanted)))
         return ids
 
     @rule(
@@ -75,21 +75,21 @@ class AnyThread(RuleBasedStateMachine):
     def answer(self, ids, content, number, is_shuffled):
         answered = ids[number:] if is_shuffled else ids[: number + 1]
         for own in reversed(answered) if is_shuffled else answered:
-            self.append(draft_of(ToolMessage(content, tool_call_id=own or "")))
+            self.append(make_draft(ToolMessage(content, tool_call_id=own or "")))
 
     @rule(own=call_ids)
     def answer_out_of_the_blue(self, own):
-        self.append(draft_of(ToolMessage("?", tool_call_id=own or "")))
+        self.append(make_draft(ToolMessage("?", tool_call_id=own or "")))
 
     @rule(target=said, old=said, content=contents)
     def replace(self, old, content):
-        new = self.append(draft_of(HumanMessage(content)))
+        new = self.append(make_draft(HumanMessage(content)))
         self.append(Draft(role="control", control=Control((old,), "replaced", new)))
         return new
 
     @rule(number=st.integers(1, 4))
     def undo(self, number):
-        last = tuple(entry.id for entry in live_entries(self.log.entries(KEY))[-number:])
+        last = tuple(entry.id for entry in find_live_entries(self.log.entries(KEY))[-number:])
         self.append(Draft(role="control", control=Control(last, "undo")))
 
     @rule()
@@ -99,7 +99,7 @@ class AnyThread(RuleBasedStateMachine):
 
     @rule()
     def clear(self):
-        live = tuple(entry.id for entry in live_entries(self.log.entries(KEY)))
+        live = tuple(entry.id for entry in find_live_entries(self.log.entries(KEY)))
         self.append(Draft(role="control", control=Control(live, "cleared")))
 
     @rule(share=st.floats(0, 1), text=texts)
@@ -107,7 +107,7 @@ class AnyThread(RuleBasedStateMachine):
         entries = self.log.entries(KEY)
         if not entries:
             return
-        before = live_summary(live_entries(entries))
+        before = find_live_summary(find_live_entries(entries))
         last = entries[int(share * (len(entries) - 1))]
         ids = () if before is None else (before.id,)
         cover = Cover(((entries[0].position, last.position),))

@@ -18,10 +18,10 @@ from summaries import bare
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.context import SUMMARY_SOURCE, context
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import SUMMARY_SOURCE, build_context
 from langchain_convmem.views.providers import PROFILES
-from langchain_convmem.views.turns import turns
+from langchain_convmem.views.turns import build_turns
 from tests.fuzz.validators import VALIDATORS
 
 ALL = sorted(PROFILES)
@@ -45,13 +45,13 @@ def loop(number):
 def every(entries, **options):
     """Yield the context of every profile; each is valid."""
     for profile in ALL:
-        found = context(entries, profile=profile, **options)
+        found = build_context(entries, profile=profile, **options)
         assert VALIDATORS[profile](found.messages) == []
         yield found
 
 
 def summarised(log, said, covered, text="They talked."):
-    entries = log.append(KEY, [draft_of(message) for message in said])
+    entries = log.append(KEY, [make_draft(message) for message in said])
     cover = Cover(((entries[0].position, entries[covered - 1].position),))
     log.append(KEY, [Draft(role="summary", contents=(text,), cover=cover)])
     return log.entries(KEY)
@@ -111,7 +111,7 @@ def test_pain_7_a_summary_speaks_as_the_user():
 def test_pain_8_the_history_for_people_shrinks_with_the_one_for_the_model():
     with InMemoryLog() as log:
         entries = summarised(log, [HumanMessage("a"), AIMessage("b"), HumanMessage("c")], 2)
-        assert [turn.contents for turn in turns(entries)] == [
+        assert [turn.contents for turn in build_turns(entries)] == [
             ("a",),
             ("b",),
             ("They talked.",),
@@ -164,7 +164,7 @@ def test_pain_12_a_result_that_arrives_after_all_takes_its_place():
 
 def test_pain_13_a_window_cuts_between_call_and_result():
     entries = spoken(*[message for number in range(4) for message in loop(number)])
-    whole = context(entries).tokens
+    whole = build_context(entries).tokens
     cuts = set()
     for budget in range(whole // 3, whole, 7):
         for found in every(entries, max_tokens=budget):
@@ -175,10 +175,10 @@ def test_pain_13_a_window_cuts_between_call_and_result():
 
 def test_pain_13_a_single_exchange_over_budget_says_both_numbers():
     entries = spoken(*loop(0), *loop(1))
-    needed = context(spoken(*loop(1))).tokens
+    needed = build_context(spoken(*loop(1))).tokens
     for profile in ALL:
         with pytest.raises(BudgetError) as caught:
-            context(entries, profile=profile, max_tokens=needed - 1)
+            build_context(entries, profile=profile, max_tokens=needed - 1)
         assert (caught.value.needed, caught.value.available) == (needed, needed - 1)
 
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.errors import BudgetError
-from langchain_convmem.testing.log_contract import identical
-from langchain_convmem.views.context import context
-from langchain_convmem.views.live import live_entries, live_summary, uncovered
+from langchain_convmem.testing.log_contract import are_identical
+from langchain_convmem.views.context import build_context
+from langchain_convmem.views.live import find_live_entries, find_live_summary, find_uncovered
 from langchain_convmem.views.tokens import count_tokens
 
 
@@ -21,7 +21,7 @@ def superadditive(messages):
 
 def smallest_budget(entries, counter):
     """Return the weight of the system messages and the latest exchange."""
-    messages = context(entries).messages
+    messages = build_context(entries).messages
     users = [number for number, message in enumerate(messages) if message.type == "human"]
     head = [message for message in messages if message.type == "system"]
     return counter([*head, *messages[users[-1] :]] if users else head)
@@ -47,7 +47,7 @@ def vandalise(value):
 @settings(max_examples=300, deadline=None)
 def test_any_history_makes_a_valid_context(entries):
     for place in ("system", "omit"):
-        shown = context(entries, summary=place)
+        shown = build_context(entries, summary=place)
         assert Judge().read(shown.messages) == []
         assert shown.tokens == count_tokens(shown.messages)
 
@@ -55,23 +55,25 @@ def test_any_history_makes_a_valid_context(entries):
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_every_entry_is_shown_or_named_in_a_repair(entries):
-    live = live_entries(entries)
-    shown = context(entries)
+    live = find_live_entries(entries)
+    shown = build_context(entries)
     named = "\n".join(shown.repairs)
-    for entry in uncovered(live):
+    for entry in find_uncovered(live):
         assert entry.position in shown.positions or f"left out {entry.message_id}:" in named
-    summary = live_summary(live)
-    covered = {entry.position for entry in live} - {entry.position for entry in uncovered(live)}
+    summary = find_live_summary(live)
+    covered = {entry.position for entry in live} - {
+        entry.position for entry in find_uncovered(live)
+    }
     allowed = {summary.position} if summary is not None else set()
     assert shown.positions & covered == allowed
     assert shown.positions <= {entry.position for entry in live}
-    assert (context(entries, summary="omit").positions & allowed) == set()
+    assert (build_context(entries, summary="omit").positions & allowed) == set()
 
 
 @given(histories)
 @settings(max_examples=100, deadline=None)
 def test_a_context_is_the_same_every_time(entries):
-    first, second = context(entries), context(copy.deepcopy(entries))
+    first, second = build_context(entries), build_context(copy.deepcopy(entries))
     assert first == second
 
 
@@ -79,24 +81,24 @@ def test_a_context_is_the_same_every_time(entries):
 @settings(max_examples=100, deadline=None)
 def test_a_context_shares_nothing_with_the_entries(entries):
     before = copy.deepcopy(entries)
-    for message in context(entries).messages:
+    for message in build_context(entries).messages:
         vandalise(message)
     for entry, kept in zip(entries, before, strict=True):
-        assert identical(entry.message, kept.message)
+        assert are_identical(entry.message, kept.message)
         assert entry.metadata == kept.metadata
 
 
 @given(histories, st.integers(1, 300), st.sampled_from([count_tokens, superadditive]))
 @settings(max_examples=200, deadline=None)
 def test_a_budget_cuts_the_oldest_exchanges_or_says_what_is_missing(entries, budget, counter):
-    whole = context(entries, token_counter=counter)
+    whole = build_context(entries, token_counter=counter)
     needed = smallest_budget(entries, counter)
     if budget < needed:
         with pytest.raises(BudgetError, match=str(needed)) as caught:
-            context(entries, max_tokens=budget, token_counter=counter)
+            build_context(entries, max_tokens=budget, token_counter=counter)
         assert (caught.value.needed, caught.value.available) == (needed, budget)
         return
-    shown = context(entries, max_tokens=budget, token_counter=counter)
+    shown = build_context(entries, max_tokens=budget, token_counter=counter)
     assert shown.tokens == counter(shown.messages) <= budget
     assert Judge().read(shown.messages) == []
     head = [message for message in whole.messages if message.type == "system"]
@@ -111,8 +113,8 @@ def test_a_budget_cuts_the_oldest_exchanges_or_says_what_is_missing(entries, bud
 @given(st.lists(messages, min_size=1, max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_a_context_that_is_stored_again_needs_no_repair(said):
-    shown = context(spoken(*said))
-    again = context(spoken(*shown.messages))
+    shown = build_context(spoken(*said))
+    again = build_context(spoken(*shown.messages))
     assert Judge().read(again.messages) == []
     assert again.repairs == ()
     assert [message.content for message in again.messages] == [

@@ -13,8 +13,8 @@ import langchain_convmem
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata
 from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES
-from langchain_convmem.views.codec import draft_of, encode_body
-from langchain_convmem.views.drafts import Drafting, is_remembered
+from langchain_convmem.views.codec import encode_body, make_draft
+from langchain_convmem.views.drafts import DraftBuilder, is_remembered
 
 PACKAGE = Path(langchain_convmem.__file__).parent
 SECRET = "sk-4242"
@@ -43,7 +43,7 @@ class _Hook:
 @pytest.mark.parametrize("hook", ["redact", 7, object()], ids=["text", "number", "object"])
 def test_a_hook_must_be_a_function(hook):
     with pytest.raises(ConfigError, match="before_write"):
-        Drafting(hook)
+        DraftBuilder(hook)
 
 
 @pytest.mark.parametrize(
@@ -53,19 +53,19 @@ def test_a_hook_must_be_a_function(hook):
 )
 def test_a_coroutine_function_is_no_hook(hook):
     with pytest.raises(ConfigError, match="plain function"):
-        Drafting(hook)
+        DraftBuilder(hook)
 
 
 def test_any_other_callable_is_a_hook():
-    assert Drafting(_Hook()).draft(HumanMessage("hi")).contents == ("HI",)
-    assert Drafting(functools.partial(shout)).draft(HumanMessage("hi")).contents == ("HI",)
+    assert DraftBuilder(_Hook()).build(HumanMessage("hi")).contents == ("HI",)
+    assert DraftBuilder(functools.partial(shout)).build(HumanMessage("hi")).contents == ("HI",)
 
 
 @pytest.mark.parametrize("name", SAMPLE_MESSAGES)
 def test_without_a_hook_every_message_is_stored_as_it_is(name):
     message = SAMPLE_MESSAGES[name]()
-    assert Drafting().draft(message).message is message
-    assert [draft.message is message for draft in Drafting().drafts([message])] == [True]
+    assert DraftBuilder().build(message).message is message
+    assert [draft.message is message for draft in DraftBuilder().build_all([message])] == [True]
 
 
 @pytest.mark.parametrize("name", SAMPLE_MESSAGES)
@@ -77,10 +77,10 @@ def test_a_hook_gets_a_copy_that_equals_every_kind_of_message(name):
         seen.append(copy)
         return copy
 
-    assert encode_body(Drafting(look).draft(message)) == encode_body(draft_of(message))
+    assert encode_body(DraftBuilder(look).build(message)) == encode_body(make_draft(message))
     [copy] = seen
     assert copy is not message
-    assert encode_body(draft_of(copy)) == encode_body(draft_of(message))
+    assert encode_body(make_draft(copy)) == encode_body(make_draft(message))
 
 
 def test_what_a_hook_does_to_its_copy_leaves_the_callers_message_alone():
@@ -96,7 +96,7 @@ def test_what_a_hook_does_to_its_copy_leaves_the_callers_message_alone():
         additional_kwargs={"mood": {"now": "calm"}},
         tool_calls=[call],
     )
-    draft = Drafting(wipe).draft(said)
+    draft = DraftBuilder(wipe).build(said)
     assert SECRET not in str(draft)
     assert said.content == [{"type": "text", "text": SECRET}]
     assert said.additional_kwargs == {"mood": {"now": "calm"}}
@@ -104,32 +104,32 @@ def test_what_a_hook_does_to_its_copy_leaves_the_callers_message_alone():
 
 
 def test_the_dialog_lines_are_those_of_what_is_stored():
-    draft = Drafting(lambda _: HumanMessage(["one", "two"])).draft(HumanMessage(SECRET))
+    draft = DraftBuilder(lambda _: HumanMessage(["one", "two"])).build(HumanMessage(SECRET))
     assert draft.contents == ("one", "two")
 
 
 def test_turn_and_metadata_stay_what_they_are():
     metadata = Metadata(attributes=("seen",), aux={"n": 1})
-    draft = Drafting(shout).draft(HumanMessage("hi"), turn_id="t", metadata=metadata)
+    draft = DraftBuilder(shout).build(HumanMessage("hi"), turn_id="t", metadata=metadata)
     assert (draft.turn_id, draft.metadata, draft.role) == ("t", metadata, "user")
 
 
 @pytest.mark.parametrize("given", [None, "q1"])
 @pytest.mark.parametrize("returned", [None, "other"])
 def test_a_message_keeps_its_id_whatever_the_hook_does(given, returned):
-    drafting = Drafting(lambda _: HumanMessage("[text]", id=returned))
-    assert drafting.draft(HumanMessage(SECRET, id=given)).message.id == given
+    drafting = DraftBuilder(lambda _: HumanMessage("[text]", id=returned))
+    assert drafting.build(HumanMessage(SECRET, id=given)).message.id == given
 
 
 def test_a_message_that_the_hook_returns_is_not_changed_by_that():
     same = HumanMessage("[text]", id="mine")
-    assert Drafting(lambda _: same).draft(HumanMessage(SECRET, id="q1")).message.id == "q1"
+    assert DraftBuilder(lambda _: same).build(HumanMessage(SECRET, id="q1")).message.id == "q1"
     assert same.id == "mine"
 
 
 def test_a_message_may_become_another_type_of_the_same_role():
-    drafting = Drafting(lambda _: ChatMessage("[text]", role="user"))
-    assert drafting.draft(HumanMessage(SECRET)).role == "user"
+    drafting = DraftBuilder(lambda _: ChatMessage("[text]", role="user"))
+    assert drafting.build(HumanMessage(SECRET)).role == "user"
 
 
 # -- what a hook must not return ----------------------------------------------------------------
@@ -144,26 +144,26 @@ def test_a_message_may_become_another_type_of_the_same_role():
 )
 def test_a_message_must_keep_its_role(said, returned):
     with pytest.raises(InvalidMessageError, match=r"'m1'.*role") as refused:
-        Drafting(lambda _: returned).draft(said)
+        DraftBuilder(lambda _: returned).build(said)
     assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize("returned", ["[text]", False, {"content": "[text]"}, [HumanMessage("x")]])
 def test_a_hook_must_return_a_message_or_nothing(returned):
     with pytest.raises(InvalidMessageError, match=type(returned).__name__) as refused:
-        Drafting(lambda _: returned).draft(HumanMessage(SECRET))
+        DraftBuilder(lambda _: returned).build(HumanMessage(SECRET))
     assert SECRET not in str(refused.value)
 
 
 def test_a_hook_that_turns_out_to_be_asynchronous_is_refused():
     with pytest.raises(InvalidMessageError, match="coroutine"):
-        Drafting(lambda message: _coroutine(message.model_copy())).draft(HumanMessage("hi"))
+        DraftBuilder(lambda message: _coroutine(message.model_copy())).build(HumanMessage("hi"))
 
 
 def test_what_a_hook_returns_is_checked_as_any_message_is():
     wrong = HumanMessage("[text]", additional_kwargs={"timestamp": "tomorrow"})
     with pytest.raises(InvalidMessageError, match="timestamp"):
-        Drafting(lambda _: wrong).draft(HumanMessage("hi"))
+        DraftBuilder(lambda _: wrong).build(HumanMessage("hi"))
 
 
 def test_what_a_hook_raises_comes_through_as_it_is():
@@ -171,7 +171,7 @@ def test_what_a_hook_raises_comes_through_as_it_is():
         raise LookupError(message.id)
 
     with pytest.raises(LookupError, match="q1"):
-        Drafting(fail).draft(HumanMessage("hi", id="q1"))
+        DraftBuilder(fail).build(HumanMessage("hi", id="q1"))
 
 
 @pytest.mark.parametrize(
@@ -180,30 +180,30 @@ def test_what_a_hook_raises_comes_through_as_it_is():
 def test_a_hook_is_not_asked_about_what_cannot_be_stored(wrong):
     asked = []
     with pytest.raises(InvalidMessageError):
-        Drafting(asked.append).draft(wrong)
+        DraftBuilder(asked.append).build(wrong)
     assert asked == []
 
 
 # -- what is left out ---------------------------------------------------------------------------
 def test_nothing_is_stored_of_a_message_for_which_the_hook_returns_nothing():
-    drafting = Drafting(lambda message: None if "off" in message.content else message)
+    drafting = DraftBuilder(lambda message: None if "off" in message.content else message)
     said = [HumanMessage("one"), HumanMessage("off the record"), AIMessage("two")]
-    assert drafting.draft(said[1]) is None
-    assert [draft.contents for draft in drafting.drafts(said)] == [("one",), ("two",)]
+    assert drafting.build(said[1]) is None
+    assert [draft.contents for draft in drafting.build_all(said)] == [("one",), ("two",)]
 
 
 @pytest.mark.parametrize("hook", [None, shout])
 def test_a_message_can_be_marked_as_not_to_be_remembered(hook):
     marked = HumanMessage("hi", additional_kwargs={"remember": False})
     assert not is_remembered(marked)
-    assert Drafting(hook).draft(marked) is None
+    assert DraftBuilder(hook).build(marked) is None
 
 
 @pytest.mark.parametrize("value", [True, None, 0, "False"])
 def test_only_false_itself_is_that_mark(value):
     message = HumanMessage("hi", additional_kwargs={"remember": value})
     assert is_remembered(message)
-    assert Drafting().draft(message).message is message
+    assert DraftBuilder().build(message).message is message
 
 
 def test_a_hook_may_set_the_mark():
@@ -211,20 +211,20 @@ def test_a_hook_may_set_the_mark():
         message.additional_kwargs["remember"] = False
         return message
 
-    assert Drafting(mark).draft(HumanMessage("hi")) is None
+    assert DraftBuilder(mark).build(HumanMessage("hi")) is None
 
 
 def test_a_summary_without_a_message_is_asked_about_as_well():
     draft = Draft(role="summary", contents=("one", SECRET), cover=Cover(((1, 2),)))
-    blank = Drafting(lambda message: SystemMessage(message.text.replace(SECRET, "[key]")))
-    assert blank.kept(draft).contents == ("one[key]",)
-    assert Drafting(lambda _: None).kept(draft) is None
-    assert Drafting().kept(draft) == draft
+    blank = DraftBuilder(lambda message: SystemMessage(message.text.replace(SECRET, "[key]")))
+    assert blank.filter_draft(draft).contents == ("one[key]",)
+    assert DraftBuilder(lambda _: None).filter_draft(draft) is None
+    assert DraftBuilder().filter_draft(draft) == draft
 
 
 def test_edits_say_nothing_and_pass():
     draft = Draft(role="control", control=Control(("a",), "undo"))
-    assert Drafting(lambda _: None).kept(draft) == draft
+    assert DraftBuilder(lambda _: None).filter_draft(draft) == draft
 
 
 # -- the one place ------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_messages_become_drafts_in_one_place():
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).parts[0] not in {"views", "testing", "logs"}
-        if "draft_of" in _names(path)
+        if "make_draft" in _names(path)
     }
     assert found == OTHER_DRAFTS
 

@@ -7,14 +7,14 @@ from histories import spoken
 from langchain_core.messages import AIMessage
 
 from langchain_convmem.records import Metadata
-from langchain_convmem.views.export import ExportCursor, export, turn_map
-from langchain_convmem.views.turns import turns
+from langchain_convmem.views.export import ExportCursor, export_maps, make_turn_map
+from langchain_convmem.views.turns import build_turns
 
 
 def test_a_turn_is_a_map_of_id_message_and_metadata():
     [entry] = spoken("Hi")
     created = entry.metadata.timing["creation"]
-    assert list(map(turn_map, turns([entry]))) == [
+    assert list(map(make_turn_map, build_turns([entry]))) == [
         {
             "id": entry.id,
             "message": {"role": "user", "contents": ["Hi"]},
@@ -24,9 +24,9 @@ def test_a_turn_is_a_map_of_id_message_and_metadata():
 
 
 def test_keys_of_metadata_appear_in_order_only_where_they_are_set():
-    [turn] = turns(spoken("Hi"))
+    [turn] = build_turns(spoken("Hi"))
     metadata = Metadata(("merged",), {"creation": 1, "llmEnd": 2}, ("s", "a"), {"k": [1]})
-    exported = turn_map(replace(turn, metadata=metadata))["metadata"]
+    exported = make_turn_map(replace(turn, metadata=metadata))["metadata"]
     assert list(exported.items()) == [
         ("summaryIds", ["s", "a"]),
         ("attribute", ["merged"]),
@@ -37,7 +37,7 @@ def test_keys_of_metadata_appear_in_order_only_where_they_are_set():
 
 
 def test_a_placeholder_is_exported_like_any_turn():
-    fake, said = map(turn_map, turns(spoken(AIMessage("Welcome!"))))
+    fake, said = map(make_turn_map, build_turns(spoken(AIMessage("Welcome!"))))
     assert fake["message"] == {"role": "user", "contents": ["..."]}
     assert fake["metadata"]["attribute"] == ["fake"]
     assert fake["metadata"]["timing"]["creation"] <= said["metadata"]["timing"]["creation"]
@@ -45,4 +45,4 @@ def test_a_placeholder_is_exported_like_any_turn():
 
 
 def test_nothing_is_exported_of_nothing():
-    assert export([], ExportCursor(), exclude_last=False) == ([], ExportCursor())
+    assert export_maps([], ExportCursor(), exclude_last=False) == ([], ExportCursor())

@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.views.facts import KnownFacts, Said, facts_in, sentences, told, untold
+from langchain_convmem.views.facts import (
+    FactSource,
+    KnownFacts,
+    check_told,
+    find_facts,
+    find_untold,
+    split_sentences,
+)
 
 
 def facts(*texts, speaker=""):
-    return facts_in([Said(text, speaker, at) for at, text in enumerate(texts)])
+    return find_facts([FactSource(text, speaker, at) for at, text in enumerate(texts)])
 
 
 def keys(*texts, kind=None, speaker=""):
@@ -60,14 +67,14 @@ def test_a_fact_knows_who_said_it_where_and_comes_once():
 
 
 def test_sentences_keep_numbers_and_abbreviations_whole_and_are_never_long():
-    assert sentences("It is 3.5. Is it? Yes!\n好。对\uff01") == [
+    assert split_sentences("It is 3.5. Is it? Yes!\n好。对\uff01") == [
         "It is 3.5.",
         "Is it?",
         "Yes!",
         "好。",
         "对\uff01",
     ]
-    assert max(map(len, sentences("word " * 500 + "x" * 600))) <= 240
+    assert max(map(len, split_sentences("word " * 500 + "x" * 600))) <= 240
 
 
 # -- who tells it -------------------------------------------------------------------------------
@@ -89,7 +96,7 @@ def test_sentences_keep_numbers_and_abbreviations_whole_and_are_never_long():
 )
 def test_a_fact_may_be_told_in_other_forms(said, summary):
     assert facts(said)
-    assert untold(facts(said), summary) == []
+    assert find_untold(facts(said), summary) == []
 
 
 @pytest.mark.parametrize(
@@ -105,7 +112,7 @@ def test_a_fact_may_be_told_in_other_forms(said, summary):
     ],
 )
 def test_what_is_not_quite_told_is_missing(said, summary):
-    assert told(facts(said), summary) == [False] * len(facts(said))
+    assert check_told(facts(said), summary) == [False] * len(facts(said))
 
 
 TEXT = (
@@ -117,20 +124,20 @@ words = st.sampled_from(TEXT.split(" "))
 
 @given(st.lists(words, max_size=14).map(" ".join))
 def test_a_text_tells_all_its_own_facts(text):
-    assert untold(facts(text), text) == []
+    assert find_untold(facts(text), text) == []
 
 
 @given(st.lists(words, max_size=14).map(" ".join), st.lists(words, max_size=8).map(" ".join))
 def test_more_text_tells_no_less(text, more):
     known = facts(text)
-    before = told(known, text)
-    after = told(known, f"{text}\n{more}")
+    before = check_told(known, text)
+    after = check_told(known, f"{text}\n{more}")
     assert all(later or not earlier for earlier, later in zip(before, after, strict=True))
 
 
 @given(st.lists(words, max_size=14).map(" ".join), st.lists(words, max_size=8).map(" ".join))
 def test_looking_for_many_facts_at_once_finds_the_same(text, other):
     known = [fact for fact in facts(text) if fact.kind != "promise"]
-    found = {fact.key for fact in KnownFacts(known).told_in(other)}
-    is_told = told(known, other)
+    found = {fact.key for fact in KnownFacts(known).find_in(other)}
+    is_told = check_told(known, other)
     assert found == {fact.key for fact, tells in zip(known, is_told, strict=True) if tells}

@@ -19,18 +19,18 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
-from langchain_convmem.ids import new_ulid
-from langchain_convmem.logs.base import Row, decode_entry
+from langchain_convmem.ids import make_ulid
+from langchain_convmem.logs.base import SyncRow, decode_entry
 from langchain_convmem.records import Metadata, ThreadKey
 from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
-from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata, role_of
+from langchain_convmem.views.codec import encode_body, encode_metadata, get_role, make_draft
 from langchain_convmem.views.lines import (
     DEFAULT_SPEAKERS,
-    day_text,
-    dialog_lines,
-    iso_time,
-    moment_at,
-    plain_lines,
+    format_day,
+    format_iso_time,
+    get_moment,
+    make_dialog_lines,
+    read_plain_lines,
 )
 
 
@@ -42,7 +42,7 @@ def test_a_line_says_who_said_what_when_and_where():
         additional_kwargs={"timestamp": "1970-01-01T00:00:07Z", "session": 4},
     )
     [entry] = spoken(message)
-    [line] = dialog_lines(entry)
+    [line] = make_dialog_lines(entry)
     assert (line.line_id, line.part, line.entry_id) == ("h1", 0, entry.id)
     assert (line.key, line.position, line.role) == (entry.key, entry.position, "user")
     assert (line.speaker, line.text) == ("Ana", "Behind the harbour.")
@@ -51,7 +51,7 @@ def test_a_line_says_who_said_what_when_and_where():
 
 def test_without_a_name_id_or_time_the_entry_gives_them():
     user, assistant = spoken(HumanMessage("a"), AIMessage("b", id="", name=""))
-    [first], [second] = dialog_lines(user), dialog_lines(assistant)
+    [first], [second] = make_dialog_lines(user), make_dialog_lines(assistant)
     assert [first.speaker, second.speaker] == list(DEFAULT_SPEAKERS.values())
     assert [first.line_id, second.line_id] == [user.id, assistant.id]
     assert first.time_ms == user.metadata.timing["creation"]
@@ -60,7 +60,7 @@ def test_without_a_name_id_or_time_the_entry_gives_them():
 
 def test_each_piece_of_text_is_a_line_of_its_own():
     [entry] = spoken(AIMessage(["one", " ", {"type": "text", "text": "two"}, "three"], id="m"))
-    lines = dialog_lines(entry)
+    lines = make_dialog_lines(entry)
     assert [line.text for line in lines] == ["one", "two", "three"]
     assert [line.line_id for line in lines] == ["m", "m#2", "m#3"]
     assert [line.part for line in lines] == [0, 1, 2]
@@ -79,20 +79,20 @@ def test_each_piece_of_text_is_a_line_of_its_own():
 )
 def test_only_what_user_and_assistant_said_are_lines(message):
     [entry] = spoken(message)
-    assert dialog_lines(entry) == []
+    assert make_dialog_lines(entry) == []
 
 
 def test_summaries_and_controls_are_no_lines():
     [entry] = spoken("a")
-    assert dialog_lines(replace(entry, role="summary")) == []
-    assert dialog_lines(replace(entry, role="control", message=None)) == []
+    assert make_dialog_lines(replace(entry, role="summary")) == []
+    assert make_dialog_lines(replace(entry, role="control", message=None)) == []
 
 
 def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
     tags = {"topic": "boats", "weight": 2, "share": 0.5, "urgent": False, "mood": None}
     other = {"session": "one", "timestamp": 7, "speaker": "Bo", "call": {"a": 1}, "why": "hm " * 99}
     [entry] = spoken(HumanMessage(["one", "two"], additional_kwargs={**tags, **other}))
-    first, second = dialog_lines(entry)
+    first, second = make_dialog_lines(entry)
     assert first.tags == second.tags == tags
     assert hash(first) == hash(replace(first, tags={}))
 
@@ -115,22 +115,22 @@ PLAIN = {
 
 
 def row_of(body, *, role="user", metadata=None):
-    return Row(new_ulid(), 9, "turn", role, body, metadata)
+    return SyncRow(make_ulid(), 9, "turn", role, body, metadata)
 
 
 def row_of_message(message, metadata=None):
-    body = encode_body(draft_of(message))
-    return row_of(body, role=role_of(message), metadata=encode_metadata(metadata or Metadata()))
+    body = encode_body(make_draft(message))
+    return row_of(body, role=get_role(message), metadata=encode_metadata(metadata or Metadata()))
 
 
 def plainly(row):
-    return plain_lines(KEY, row.id, row.position, row.role, row.body, metadata=row.metadata)
+    return read_plain_lines(KEY, row.id, row.position, row.role, row.body, metadata=row.metadata)
 
 
 def by_the_codec(row):
     """Return the lines of a row, or what cannot be read of it."""
     try:
-        return dialog_lines(decode_entry(KEY, row))
+        return make_dialog_lines(decode_entry(KEY, row))
     except (CorruptEntryError, InvalidMessageError) as error:
         return type(error)
 
@@ -196,7 +196,7 @@ VALUES = st.recursive(
 @example("answered", [("message", "usage_metadata", {"input_tokens": 1})], "assistant")
 @example("answered", [("marks", "tool_calls", [{"function": 1}])], "assistant")
 def test_what_the_codec_refuses_has_no_lines_of_its_own(name, changes, role):
-    body = json.loads(encode_body(draft_of(PLAIN[name])))
+    body = json.loads(encode_body(make_draft(PLAIN[name])))
     message = body["m"]
     parts = {"body": body, "message": message, "marks": message.setdefault("additional_kwargs", {})}
     for where, field, value in changes:
@@ -214,7 +214,7 @@ def test_what_is_no_body_is_left_to_the_codec(body):
 def test_metadata_that_cannot_be_read_is_left_to_the_codec():
     row = row_of_message(HumanMessage(" "))
     assert plainly(row) == []
-    assert plain_lines(KEY, row.id, 9, "user", row.body, metadata="{") is None
+    assert read_plain_lines(KEY, row.id, 9, "user", row.body, metadata="{") is None
 
 
 # -- Times as text: in UTC, and nothing where no calendar reaches ---------------------------------
@@ -228,11 +228,11 @@ def test_metadata_that_cannot_be_read_is_left_to_the_codec():
     ],
 )
 def test_a_time_is_told_in_utc(time_ms, text):
-    assert iso_time(time_ms) == text
-    assert day_text(time_ms) == text[:10]
-    assert moment_at(time_ms).isoformat() == text
+    assert format_iso_time(time_ms) == text
+    assert format_day(time_ms) == text[:10]
+    assert get_moment(time_ms).isoformat() == text
 
 
 @pytest.mark.parametrize("time_ms", [-(10**18), 10**18, 10**30])
 def test_a_time_outside_the_calendar_has_no_text(time_ms):
-    assert (moment_at(time_ms), iso_time(time_ms), day_text(time_ms)) == (None, None, "")
+    assert (get_moment(time_ms), format_iso_time(time_ms), format_day(time_ms)) == (None, None, "")

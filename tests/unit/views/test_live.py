@@ -9,8 +9,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.live import live_entries, live_summary, retracted_ids, uncovered
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.live import (
+    find_live_entries,
+    find_live_summary,
+    find_retracted_ids,
+    find_uncovered,
+)
 
 
 @pytest.fixture
@@ -20,7 +25,7 @@ def log():
 
 
 def say(log, text, *, turn=None, own=None, role=HumanMessage):
-    [entry] = log.append(KEY, [draft_of(role(text, id=own), turn_id=turn)])
+    [entry] = log.append(KEY, [make_draft(role(text, id=own), turn_id=turn)])
     return entry
 
 
@@ -38,20 +43,20 @@ def summarise(log, *ranges, of=(), text="Said."):
 
 
 def live(log):
-    return ["".join(entry.contents) for entry in live_entries(log.entries(KEY))]
+    return ["".join(entry.contents) for entry in find_live_entries(log.entries(KEY))]
 
 
 def test_nothing_is_live_in_an_empty_thread():
-    assert live_entries([]) == []
-    assert live_summary([]) is None
-    assert uncovered([]) == []
+    assert find_live_entries([]) == []
+    assert find_live_summary([]) is None
+    assert find_uncovered([]) == []
 
 
 def test_retracted_entries_are_skipped(log):
     one, _, three = (say(log, text) for text in "abc")
     control(log, one.id, three.id, "unknown")
     assert live(log) == ["b"]
-    assert retracted_ids(log.entries(KEY)) == {one.id, three.id, "unknown"}
+    assert find_retracted_ids(log.entries(KEY)) == {one.id, three.id, "unknown"}
 
 
 def test_a_retracted_retraction_does_nothing(log):
@@ -125,10 +130,10 @@ def test_a_summary_stands_behind_the_last_entry_it_covers(log):
     one, two, *_ = [say(log, text) for text in "abc"]
     summary = summarise(log, (one.position, two.position), text="S")
     say(log, "d")
-    entries = live_entries(log.entries(KEY))
+    entries = find_live_entries(log.entries(KEY))
     assert live(log) == ["a", "b", "S", "c", "d"]
-    assert live_summary(entries).id == summary.id
-    assert [entry.contents[0] for entry in uncovered(entries)] == ["c", "d"]
+    assert find_live_summary(entries).id == summary.id
+    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["c", "d"]
 
 
 def test_a_later_summary_of_the_same_stretch_stands_behind_the_earlier(log):
@@ -146,8 +151,8 @@ def test_a_summary_that_covers_nothing_stands_where_it_was_written(log, ranges):
     log.append(KEY, [Draft(role="summary", contents=("S",), cover=cover)])
     say(log, "b")
     assert live(log) == ["a", "S", "b"]
-    entries = live_entries(log.entries(KEY))
-    assert [entry.contents[0] for entry in uncovered(entries)] == ["a", "b"]
+    entries = find_live_entries(log.entries(KEY))
+    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["a", "b"]
 
 
 def test_a_summary_of_what_was_forgotten_stays_before_what_came_later(log):
@@ -163,17 +168,17 @@ def test_a_chain_of_summaries_covers_what_each_link_covers(log):
     first = summarise(log, (one.position, one.position))
     second = summarise(log, (two.position, two.position), of=[first.id, two.id])
     summarise(log, (three.position, three.position), of=[second.id, three.id])
-    entries = live_entries(log.entries(KEY))
-    assert [entry.contents[0] for entry in uncovered(entries)] == ["d"]
+    entries = find_live_entries(log.entries(KEY))
+    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["d"]
 
 
 def test_an_undone_summary_uncovers_its_stretch(log):
     one = say(log, "a")
     summary = summarise(log, (one.position, one.position))
     control(log, summary.id)
-    entries = live_entries(log.entries(KEY))
-    assert live_summary(entries) is None
-    assert [entry.contents[0] for entry in uncovered(entries)] == ["a"]
+    entries = find_live_entries(log.entries(KEY))
+    assert find_live_summary(entries) is None
+    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["a"]
 
 
 def test_summaries_that_name_each_other_do_not_hang(log):
@@ -182,39 +187,39 @@ def test_summaries_that_name_each_other_do_not_hang(log):
     second = summarise(log, (one.position, one.position), of=[first.id])
     knot = replace(first, metadata=Metadata(summary_ids=(second.id,)))
     entries = [entry if entry.id != first.id else knot for entry in log.entries(KEY)]
-    assert uncovered(live_entries(entries)) == []
+    assert find_uncovered(find_live_entries(entries)) == []
 
 
 def test_what_replaces_a_covered_entry_is_not_covered(log):
     one = say(log, "a", own="a")
     summarise(log, (one.position, one.position), text="S")
     say(log, "a2", own="a")
-    entries = live_entries(log.entries(KEY))
-    assert [entry.contents[0] for entry in uncovered(entries)] == ["a2"]
+    entries = find_live_entries(log.entries(KEY))
+    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["a2"]
 
 
 # -- properties ---------------------------------------------------------------------------------
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_live_entries_are_all_that_nothing_retracts_once_each(entries):
-    dead = retracted_ids(entries)
+    dead = find_retracted_ids(entries)
     expected = {entry.id for entry in entries if entry.control is None} - dead
-    shown = live_entries(entries)
+    shown = find_live_entries(entries)
     assert len(shown) == len(expected)
     assert {entry.id for entry in shown} == expected
     plain = [entry for entry in shown if entry.role != "summary"]
-    left = uncovered(shown)
+    left = find_uncovered(shown)
     assert [entry for entry in plain if entry in left] == left
 
 
 @given(histories)
 @settings(max_examples=100, deadline=None)
 def test_entries_of_one_turn_stand_together(entries):
-    order = [entry.turn_id for entry in live_entries(entries) if entry.role != "summary"]
+    order = [entry.turn_id for entry in find_live_entries(entries) if entry.role != "summary"]
     changes = [turn for turn, before in zip(order, [None, *order], strict=False) if turn != before]
     assert len(changes) == len(set(changes))
 
 
 def test_roles_do_not_matter_for_order():
     entries = spoken("a", AIMessage("b"), "c")
-    assert live_entries(entries) == entries
+    assert find_live_entries(entries) == entries

@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Context, Entry
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.context import LivePart, context, is_current, narrowed
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import LivePart, build_context, is_current, narrow_live_part
 from langchain_convmem.views.tokens import count_tokens
 from tests.fuzz.generator import KEY, history
 
@@ -28,12 +28,14 @@ def needed(part: LivePart, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def note(entries, before=None, max_tokens=None):
-    return narrowed(entries, before, max_tokens=max_tokens, token_counter=count_tokens, min_saved=1)
+    return narrow_live_part(
+        entries, before, max_tokens=max_tokens, token_counter=count_tokens, min_saved=1
+    )
 
 
 def shown(entries: Sequence[Entry], speakers: Sequence[str] = (), **options) -> Context | str:
     try:
-        return context(entries, earlier_speakers=speakers, **options)
+        return build_context(entries, earlier_speakers=speakers, **options)
     except BudgetError as error:
         return str(error)
 
@@ -104,7 +106,7 @@ def dialogue(exchanges: int) -> list[Entry]:
         messages = [SystemMessage("Be kind.", id="system")]
         for number in range(exchanges):
             messages += [HumanMessage(f"question {number}"), AIMessage(f"answer {number}")]
-        log.append(KEY, [draft_of(message) for message in messages])
+        log.append(KEY, [make_draft(message) for message in messages])
         return log.entries(KEY)
 
 
@@ -116,7 +118,10 @@ def test_a_note_for_a_budget_keeps_system_messages_and_more_than_the_budget():
     assert not part.is_whole
     read = needed(part, entries)
     assert 125 <= count_tokens([e.message for e in read]) < 200
-    assert context(read, max_tokens=100).messages == context(entries, max_tokens=100).messages
+    assert (
+        build_context(read, max_tokens=100).messages
+        == build_context(entries, max_tokens=100).messages
+    )
 
 
 def test_a_thread_without_summary_and_budget_needs_all_of_it():
@@ -126,7 +131,7 @@ def test_a_thread_without_summary_and_budget_needs_all_of_it():
 def test_a_note_comes_back_from_its_document():
     part = note(dialogue(500), max_tokens=100)
     assert part is not None
-    assert LivePart.read(part.to_document()) == part
+    assert LivePart.read(part.write_document()) == part
 
 
 @pytest.mark.parametrize("document", [None, 3, [], {}, {"form": 2, "floor": 1}])

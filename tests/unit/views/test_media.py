@@ -8,7 +8,7 @@ import pytest
 from histories import spoken
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_convmem.views.context import context
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.media import read_media
 from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.validators import VALIDATORS
@@ -29,7 +29,7 @@ def zeros(number):
 
 
 def content(profile, *blocks):
-    found = context(spoken(HumanMessage(["Look.", *blocks])), profile=profile)
+    found = build_context(spoken(HumanMessage(["Look.", *blocks])), profile=profile)
     assert VALIDATORS[profile](found.messages) == []
     return found.messages[0].content[1:]
 
@@ -140,7 +140,7 @@ def test_each_provider_gets_the_media_it_takes(block, expected):
 def test_each_provider_gets_the_media_it_takes_from_a_tool(block, expected):
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     said = ("q", AIMessage("", tool_calls=[call]), ToolMessage([block], tool_call_id="c1"))
-    found = {profile: context(spoken(*said), profile=profile).messages for profile in ALL}
+    found = {profile: build_context(spoken(*said), profile=profile).messages for profile in ALL}
     assert {p for p, ms in found.items() if ms[2].content[-1]["type"] != "text"} == expected
     assert all(VALIDATORS[profile](messages) == [] for profile, messages in found.items())
 
@@ -149,16 +149,16 @@ def test_a_failed_tool_says_so_in_text_where_the_provider_wants_that():
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     failed = ToolMessage([PICTURE], tool_call_id="c1", status="error")
     said = spoken("q", AIMessage("", tool_calls=[call]), failed)
-    assert context(said, profile="anthropic").messages[2].content[0]["type"] == "text"
-    assert context(said, profile="bedrock_converse").messages[2].content == [PICTURE]
+    assert build_context(said, profile="anthropic").messages[2].content[0]["type"] == "text"
+    assert build_context(said, profile="bedrock_converse").messages[2].content == [PICTURE]
 
 
 @pytest.mark.parametrize("profile", ["strict", "bedrock_converse", "anthropic", "openai"])
 def test_an_assistants_picture_is_a_note_but_for_the_provider_that_draws(profile):
     entries = spoken("Draw.", AIMessage([{"type": "text", "text": "Here:"}, PICTURE]))
-    shown = context(entries, profile=profile).messages[1].content
+    shown = build_context(entries, profile=profile).messages[1].content
     assert shown[1] == {"type": "text", "text": "[image, image/png, 30 B: not shown]"}
-    assert context(entries, profile="gemini").messages[1].content[1] == PICTURE
+    assert build_context(entries, profile="gemini").messages[1].content[1] == PICTURE
 
 
 # -- notes --------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_a_note_says_what_stood_there(block, note):
 
 def test_what_became_a_note_is_reported_once_per_message():
     block = {"type": "image", "url": URL}
-    found = context(spoken(HumanMessage([block, block], id="m1")))
+    found = build_context(spoken(HumanMessage([block, block], id="m1")))
     assert found.repairs == ("replaced the image of m1",)
 
 
@@ -214,19 +214,19 @@ def test_files_have_plain_names_of_their_own_where_the_provider_wants_them():
 def test_a_file_alone_comes_with_a_text_where_the_provider_wants_one():
     file = {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "a.pdf"}
     entries = spoken(HumanMessage([file]))
-    shown = context(entries, profile="bedrock_converse").messages[0].content
+    shown = build_context(entries, profile="bedrock_converse").messages[0].content
     assert shown[0] == {"type": "text", "text": "[attached: a.pdf]"}
-    assert len(context(entries, profile="anthropic").messages[0].content) == 1
+    assert len(build_context(entries, profile="anthropic").messages[0].content) == 1
 
 
 # -- sums ---------------------------------------------------------------------------------------
 def test_of_too_many_pictures_the_newest_are_shown():
     said = [part for n in range(25) for part in (HumanMessage([f"{n}", PICTURE]), AIMessage("a"))]
-    found = context(spoken(*said), profile="strict")
+    found = build_context(spoken(*said), profile="strict")
     kinds = [m.content[1]["type"] for m in found.messages if m.type == "human"]
     assert kinds == ["text"] * 5 + ["image"] * 20
     assert found.repairs == ("replaced the oldest 5 of kind image: strict takes 20 at a time",)
     assert VALIDATORS["strict"](found.messages) == []
     assert "image" in {
-        m.content[1]["type"] for m in context(spoken(*said), profile="openai").messages[:1]
+        m.content[1]["type"] for m in build_context(spoken(*said), profile="openai").messages[:1]
     }

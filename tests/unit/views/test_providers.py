@@ -15,7 +15,7 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.context import context
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import (
     ANTHROPIC,
     BEDROCK_CONVERSE,
@@ -23,9 +23,9 @@ from langchain_convmem.views.providers import (
     OPENAI,
     PROFILES,
     STRICT,
+    find_profile,
     fits,
-    profile_for,
-    resolved,
+    resolve_profile,
 )
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT, INTERRUPTED_SOURCE
 from tests.fuzz.validators import VALIDATORS
@@ -34,7 +34,7 @@ ALL = sorted(PROFILES)
 
 
 def shown(profile, *messages, **options):
-    found = context(spoken(*messages), profile=profile, **options)
+    found = build_context(spoken(*messages), profile=profile, **options)
     assert VALIDATORS[profile](found.messages) == []
     return found
 
@@ -66,18 +66,18 @@ def test_strict_takes_only_what_all_of_them_take():
 
 
 def test_a_profile_is_named_or_given_as_a_value():
-    assert resolved("gemini") is GEMINI
-    assert resolved(GEMINI) is GEMINI
+    assert resolve_profile("gemini") is GEMINI
+    assert resolve_profile(GEMINI) is GEMINI
     entries = spoken("a")
-    assert context(entries, profile=OPENAI) == context(entries, profile="openai")
+    assert build_context(entries, profile=OPENAI) == build_context(entries, profile="openai")
     with pytest.raises(ConfigError, match=r"cohere.*strict"):
-        context(entries, profile="cohere")
+        build_context(entries, profile="cohere")
 
 
 def test_a_model_that_takes_less_has_a_profile_of_its_own():
     blind = dataclasses.replace(OPENAI, name="blind", media={})
     picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-    found = context(spoken(HumanMessage([picture])), profile=blind)
+    found = build_context(spoken(HumanMessage([picture])), profile=blind)
     assert found.messages[0].content == [
         {"type": "text", "text": "[image, image/png, 2 B: not shown]"}
     ]
@@ -96,9 +96,9 @@ def test_a_model_that_takes_less_has_a_profile_of_its_own():
 )
 def test_a_chat_model_has_the_profile_of_its_provider_whatever_is_bound_to_it(kind, profile):
     model = type("Model", (), {"_llm_type": kind})()
-    assert profile_for(model) == profile
-    assert profile_for(type("Bound", (), {"bound": model})()) == profile
-    assert profile_for(object()) == "strict"
+    assert find_profile(model) == profile
+    assert find_profile(type("Bound", (), {"bound": model})()) == profile
+    assert find_profile(object()) == "strict"
 
 
 # -- system messages ----------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_an_id_is_rewritten_in_call_and_result_only_where_it_must_be(own, takers
 
 def test_a_rewritten_id_is_the_same_every_time():
     entries = spoken("q", asks("a b"), result("a b"))
-    first, again = context(entries), context(entries)
+    first, again = build_context(entries), build_context(entries)
     assert first == again
     assert first.messages[1].tool_calls[0]["id"] == f"call_{entries[1].id}_0"
     assert first.repairs == (
@@ -219,10 +219,10 @@ def test_a_result_bears_the_name_of_the_call_it_answers():
 @pytest.mark.parametrize("profile", ALL)
 def test_a_call_that_nothing_answers_is_closed_by_a_marked_error_with_a_lasting_id(profile):
     entries = spoken("q", asks("c1"))
-    closed = context(entries, profile=profile).messages[-1]
+    closed = build_context(entries, profile=profile).messages[-1]
     assert (closed.content, closed.status, closed.name) == (INTERRUPTED_RESULT, "error", "weather")
     assert closed.additional_kwargs == {"source": INTERRUPTED_SOURCE}
-    assert closed.id == context(entries, profile=profile).messages[-1].id
+    assert closed.id == build_context(entries, profile=profile).messages[-1].id
     assert len(closed.id) == 26
     assert len(entries) == 2
 
@@ -294,7 +294,7 @@ def test_the_first_parts_usage_stays_and_nothing_is_summed_up():
 def test_two_live_messages_of_one_id_are_told_apart():
     entries = spoken(HumanMessage("a", id="m1"), AIMessage("b"), HumanMessage("c", id="m2"))
     twin = dataclasses.replace(entries[2], message=HumanMessage("c", id="m1"))
-    found = context([*entries[:2], twin])
+    found = build_context([*entries[:2], twin])
     assert [message.id for message in found.messages] == ["m1", entries[1].id, twin.id]
 
 

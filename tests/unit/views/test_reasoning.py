@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.context import context
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.validators import VALIDATORS
 
@@ -36,7 +36,7 @@ def reply(*blocks, provider=None, **more):
 
 
 def kinds(profile, message):
-    found = context(spoken("q", message), profile=profile)
+    found = build_context(spoken("q", message), profile=profile)
     assert VALIDATORS[profile](found.messages) == []
     return [block["type"] for block in found.messages[1].content]
 
@@ -78,16 +78,16 @@ def test_reasoning_goes_back_to_the_provider_that_made_it(block, provider, taker
 )
 def test_a_message_whose_reasoning_is_not_whole_goes_without_any(block):
     for profile in ALL:
-        found = context(spoken("q", reply(CLAUDE, block, ANSWER)), profile=profile)
+        found = build_context(spoken("q", reply(CLAUDE, block, ANSWER)), profile=profile)
         assert found.messages[1].content == [ANSWER]
         assert found.repairs[0].startswith("left out the reasoning of ")
 
 
 def test_reasoning_that_leads_to_nothing_is_left_out():
-    found = context(spoken("q", reply(ANSWER, CLAUDE)), profile="anthropic")
+    found = build_context(spoken("q", reply(ANSWER, CLAUDE)), profile="anthropic")
     assert found.messages[1].content == [ANSWER]
     assert found.repairs[0].endswith("nothing follows it")
-    found = context(spoken("q", AIMessage([CLAUDE], id="m1"), "?"), profile="anthropic")
+    found = build_context(spoken("q", AIMessage([CLAUDE], id="m1"), "?"), profile="anthropic")
     assert [m.type for m in found.messages] == ["human"]
     assert "left out m1: it is blank" in found.repairs
 
@@ -95,13 +95,15 @@ def test_reasoning_that_leads_to_nothing_is_left_out():
 def test_reasoning_that_leads_to_a_call_stays():
     call = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
     said = ("q", AIMessage([CLAUDE], tool_calls=[call]), ToolMessage("22", tool_call_id="c1"))
-    found = context(spoken(*said), profile="anthropic")
+    found = build_context(spoken(*said), profile="anthropic")
     assert found.messages[1].content == [CLAUDE]
     assert found.repairs == ()
 
 
 def test_replies_that_are_joined_lose_their_reasoning():
-    found = context(spoken("q", reply(CLAUDE, ANSWER), reply(CLAUDE, ANSWER)), profile="anthropic")
+    found = build_context(
+        spoken("q", reply(CLAUDE, ANSWER), reply(CLAUDE, ANSWER)), profile="anthropic"
+    )
     assert found.messages[1].content == [ANSWER, ANSWER]
     assert found.repairs[0].endswith("it was joined")
 
@@ -109,14 +111,14 @@ def test_replies_that_are_joined_lose_their_reasoning():
 # -- behind which beginning ---------------------------------------------------------------------
 def thoughtful(entries, profile="anthropic", **options):
     """Return, reply by reply, whether its reasoning is shown."""
-    found = context(entries, profile=profile, **options)
+    found = build_context(entries, profile=profile, **options)
     assert VALIDATORS[profile](found.messages) == []
     replies = [m for m in found.messages if m.type == "ai"]
     return [m.content[0]["type"] == "thinking" for m in replies]
 
 
 def said(log, *messages):
-    return log.append(KEY, [draft_of(message) for message in messages])
+    return log.append(KEY, [make_draft(message) for message in messages])
 
 
 def exchanges(*numbers):
@@ -174,7 +176,9 @@ SEARCH = [
 
 def test_a_search_goes_back_to_its_provider_and_is_a_note_elsewhere():
     for profile in ALL:
-        found = context(spoken("q", reply(*SEARCH, ANSWER, provider="anthropic")), profile=profile)
+        found = build_context(
+            spoken("q", reply(*SEARCH, ANSWER, provider="anthropic")), profile=profile
+        )
         assert VALIDATORS[profile](found.messages) == []
         shown = found.messages[1].content
         if profile == "anthropic":
@@ -203,7 +207,7 @@ def test_half_a_search_is_a_note_even_there(half):
 )  # fmt: skip
 def test_other_providers_tools_are_one_note(blocks, name):
     for profile in ALL:
-        found = context(spoken("q", reply(*blocks, ANSWER)), profile=profile)
+        found = build_context(spoken("q", reply(*blocks, ANSWER)), profile=profile)
         assert [block["text"] for block in found.messages[1].content] == [
             f"[{name}: not shown]",
             "Three.",
@@ -213,7 +217,7 @@ def test_other_providers_tools_are_one_note(blocks, name):
 # -- what integrations read beside the blocks ---------------------------------------------------
 def test_a_message_no_longer_claims_a_form_that_its_content_has_lost():
     told = {"model_provider": "groq", "output_version": "v1", "id": "r1"}
-    found = context(spoken("q", AIMessage([ANSWER], response_metadata=told)))
+    found = build_context(spoken("q", AIMessage([ANSWER], response_metadata=told)))
     assert found.messages[1].response_metadata == {"id": "r1"}
-    found = context(spoken("q", AIMessage("Three.", response_metadata=told)))
+    found = build_context(spoken("q", AIMessage("Three.", response_metadata=told)))
     assert found.messages[1].response_metadata == {"model_provider": "groq", "id": "r1"}

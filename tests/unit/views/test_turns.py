@@ -6,29 +6,34 @@ from histories import histories, spoken
 from hypothesis import given, settings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem.ids import is_ulid, ulid_ms
+from langchain_convmem.ids import get_ulid_ms, is_ulid
 from langchain_convmem.records import Cover, Metadata
-from langchain_convmem.views.context import context
-from langchain_convmem.views.live import covered_by, live_entries, summary_chain, uncovered
+from langchain_convmem.views.context import build_context
+from langchain_convmem.views.live import (
+    find_covers,
+    find_live_entries,
+    find_summary_chain,
+    find_uncovered,
+)
 from langchain_convmem.views.turns import (
     PLACEHOLDER_TEXT,
+    build_model_turns,
+    build_turns,
     has_calls,
     is_blank,
-    model_turns,
-    turns,
 )
 
 CALL = {"name": "weather", "args": {}, "id": "c1"}
 
 
 def shape(entries):
-    return [(turn.role, *turn.contents) for turn in turns(entries)]
+    return [(turn.role, *turn.contents) for turn in build_turns(entries)]
 
 
 def covering(entries):
-    live = live_entries(entries)
+    live = find_live_entries(entries)
     summaries = [entry for entry in live if entry.role == "summary"]
-    return covered_by(live, [*summary_chain(live), *summaries])
+    return find_covers(live, [*find_summary_chain(live), *summaries])
 
 
 def noted(entry, **fields):
@@ -38,14 +43,14 @@ def noted(entry, **fields):
 def test_the_same_role_in_a_row_is_one_turn():
     entries = spoken("a", "b", AIMessage("c"), AIMessage("d"), "e")
     assert shape(entries) == [("user", "a", "b"), ("assistant", "c", "d"), ("user", "e")]
-    first = turns(entries)[0]
+    first = build_turns(entries)[0]
     assert first.id == entries[0].id
     assert first.entries == tuple(entries[:2])
     assert first.metadata.attributes == ("merged",)
 
 
 def test_three_parts_are_merged_twice():
-    assert turns(spoken("a", "b", "c"))[0].metadata.attributes == ("merged", "merged")
+    assert build_turns(spoken("a", "b", "c"))[0].metadata.attributes == ("merged", "merged")
 
 
 def test_metadata_of_the_parts_come_together():
@@ -54,7 +59,7 @@ def test_metadata_of_the_parts_come_together():
         noted(one, attributes=("x",), timing={"creation": 1, "llmEnd": 5}, aux={"k": 1, "one": 1}),
         noted(two, attributes=("y",), timing={"creation": 2, "playEnd": 6}, aux={"k": 2}),
     ]
-    [turn] = turns(parts)
+    [turn] = build_turns(parts)
     assert turn.metadata.attributes == ("x", "y", "merged")
     assert turn.metadata.timing == {"creation": 1, "llmEnd": 5, "playEnd": 6}
     assert turn.metadata.aux == {"k": 2, "one": 1}
@@ -79,14 +84,14 @@ def test_half_a_tool_call_alone_is_blank():
 
 def test_an_assistant_who_speaks_first_answers_a_placeholder():
     entries = spoken(AIMessage("Welcome!"), "Hi")
-    placeholder, spoken_turn, _ = turns(entries)
+    placeholder, spoken_turn, _ = build_turns(entries)
     assert shape(entries) == [("user", PLACEHOLDER_TEXT), ("assistant", "Welcome!"), ("user", "Hi")]
     assert placeholder.entries == ()
     assert placeholder.metadata.attributes == ("fake",)
     assert is_ulid(placeholder.id)
-    assert ulid_ms(placeholder.id) == ulid_ms(spoken_turn.id) - 1
-    assert placeholder.metadata.timing == {"creation": ulid_ms(placeholder.id)}
-    assert turns(entries) == turns(list(entries))
+    assert get_ulid_ms(placeholder.id) == get_ulid_ms(spoken_turn.id) - 1
+    assert placeholder.metadata.timing == {"creation": get_ulid_ms(placeholder.id)}
+    assert build_turns(entries) == build_turns(list(entries))
 
 
 def test_what_the_user_says_next_is_not_merged_into_the_placeholder():
@@ -138,8 +143,8 @@ def test_tool_loops_are_neither_merged_nor_split():
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_turns_hold_every_spoken_entry_once_in_order(entries):
-    shown = turns(entries)
-    expected = [entry for entry in live_entries(entries) if not is_blank(entry)]
+    shown = build_turns(entries)
+    expected = [entry for entry in find_live_entries(entries) if not is_blank(entry)]
     assert [part for turn in shown for part in turn.entries] == expected
     for turn in shown:
         assert {part.role for part in turn.entries} <= {turn.role}
@@ -153,7 +158,7 @@ def test_turns_hold_every_spoken_entry_once_in_order(entries):
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_turns_are_as_long_as_can_be_and_open_with_the_user(entries):
-    shown = turns(entries)
+    shown = build_turns(entries)
     covers = covering(entries)
     opening = True
     for before, turn in zip([None, *shown], shown, strict=False):
@@ -196,15 +201,15 @@ def test_a_turn_is_split_where_the_live_summary_ends_whatever_an_older_one_cover
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_a_turn_is_covered_whole_or_not_at_all(entries):
-    shown = {entry.id for entry in uncovered(live_entries(entries))}
-    for turn in turns(entries):
+    shown = {entry.id for entry in find_uncovered(find_live_entries(entries))}
+    for turn in build_turns(entries):
         if turn.role != "summary" and turn.entries:
             assert len({part.id in shown for part in turn.entries}) == 1
 
 
 # -- the model's turns --------------------------------------------------------------------------
 def model_shape(entries):
-    return [(turn.role, *turn.contents) for turn in model_turns(entries)]
+    return [(turn.role, *turn.contents) for turn in build_model_turns(entries)]
 
 
 def test_the_model_reads_what_no_summary_covers():
@@ -237,15 +242,15 @@ def test_the_model_reads_what_no_summary_covers():
 def test_a_call_of_the_times_before_there_were_ids_is_not_blank():
     call = {"function_call": {"name": "weather", "arguments": ""}}
     entries = spoken(HumanMessage("Rain?"), AIMessage("", additional_kwargs=call))
-    assert [turn.role for turn in model_turns(entries)] == ["user", "assistant"]
-    assert [message.type for message in context(entries).messages] == ["human", "ai", "tool"]
+    assert [turn.role for turn in build_model_turns(entries)] == ["user", "assistant"]
+    assert [message.type for message in build_context(entries).messages] == ["human", "ai", "tool"]
 
 
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_the_models_turns_hold_what_its_messages_show(entries):
-    found = {part.position for turn in model_turns(entries) for part in turn.entries}
-    shown = context(entries, summary="omit").positions
+    found = {part.position for turn in build_model_turns(entries) for part in turn.entries}
+    shown = build_context(entries, summary="omit").positions
     orphans = {entry.position for entry in entries if entry.role == "tool"} - shown
     assert shown <= found
     assert found - shown <= orphans

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.words.analysis import analyze, is_stop_word, query_terms
+from langchain_convmem.words.analysis import analyze, extract_query_terms, is_stop_word
 from langchain_convmem.words.bm25 import LexicalIndex
-from langchain_convmem.words.languages import LATIN, is_function_word, language_of
+from langchain_convmem.words.languages import LATIN, detect_language, is_function_word
 
 
 def test_words_are_casefolded_and_stemmed():
@@ -74,15 +74,15 @@ def test_what_a_line_is_analysed_to_depends_on_no_other_line(texts):
 
 
 def test_a_question_is_searched_for_without_its_function_words():
-    assert query_terms("Where did you park the Car?") == {"park": "park", "car": "Car"}
+    assert extract_query_terms("Where did you park the Car?") == {"park": "park", "car": "Car"}
 
 
 def test_function_words_can_be_kept():
-    assert set(query_terms("the car", stop_words=True)) == {"the", "car"}
+    assert set(extract_query_terms("the car", stop_words=True)) == {"the", "car"}
 
 
 def test_a_question_of_function_words_alone_keeps_them():
-    assert set(query_terms("Who are you?")) == {"who", "are", "you"}
+    assert set(extract_query_terms("Who are you?")) == {"who", "are", "you"}
 
 
 def test_stop_words_are_recognised_in_any_case():
@@ -93,9 +93,9 @@ def test_stop_words_are_recognised_in_any_case():
 def test_a_word_is_searched_by_the_languages_of_its_question_and_of_the_lines_alone():
     index = LexicalIndex()
     index.add([analyze("The dogs sleep")])
-    assert query_terms("Perros!", index) == {"perro": "Perros"}
+    assert extract_query_terms("Perros!", index) == {"perro": "Perros"}
     index.add([analyze("Mis perros duermen en la cocina")])
-    assert query_terms("Perros!", index) == {"perro": "Perros", "perr": "Perros"}
+    assert extract_query_terms("Perros!", index) == {"perro": "Perros", "perr": "Perros"}
 
 
 # -- languages ---------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_a_word_is_found_by_its_other_forms_among_lines_of_all_languages(
     many_tongues, language, asked
 ):
     line, question = LANGUAGES[language][0], LANGUAGES[language][asked]
-    scores = many_tongues.scores(query_terms(question, many_tongues))
+    scores = many_tongues.scores(extract_query_terms(question, many_tongues))
     assert LINES[int(np.argmax(scores))] == line
     assert scores.max() > 0
 
@@ -149,9 +149,9 @@ def test_a_word_is_found_by_its_other_forms_among_lines_of_all_languages(
 @pytest.mark.parametrize("language", LATIN)
 def test_a_line_and_a_question_tell_their_language(language):
     line, question, word = LANGUAGES[language]
-    assert language_of(line.casefold().split()) == language
-    assert language_of(question.strip("¿?").casefold().split()) == language
-    assert language_of([word]) == "english"
+    assert detect_language(line.casefold().split()) == language
+    assert detect_language(question.strip("¿?").casefold().split()) == language
+    assert detect_language([word]) == "english"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.words.dates import spans
+from langchain_convmem.words.dates import find_time_spans
 
 # A Monday.
 NOW_MS = int(datetime(2023, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
@@ -20,7 +20,7 @@ def days(text):
     """Return the first and last day of each stretch."""
     return [
         " ".join(f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d}" for ms in (since, until - 1))
-        for since, until in spans(text, NOW_MS)
+        for since, until in find_time_spans(text, NOW_MS)
     ]
 
 
@@ -91,4 +91,4 @@ def test_anything_else_names_none(text):
 
 @given(st.text() | st.from_regex(r"[0-9]{1,4}[-/. ]([0-9]{1,2}|May|weeks ago)[-/. ][0-9]{0,4}"))
 def test_every_stretch_has_a_beginning_before_its_end(text):
-    assert all(since < until for since, until in spans(text, NOW_MS))
+    assert all(since < until for since, until in find_time_spans(text, NOW_MS))

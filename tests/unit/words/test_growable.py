@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.words.bm25 import Growable
+from langchain_convmem.words.bm25 import GrowableArray
 
 STEPS = st.lists(
     st.one_of(
@@ -20,7 +20,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_however_it_is_filled_it_is_the_list_of_what_was_put_in(steps):
-    grown, expected = Growable(np.int64), []
+    grown, expected = GrowableArray(np.int64), []
     for step, value in steps:
         if step == "append":
             grown.append(value)
@@ -39,7 +39,7 @@ def test_however_it_is_filled_it_is_the_list_of_what_was_put_in(steps):
 
 
 def test_a_view_taken_before_keeps_showing_the_old_rows_alone():
-    grown = Growable(np.float32, 2)
+    grown = GrowableArray(np.float32, 2)
     grown.extend([[1, 2]])
     before = grown.view
     grown.extend(np.ones((100, 2)))
@@ -48,7 +48,7 @@ def test_a_view_taken_before_keeps_showing_the_old_rows_alone():
 
 
 def test_room_made_ahead_changes_nothing_that_is_seen():
-    grown = Growable(np.int64)
+    grown = GrowableArray(np.int64)
     grown.extend([1, 2])
     grown.append(3)
     grown.reserve(1000)

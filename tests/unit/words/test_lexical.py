@@ -25,12 +25,12 @@ def test_scores_follow_the_formula():
     index = index_of([["car", "car", "park"], ["park"], ["tree", "house"]])
     idf = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
     expected = idf * 2 * 2.2 / (2 + 1.2 * (1 - 0.3 + 0.3 * 3 / 2))
-    assert index.scores(["car"]).tolist() == pytest.approx([expected, 0, 0])
+    assert index.compute_scores(["car"]).tolist() == pytest.approx([expected, 0, 0])
 
 
 def test_a_repeated_query_term_counts_once():
     index = index_of([["a", "b"], ["b"]])
-    assert index.scores(["a", "a"]).tolist() == index.scores(["a"]).tolist()
+    assert index.compute_scores(["a", "a"]).tolist() == index.compute_scores(["a"]).tolist()
 
 
 def test_an_empty_index_and_an_unknown_term_score_nothing():
@@ -40,17 +40,17 @@ def test_an_empty_index_and_an_unknown_term_score_nothing():
 
 def test_an_index_can_grow_after_it_was_searched():
     index = index_of([["a"]])
-    scores = index.scores(["a"])
+    scores = index.compute_scores(["a"])
     index.add([["a"], ["b"]])
     assert len(scores) == 1
-    assert len(index.scores(["a"])) == 3
+    assert len(index.compute_scores(["a"])) == 3
 
 
 @given(DOCUMENTS, st.integers(0, 25))
 def test_adding_in_parts_equals_adding_at_once(documents, cut):
     index = index_of(documents[:cut])
     index.add(documents[cut:])
-    assert index.scores("abc").tolist() == index_of(documents).scores("abc").tolist()
+    assert index.compute_scores("abc").tolist() == index_of(documents).scores("abc").tolist()
 
 
 @given(DOCUMENTS, st.sets(st.integers(0, 24)))
@@ -59,7 +59,7 @@ def test_removing_equals_never_having_added(documents, removed):
     index = index_of(documents)
     index.remove(gone)
     index.remove(gone)
-    scores = index.scores("abc")
+    scores = index.compute_scores("abc")
     kept = [number for number in range(len(documents)) if number not in gone]
     expected = index_of([documents[number] for number in kept]).scores("abc")
     np.testing.assert_allclose(scores[kept], expected, rtol=1e-6)
@@ -71,17 +71,18 @@ def test_a_document_has_the_terms_it_was_added_with_and_no_others():
     index.add([["level", "c"], [], ["level", "level"], ["d"]])
     index.remove([2])
     having = {
-        term: [n for n in range(5) if index.shared([term], [n])[0]] for term in ("level", "d", "e")
+        term: [n for n in range(5) if index.find_shared([term], [n])[0]]
+        for term in ("level", "d", "e")
     }
     assert having == {"level": [0, 2], "d": [3], "e": []}
-    assert index.shared(["d", "e", "level"], [3, 0, 1]) == [[0], [2], []]
+    assert index.find_shared(["d", "e", "level"], [3, 0, 1]) == [[0], [2], []]
 
 
 def test_an_index_can_grow_after_it_was_asked_what_documents_share():
     index = index_of(["a"])
-    index.shared("ab", [0])
+    index.find_shared("ab", [0])
     index.add(["ab"])
-    assert index.shared("ab", [1]) == [[0, 1]]
+    assert index.find_shared("ab", [1]) == [[0, 1]]
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=90))
@@ -93,7 +94,7 @@ def test_many_documents_at_once_are_the_same_as_one_by_one(documents):
     many = index_of([*documents, *documents])
     single.add(documents)
     for terms in ("abc", "h", "gz"):
-        assert many.scores(terms).tolist() == single.scores(terms).tolist()
+        assert many.scores(terms).tolist() == single.compute_scores(terms).tolist()
     every = range(2 * len(documents))
     assert [many.shared(["a"], [n]) for n in every] == [single.shared(["a"], [n]) for n in every]
 
@@ -117,16 +118,16 @@ def test_documents_added_in_any_portions_are_found_alike(portions, seed, is_aske
         start, end = end, end + portion
         index.add(documents[start:end])
         if is_asked_meanwhile:
-            index.scores("ab")
+            index.compute_scores("ab")
     single = LexicalIndex()
     for document in documents:
         single.add([document])
         single.settle()
-    assert index.scores("abcx").tolist() == single.scores("abcx").tolist()
+    assert index.compute_scores("abcx").tolist() == single.compute_scores("abcx").tolist()
     every = range(len(documents))
-    assert index.shared("abcx", every) == single.shared("abcx", every)
+    assert index.find_shared("abcx", every) == single.shared("abcx", every)
     expected = {term: [n for n in every if term in documents[n]] for term in "abcdefgh"}
-    found = index.having("abcdefghx")
+    found = index.find_documents("abcdefghx")
     assert {term: list(found[term]) for term in found} == {
         term: numbers for term, numbers in expected.items() if numbers
     }
@@ -135,9 +136,9 @@ def test_documents_added_in_any_portions_are_found_alike(portions, seed, is_aske
 def test_more_documents_than_are_sorted_at_once_are_found_alike():
     documents = [["a", "b"] if number % 3 else ["b", "b", str(number)] for number in range(45_000)]
     index = index_of(documents)
-    assert list(index.having(["a"])["a"]) == [n for n in range(45_000) if n % 3]
-    assert list(index.having(["44100"])["44100"]) == [44_100]
-    scores = index.scores(["b"])
+    assert list(index.find_documents(["a"])["a"]) == [n for n in range(45_000) if n % 3]
+    assert list(index.find_documents(["44100"])["44100"]) == [44_100]
+    scores = index.compute_scores(["b"])
     assert set(scores[::3]) == {scores[0]}
     assert set(scores[1::3]) == {scores[1]}
 
@@ -163,6 +164,6 @@ def test_a_kept_column_is_made_anew_for_a_new_document_or_in_another_way():
 
 def test_marks_of_later_documents_count():
     index = index_of([["car", "=asks"], ["park"]])
-    assert index.marked("asks").tolist() == [True, False]
+    assert index.select_marked("asks").tolist() == [True, False]
     index.add([["tree", "=asks"]])
-    assert index.marked("asks").tolist() == [True, False, True]
+    assert index.select_marked("asks").tolist() == [True, False, True]

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from langchain_convmem.words import speech
-from langchain_convmem.words.speech import Phrases, forms_of, load_phrases
+from langchain_convmem.words.speech import Phrases, get_forms, load_phrases
 
 LANGUAGES = {
     "arabic",
@@ -46,7 +46,7 @@ def test_every_phrase_is_a_regular_expression_of_its_own_line(language):
             assert all(
                 isinstance(one, str) and one and one.splitlines() == [one] for one in phrases
             )
-    assert forms_of(language) is not None
+    assert get_forms(language) is not None
 
 
 def test_no_word_marks_two_languages():
@@ -55,4 +55,4 @@ def test_no_word_marks_two_languages():
 
 
 def test_a_language_without_phrases_has_no_forms():
-    assert forms_of("klingon") is None
+    assert get_forms("klingon") is None

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.words.speech import Meant, is_courtesy, marks, read_question, statements
+from langchain_convmem.words.speech import (
+    QuestionIntent,
+    find_marks,
+    find_statements,
+    is_courtesy,
+    read_question,
+)
 
 # -- who a question is about ---------------------------------------------------------------------
 
@@ -156,10 +162,10 @@ def test_silence_about_the_subject_is_told_where_it_is_usual():
 
 
 def test_nothing_is_recognised_in_other_languages():
-    assert read_question("Πού μένω;") == Meant()
-    assert read_question("Var bor jag någonstans?") == Meant()
-    assert marks("Jag bor i Malmö med min syster.") == frozenset()
-    assert statements("Var bor jag? Jag bor i Malmö.") == [(0, 12), (13, 29)]
+    assert read_question("Πού μένω;") == QuestionIntent()
+    assert read_question("Var bor jag någonstans?") == QuestionIntent()
+    assert find_marks("Jag bor i Malmö med min syster.") == frozenset()
+    assert find_statements("Var bor jag? Jag bor i Malmö.") == [(0, 12), (13, 29)]
 
 
 # -- what a line does ----------------------------------------------------------------------------
@@ -264,12 +270,12 @@ COURTESIES = [
     ],
 )
 def test_a_line_is_marked_by_what_it_does(mark, line):
-    assert marks(line) == {mark}
+    assert find_marks(line) == {mark}
 
 
 @pytest.mark.parametrize("line", ["The capital is Paris.", "", "...", "Γεια, μένω στην Αθήνα"])
 def test_a_line_that_does_none_of_these_has_no_mark(line):
-    assert marks(line) == frozenset()
+    assert find_marks(line) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -280,7 +286,7 @@ def test_a_line_that_does_none_of_these_has_no_mark(line):
     ],
 )
 def test_a_reply_of_substance_is_not_ignorant(line):
-    assert "ignorant" not in marks(line)
+    assert "ignorant" not in find_marks(line)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +300,7 @@ def test_content_is_no_courtesy(text):
 
 
 def parts(text):
-    return [text[start:end] for start, end in statements(text)]
+    return [text[start:end] for start, end in find_statements(text)]
 
 
 @pytest.mark.parametrize("line", STATES)
@@ -338,7 +344,7 @@ def test_pasted_text_is_stated_whatever_it_asks():
 
 @given(st.text(st.sampled_from("aI my.,?!\n'\"`>¿。？はİſ\u2019")))
 def test_statements_stand_in_order_inside_the_text(text):
-    places = [place for span in statements(text) for place in span]
+    places = [place for span in find_statements(text) for place in span]
     assert places == sorted(places)
     assert all(0 <= place <= len(text) for place in places)
-    assert all(text[start:end].strip() == text[start:end] for start, end in statements(text))
+    assert all(text[start:end].strip() == text[start:end] for start, end in find_statements(text))

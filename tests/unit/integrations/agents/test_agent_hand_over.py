@@ -15,13 +15,13 @@ from langgraph.types import Command, Send
 from scripted_agents import agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.live import find_live_entries
 
 
 def said_by(memory):
     return [
         (entry.message.name or entry.role, entry.message.text)
-        for entry in live_entries(entries(memory))
+        for entry in find_live_entries(entries(memory))
     ]
 
 
@@ -108,7 +108,7 @@ def test_of_agents_side_by_side_the_one_that_failed_goes_on_and_the_other_stays(
 
 
 def view_of_all(memory):
-    return shape([entry.message for entry in live_entries(entries(memory))])
+    return shape([entry.message for entry in find_live_entries(entries(memory))])
 
 
 class Work(TypedDict, total=False):

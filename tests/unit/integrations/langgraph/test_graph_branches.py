@@ -21,7 +21,7 @@ from langchain_convmem.integrations.langgraph import (
     recall_node,
     record_node,
 )
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 
 
@@ -29,7 +29,7 @@ def said_by(memory):
     """Return who said what in the thread, as the views have it."""
     return [
         (entry.message.name or entry.role, entry.contents[0])
-        for entry in live_entries(memory.history("t", user_id="ana").entries)
+        for entry in find_live_entries(memory.history("t", user_id="ana").entries)
     ]
 
 

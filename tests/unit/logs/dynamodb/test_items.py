@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError, InvalidMessageError
-from langchain_convmem.ids import new_ulid
-from langchain_convmem.logs.base import Row
+from langchain_convmem.ids import make_ulid
+from langchain_convmem.logs.base import SyncRow
 from langchain_convmem.logs.dynamodb.items import (
     ENTRIES_PER_BATCH,
     GENERATION_KEY,
@@ -209,7 +209,7 @@ def blank(**fields):
 
 
 def row(place=0, **fields):
-    one = Row(new_ulid(), compute_position(NUMBER, place), "turn", "user", "{}", None)
+    one = SyncRow(make_ulid(), compute_position(NUMBER, place), "turn", "user", "{}", None)
     return dataclasses.replace(one, **fields)
 
 

@@ -11,13 +11,13 @@ from langchain_convmem.logs.base import encode_drafts, hash_message_id, plan_app
 from langchain_convmem.logs.dynamodb.items import compute_position
 from langchain_convmem.logs.dynamodb.log import KnownIds, hash_row
 from langchain_convmem.records import Control, Draft, ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 KEY, OTHER = ThreadKey("ana", "t1"), ThreadKey("ana", "t2")
 
 
 def encoded(*messages):
-    return encode_drafts([draft_of(message) for message in messages])
+    return encode_drafts([make_draft(message) for message in messages])
 
 
 def planned(batch, stored, number):
