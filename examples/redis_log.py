@@ -92,7 +92,7 @@ class RedisLog(kit.AsyncTwins):
     ) -> Entry:
         """Add to an entry's metadata; see `MessageLog.annotate`."""
 
-        def write(pipe: Any) -> kit.SyncRow:
+        def write(pipe: Any) -> kit.Row:
             found = [row for row in self._read_named(pipe, key, [entry_id]) if row.id == entry_id]
             if not found:
                 msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
@@ -241,22 +241,22 @@ class RedisLog(kit.AsyncTwins):
         pipe.sadd(self._key("owners"), json.dumps([key.owner.user_id, key.owner.thread_id]))
         pipe.sadd(self._key("threads", key.owner), json.dumps(key.thread_id))
 
-    def _put_row(self, pipe: Any, key: ThreadKey, row: kit.SyncRow) -> kit.SyncRow:
+    def _put_row(self, pipe: Any, key: ThreadKey, row: kit.Row) -> kit.Row:
         text = json.dumps([key.thread_id, *astuple(row)])
         pipe.hset(self._key("rows", key.owner), row.position, text)
         return row
 
     def _read_rows(
         self, client: Any, owner: Owner, positions: Iterable[bytes]
-    ) -> list[tuple[ThreadKey, kit.SyncRow]]:
+    ) -> list[tuple[ThreadKey, kit.Row]]:
         wanted = sorted(map(int, positions))
         texts = client.hmget(self._key("rows", owner), wanted) if wanted else ()
         found = [json.loads(text) for text in texts if text is not None]
-        return [(ThreadKey(owner.user_id, name), kit.SyncRow(*fields)) for name, *fields in found]
+        return [(ThreadKey(owner.user_id, name), kit.Row(*fields)) for name, *fields in found]
 
     def _read_named(
         self, client: Any, key: ThreadKey, names: Collection[str] | None
-    ) -> list[kit.SyncRow]:
+    ) -> list[kit.Row]:
         """Return a thread's rows that go by one of these ids, entries' or messages'; None: all."""
         if names is None:
             positions = client.zrange(self._key("thread", key), 0, -1)
@@ -265,7 +265,7 @@ class RedisLog(kit.AsyncTwins):
             positions = client.sunion(sets) if sets else ()
         return [row for _, row in self._read_rows(client, key.owner, positions)]
 
-    def _list_names(self, key: ThreadKey, row: kit.SyncRow) -> set[str]:
+    def _list_names(self, key: ThreadKey, row: kit.Row) -> set[str]:
         """Return the keys of the sets that a row's position is in."""
         message_id = kit.read_message_id(row.id, row.body)
         by_kind = ("controls", key) if row.role == "control" else ("named", key, message_id)

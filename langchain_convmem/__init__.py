@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         RecalledBlock,
         ThreadInfo,
         ThreadKey,
-        WrappedTurn,
+        Turn,
     )
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing_memory import SummarizingMemory
@@ -138,7 +138,7 @@ __all__ = [
     "ThreadKey",
     "ThreadStats",
     "ToolLoopLimitError",
-    "WrappedTurn",
+    "Turn",
     "TurnCancelledError",
     "TurnHandle",
     "TurnTimeoutError",
@@ -212,7 +212,7 @@ _HOMES = {
             "RecalledBlock",
             "ThreadInfo",
             "ThreadKey",
-            "WrappedTurn",
+            "Turn",
         ],
         "summarizing": ["SummaryReport", "SummarySettings"],
         "summarizing_memory": ["SummarizingMemory"],

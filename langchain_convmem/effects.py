@@ -1,66 +1,147 @@
-"""One procedure for two worlds: the steps of a job, run by a synchronous or an async driver.
+"""One procedure for two worlds: effects, and the synchronous and the async driver that run them.
 
-A job that needs several calls to a log or an embedder is written once, as a generator that yields
-`Step`s and gets their results back. `run` makes each call directly, `arun` awaits its twin. So the
-two never drift apart, and nothing but the call itself differs.
+What calls a log, an embedder or a model is written once, as a generator of `Effect`s. `run_sync`
+makes each call directly, `run_async` awaits its twin, so the two never drift apart and nothing but
+the call itself differs:
+
+    def count_steps(log: MessageLog, key: ThreadKey) -> Steps[int]:
+        entries = yield from perform(log.entries, log.aentries, key)
+        return len(entries)
+
+`sync` and `twin` make the two public methods of such a procedure:
+
+    @sync
+    def count(self) -> Steps[int]:
+        return count_steps(self.log, self.key)
+
+    acount = twin(count)
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Effect:
     """One call to the outside world, in both forms."""
 
     call: Callable[[], Any]
     acall: Callable[[], Awaitable[Any]]
 
 
-Steps: TypeAlias = Generator[Step, Any, T]
+Steps: TypeAlias = Generator[Effect, Any, R]
+"""A procedure that yields its calls, gets their results back, and returns an `R`."""
 
 
-def step(target: object, name: str, *args: Any, **kwargs: Any) -> Step:
-    """Return the step that calls `target.name(...)`, or awaits `target.aname(...)`."""
-    return Step(
-        lambda: getattr(target, name)(*args, **kwargs),
-        lambda: getattr(target, "a" + name)(*args, **kwargs),
+def make_effect(
+    call: Callable[P, R],
+    acall: Callable[P, Awaitable[R]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> Effect:
+    """Return one call as an effect, for whoever yields it; see `perform`."""
+    return Effect(
+        functools.partial(call, *args, **kwargs), functools.partial(acall, *args, **kwargs)
     )
 
 
-def run(steps: Steps[T]) -> T:
-    """Run the steps with direct calls and return the job's result.
+def perform(
+    call: Callable[P, R],
+    acall: Callable[P, Awaitable[R]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> Steps[R]:
+    """Make one call, from steps, and return its result.
 
-    An exception of a call is raised inside the job at the step that caused it.
+    Args:
+        call: What a synchronous driver calls.
+        acall: Its twin, which an asynchronous driver awaits.
+        args: Passed to either.
+        kwargs: Passed to either.
+    """
+    result: R = yield make_effect(call, acall, *args, **kwargs)
+    return result
+
+
+def run_sync(steps: Steps[R]) -> R:
+    """Run a procedure with direct calls and return its result.
+
+    An exception of a call is raised inside the procedure, at the step that caused it.
     """
     try:
-        pending = next(steps)
+        effect = next(steps)
         while True:
             try:
-                result = pending.call()
-            except BaseException as error:  # noqa: BLE001 - handed to the job, which decides
-                pending = steps.throw(error)
+                result = effect.call()
+            except BaseException as error:  # noqa: BLE001 - handed to the procedure, which decides
+                effect = steps.throw(error)
             else:
-                pending = steps.send(result)
+                effect = steps.send(result)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
 
 
-async def arun(steps: Steps[T]) -> T:
-    """Run the steps by awaiting their twins and return the job's result."""
+async def run_async(steps: Steps[R]) -> R:
+    """Run a procedure by awaiting the twins of its calls, and return its result."""
     try:
-        pending = next(steps)
+        effect = next(steps)
         while True:
             try:
-                result = await pending.acall()
-            except BaseException as error:  # noqa: BLE001 - handed to the job, which decides
-                pending = steps.throw(error)
+                result = await effect.acall()
+            except BaseException as error:  # noqa: BLE001 - handed to the procedure, which decides
+                effect = steps.throw(error)
             else:
-                pending = steps.send(result)
+                effect = steps.send(result)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+
+
+def sync(procedure: Callable[P, Steps[R]]) -> Callable[P, R]:
+    """Make a method that runs its steps with direct calls; see `twin` for the other."""
+
+    @functools.wraps(procedure)
+    def run_directly(*args: P.args, **kwargs: P.kwargs) -> R:
+        return run_sync(procedure(*args, **kwargs))
+
+    _sign(run_directly, procedure.__name__, procedure.__doc__, procedure)
+    return run_directly
+
+
+def twin(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Make the asynchronous twin of a method that `sync` made: same arguments, result and errors.
+
+    Nothing in it blocks the event loop: each call's own twin is awaited.
+    """
+    procedure: Callable[P, Steps[R]] = method.__wrapped__  # type: ignore[attr-defined]
+
+    @functools.wraps(method)
+    async def run_awaiting(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await run_async(procedure(*args, **kwargs))
+
+    name = method.__name__
+    _sign(
+        run_awaiting,
+        f"a{name}",
+        f"Async `{name}`; blocks no event loop.\n\n{method.__doc__}",
+        procedure,
+    )
+    return run_awaiting
+
+
+def _sign(function: Any, name: str, doc: str | None, procedure: Callable[..., Any]) -> None:
+    """Let `help` and editors show a method as it is called: with what its steps return."""
+    signature = inspect.signature(procedure)
+    returned = str(signature.return_annotation)
+    result = returned[len("Steps[") : -1] if returned.startswith("Steps[") else returned
+    function.__signature__ = signature.replace(return_annotation=result)
+    function.__annotations__ = {**procedure.__annotations__, "return": result}
+    function.__name__, function.__doc__ = name, doc
+    function.__qualname__ = f"{procedure.__qualname__.rpartition('.')[0]}.{name}".lstrip(".")

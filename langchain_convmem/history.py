@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.effects import Steps, perform, run_async, run_sync, sync, twin
 from langchain_convmem.errors import (
     BudgetError,
     ConfigError,
@@ -41,7 +41,7 @@ from langchain_convmem.records import (
     Role,
     StateDocument,
     ThreadKey,
-    WrappedTurn,
+    Turn,
 )
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import (
@@ -147,9 +147,10 @@ class ConversationHistory(BaseChatMessageHistory):
 
     # -- adding -----------------------------------------------------------------------------------
 
+    @sync
     def add(
         self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
-    ) -> AddedTurn:
+    ) -> Steps[AddedTurn]:
         """Add what one role said and return the turn that now holds it.
 
         If the write hook stores nothing of it, that turn has no entries.
@@ -161,13 +162,10 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             InvalidMessageError: If the role is unknown or every piece is blank; nothing is written.
         """
-        return run(self._add_steps(_make_text_message(role, contents)))
+        return self._add_steps(_make_text_message(role, contents))
 
-    async def aadd(
-        self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
-    ) -> AddedTurn:
-        """Add what one role said; see `add`."""
-        return await arun(self._add_steps(_make_text_message(role, contents)))
+    aadd = twin(add)
+    """Async `add`."""
 
     def _add_steps(self, message: BaseMessage) -> Steps[AddedTurn]:
         draft = self.drafting.build(message)
@@ -239,7 +237,7 @@ class ConversationHistory(BaseChatMessageHistory):
             summary=summary,
             token_counter=token_counter,
         )
-        return run(steps)
+        return run_sync(steps)
 
     async def acontext(
         self,
@@ -258,7 +256,7 @@ class ConversationHistory(BaseChatMessageHistory):
             summary=summary,
             token_counter=token_counter,
         )
-        return await arun(steps)
+        return await run_async(steps)
 
     # -- turns and entries ------------------------------------------------------------------------
 
@@ -283,7 +281,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """Return what no summary covers, in order; see `build_model_turns`."""
         return self._wrap_turns(build_model_turns(await self.log.aentries(self.key)))
 
-    def _wrap_turns(self, shown: Sequence[WrappedTurn]) -> list[AddedTurn]:
+    def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
         return [AddedTurn.wrap(turn, self.log) for turn in shown]
 
     @property
@@ -293,7 +291,8 @@ class ConversationHistory(BaseChatMessageHistory):
 
     # -- taking back and replacing; the log keeps everything --------------------------------------
 
-    def undo(self, exchanges: int = 1) -> list[WrappedTurn]:
+    @sync
+    def undo(self, exchanges: int = 1) -> Steps[list[Turn]]:
         """Take back the last exchanges: what the user said and all that followed.
 
         Several messages of the user in a row are one question. System messages stay. A summary
@@ -308,13 +307,12 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If `exchanges` is not at least 1.
         """
-        return run(self._undo_steps(exchanges))
+        return self._undo_steps(exchanges)
 
-    async def aundo(self, exchanges: int = 1) -> list[WrappedTurn]:
-        """Take back the last exchanges; see `undo`."""
-        return await arun(self._undo_steps(exchanges))
+    aundo = twin(undo)
+    """Async `undo`."""
 
-    def _undo_steps(self, exchanges: int) -> Steps[list[WrappedTurn]]:
+    def _undo_steps(self, exchanges: int) -> Steps[list[Turn]]:
         drafts, undone = plan_undo((yield from self._read_entries()), exchanges)
         yield from self._append_drafts(drafts)
         return [make_turn(parts) for parts in split_runs(undone)]
@@ -325,26 +323,27 @@ class ConversationHistory(BaseChatMessageHistory):
         Returns:
             Whether anything came back: not if something was said since.
         """
-        return bool(run(self._apply_edit(plan_redo)))
+        return bool(run_sync(self._apply_edit(plan_redo)))
 
     async def aredo(self) -> bool:
         """Bring back what the latest undo or clear took out; see `redo`."""
-        return bool(await arun(self._apply_edit(plan_redo)))
+        return bool(await run_async(self._apply_edit(plan_redo)))
 
     def clear(self) -> None:
         """Let every view start anew; the log keeps what was said (`forget` erases)."""
-        run(self._apply_edit(plan_clear))
+        run_sync(self._apply_edit(plan_clear))
 
     async def aclear(self) -> None:
         """Let every view start anew; see `clear`."""
-        await arun(self._apply_edit(plan_clear))
+        await run_async(self._apply_edit(plan_clear))
 
     def _apply_edit(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> Steps[list[Entry]]:
         return (yield from self._append_drafts(edit((yield from self._read_entries()))))
 
+    @sync
     def replace(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
-    ) -> AddedTurn:
+    ) -> Steps[AddedTurn]:
         """Put another message in the place of one, and return the turn that now holds it.
 
         The message keeps its id, its place and its metadata: when it was said, marks, and what was
@@ -363,13 +362,10 @@ class ConversationHistory(BaseChatMessageHistory):
             InvalidMessageError: If the text is blank or the role another, or if the write hook
                 stores nothing of the new message; nothing is written.
         """
-        return run(self._replace_steps(message_id, message, keep_later=keep_later))
+        return self._replace_steps(message_id, message, keep_later=keep_later)
 
-    async def areplace(
-        self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
-    ) -> AddedTurn:
-        """Put another message in the place of one; see `replace`."""
-        return await arun(self._replace_steps(message_id, message, keep_later=keep_later))
+    areplace = twin(replace)
+    """Async `replace`."""
 
     def _replace_steps(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool
@@ -386,7 +382,10 @@ class ConversationHistory(BaseChatMessageHistory):
         added = yield from self._append_drafts([*edits, kept])
         return AddedTurn.find_holding(added[-1], (yield from self._read_entries()), self.log)
 
-    def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AddedTurn | None:
+    @sync
+    def cut_reply(
+        self, heard_until: Heard, *, message_id: str | None = None
+    ) -> Steps[AddedTurn | None]:
         """Cut a spoken reply to what was heard of it: the rest was never said.
 
         The reply keeps its id, its place and its metadata, and is marked `interrupted`, as an
@@ -407,13 +406,10 @@ class ConversationHistory(BaseChatMessageHistory):
             ConfigError: If the thread shows no such reply.
             InvalidMessageError: If the words are not in the reply; nothing is written.
         """
-        return run(self._cut_steps(heard_until, message_id))
+        return self._cut_steps(heard_until, message_id)
 
-    async def acut_reply(
-        self, heard_until: Heard, *, message_id: str | None = None
-    ) -> AddedTurn | None:
-        """Cut a spoken reply to what was heard of it; see `cut_reply`."""
-        return await arun(self._cut_steps(heard_until, message_id))
+    acut_reply = twin(cut_reply)
+    """Async `cut_reply`."""
 
     def _cut_steps(self, heard: Heard, message_id: str | None) -> Steps[AddedTurn | None]:
         cut = yield from cut_reply_steps(self.log, self.key, self.drafting, heard, message_id)
@@ -423,19 +419,20 @@ class ConversationHistory(BaseChatMessageHistory):
 
     # -- summaries --------------------------------------------------------------------------------
 
-    def summary_window(self) -> SummaryWindow:
+    @sync
+    def summary_window(self) -> Steps[SummaryWindow]:
         """Return what the next summary must cover, as it is now.
 
         It ends with the last reply after which no tool is awaited, so that what the user said
         last stays out; placeholders and system messages stay out too. Empty when there is nothing
         new. Taking a window changes nothing.
         """
-        return run(self._read_view(partial(find_summary_window, self.key)))
+        return self._read_view(partial(find_summary_window, self.key))
 
-    async def asummary_window(self) -> SummaryWindow:
-        """Return what the next summary must cover; see `find_summary_window`."""
-        return await arun(self._read_view(partial(find_summary_window, self.key)))
+    asummary_window = twin(summary_window)
+    """Async `summary_window`."""
 
+    @sync
     def add_summary(
         self,
         text: str | Sequence[str],
@@ -443,7 +440,7 @@ class ConversationHistory(BaseChatMessageHistory):
         *,
         model: str = "",
         prompt_version: str = "",
-    ) -> AddedTurn:
+    ) -> Steps[AddedTurn]:
         """Put a summary in the place of a window's turns, and return its turn.
 
         The log keeps what it covers. What was added since the window was taken stays as it is,
@@ -462,18 +459,10 @@ class ConversationHistory(BaseChatMessageHistory):
                 summarised since; nothing is written.
             ConfigError: If the window is of another thread.
         """
-        return run(self._add_summary_steps(text, window, model, prompt_version))
+        return self._add_summary_steps(text, window, model, prompt_version)
 
-    async def aadd_summary(
-        self,
-        text: str | Sequence[str],
-        window: SummaryWindow,
-        *,
-        model: str = "",
-        prompt_version: str = "",
-    ) -> AddedTurn:
-        """Put a summary in the place of a window's turns; see `add_summary`."""
-        return await arun(self._add_summary_steps(text, window, model, prompt_version))
+    aadd_summary = twin(add_summary)
+    """Async `add_summary`."""
 
     def _add_summary_steps(
         self, text: str | Sequence[str], window: SummaryWindow, model: str, prompt_version: str
@@ -495,41 +484,42 @@ class ConversationHistory(BaseChatMessageHistory):
         try:
             check_kept(window, entries)
         except StaleWindowError:
-            yield step(self.log, "forget", self.key, [added.id])
+            yield from perform(self.log.forget, self.log.aforget, self.key, [added.id])
             raise
         return AddedTurn.find_holding(added, entries, self.log)
 
     @property
-    def last_summary(self) -> WrappedTurn | None:
+    def last_summary(self) -> Turn | None:
         """The live summary, which stands for all that it and those before it cover, if any."""
-        return run(self._read_view(_find_last_summary))
+        return run_sync(self._read_view(_find_last_summary))
 
-    async def alast_summary(self) -> WrappedTurn | None:
+    async def alast_summary(self) -> Turn | None:
         """Return the live summary, if any; see `last_summary`."""
-        return await arun(self._read_view(_find_last_summary))
+        return await run_async(self._read_view(_find_last_summary))
 
-    def undo_summary(self) -> WrappedTurn | None:
+    @sync
+    def undo_summary(self) -> Steps[Turn | None]:
         """Take back the live summary: what it covers is shown again, or the summary before it.
 
         Returns:
             What was taken back; None if there was no summary.
         """
-        return run(self._undo_summary_steps())
+        return self._undo_summary_steps()
 
-    async def aundo_summary(self) -> WrappedTurn | None:
-        """Take back the live summary; see `undo_summary`."""
-        return await arun(self._undo_summary_steps())
+    aundo_summary = twin(undo_summary)
+    """Async `undo_summary`."""
 
-    def _undo_summary_steps(self) -> Steps[WrappedTurn | None]:
+    def _undo_summary_steps(self) -> Steps[Turn | None]:
         entries = yield from self._read_entries()
         yield from self._append_drafts(plan_undo_summary(entries))
         return _find_last_summary(entries)
 
     # -- maps for a NoSQL log, and tables for people ----------------------------------------------
 
+    @sync
     def to_maps(
         self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
-    ) -> list[dict[str, Any]]:
+    ) -> Steps[list[dict[str, Any]]]:
         """Return the conversation's turns as maps, to be stored by `id`.
 
         A map is `{"id", "message": {"role", "contents"}, "metadata"}`; `metadata` has `summaryIds`,
@@ -552,13 +542,10 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If `sink` is empty, or the log cannot keep cursors.
         """
-        return run(self._export_steps(incremental, exclude_last, sink))
+        return self._export_steps(incremental, exclude_last, sink)
 
-    async def ato_maps(
-        self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
-    ) -> list[dict[str, Any]]:
-        """Return the conversation's turns as maps; see `to_maps`."""
-        return await arun(self._export_steps(incremental, exclude_last, sink))
+    ato_maps = twin(to_maps)
+    """Async `to_maps`."""
 
     def _export_steps(
         self, incremental: bool, exclude_last: bool, sink: str
@@ -576,9 +563,9 @@ class ConversationHistory(BaseChatMessageHistory):
             maps, after = export_maps(entries, before, exclude_last=exclude_last)
             if after == before:
                 return maps
-            written = yield step(
-                self.log,
-                "set_state",
+            written = yield from perform(
+                self.log.set_state,
+                self.log.aset_state,
                 self.key,
                 _name_cursor(sink),
                 after.write_document(),
@@ -593,18 +580,18 @@ class ConversationHistory(BaseChatMessageHistory):
         Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
         sink, `^` the live summary.
         """
-        return format_text_table(*run(self._read_table()))
+        return format_text_table(*run_sync(self._read_table()))
 
     async def atable(self) -> str:
         """Return the conversation as text; see `table`."""
-        return format_text_table(*await arun(self._read_table()))
+        return format_text_table(*await run_async(self._read_table()))
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
         """Return the latest turns as a table, for notebooks; what was said is escaped."""
-        return format_html_table(*run(self._read_table()))
+        return format_html_table(*run_sync(self._read_table()))
 
     def _read_table(self) -> Steps[tuple[Sequence[Entry], ExportCursor | None]]:
         if not isinstance(self.log, ThreadState):
@@ -614,8 +601,8 @@ class ConversationHistory(BaseChatMessageHistory):
 
     def _read_cursor(self, sink: str) -> Steps[tuple[ExportCursor, int | None]]:
         """Return how far a sink was served, and the version of the document that says so."""
-        document: StateDocument | None
-        document = yield step(self.log, "get_state", self.key, _name_cursor(sink))
+        log = cast("ThreadState", self.log)
+        document = yield from perform(log.get_state, log.aget_state, self.key, _name_cursor(sink))
         if document is None:
             return ExportCursor(), None
         return ExportCursor.read(document.value), document.version
@@ -623,7 +610,7 @@ class ConversationHistory(BaseChatMessageHistory):
     # -- reading and writing the log --------------------------------------------------------------
 
     def _read_entries(self) -> Steps[list[Entry]]:
-        found: list[Entry] = yield step(self.log, "entries", self.key)
+        found: list[Entry] = yield from perform(self.log.entries, self.log.aentries, self.key)
         return found
 
     def _read_view(self, view: Callable[[Sequence[Entry]], T]) -> Steps[T]:
@@ -634,7 +621,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """Append, unless there is nothing to append."""
         if not drafts:
             return []
-        added: list[Entry] = yield step(self.log, "append", self.key, drafts)
+        added: list[Entry] = yield from perform(self.log.append, self.log.aappend, self.key, drafts)
         return added
 
 
@@ -646,7 +633,7 @@ def _make_text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
     return make(make_content(spoken))
 
 
-def _find_last_summary(entries: Sequence[Entry]) -> WrappedTurn | None:
+def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
     summary = find_live_summary(find_live_entries(entries))
     return None if summary is None else make_turn([summary])
 
@@ -663,18 +650,18 @@ _PAGE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class AddedTurn(WrappedTurn):
+class AddedTurn(Turn):
     """A turn whose metadata can be extended, durably.
 
     Marks, times and data go to the newest part of the turn. What this object itself shows stays
-    what it was when it was read; read `build_turns` again to see them. A placeholder has no part in the
-    log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
+    what it was when it was read; read `build_turns` again to see them. A placeholder has no part in
+    the log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
     """
 
     log: MessageLog = field(kw_only=True, repr=False, compare=False)
 
     @classmethod
-    def wrap(cls, turn: WrappedTurn, log: MessageLog) -> Self:
+    def wrap(cls, turn: Turn, log: MessageLog) -> Self:
         """Return the turn, as one of the log."""
         return cls(turn.id, turn.role, turn.contents, turn.entries, turn.metadata, log=log)
 
@@ -692,42 +679,44 @@ class AddedTurn(WrappedTurn):
     @classmethod
     def find_holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
         """Return the turn that holds an entry just added, without reading more than it takes."""
-        page: list[Entry] = yield step(log, "entries", added.key, last=_PAGE)
+        page: list[Entry] = yield from perform(log.entries, log.aentries, added.key, last=_PAGE)
         if len(page) < _PAGE:
             return cls.find_holding(added, page, log)
         latest = build_turns(page[1:]) if is_self_contained(page) else []
         holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
         if holder is not None:
             return cls.wrap(holder, log)
-        return cls.find_holding(added, (yield step(log, "entries", added.key)), log)
+        return cls.find_holding(
+            added, (yield from perform(log.entries, log.aentries, added.key)), log
+        )
 
-    def add_attribute(self, name: str) -> None:
+    @sync
+    def add_attribute(self, name: str) -> Steps[None]:
         """Append a mark."""
-        run(self._annotate_steps(attributes=(name,)))
+        return self._annotate_steps(attributes=(name,))
 
-    async def aadd_attribute(self, name: str) -> None:
-        """Append a mark."""
-        await arun(self._annotate_steps(attributes=(name,)))
+    aadd_attribute = twin(add_attribute)
+    """Async `add_attribute`."""
 
-    def add_timing(self, name: str, at_ms: int | None = None) -> None:
+    @sync
+    def add_timing(self, name: str, at_ms: int | None = None) -> Steps[None]:
         """Set a time, milliseconds since the epoch; None is now."""
-        run(self._annotate_steps(timing={name: get_now_ms() if at_ms is None else at_ms}))
+        return self._annotate_steps(timing={name: get_now_ms() if at_ms is None else at_ms})
 
-    async def aadd_timing(self, name: str, at_ms: int | None = None) -> None:
-        """Set a time; see `add_timing`."""
-        await arun(self._annotate_steps(timing={name: get_now_ms() if at_ms is None else at_ms}))
+    aadd_timing = twin(add_timing)
+    """Async `add_timing`."""
 
-    def add_data(self, name: str, value: Any) -> None:
+    @sync
+    def add_data(self, name: str, value: Any) -> Steps[None]:
         """Set a plain value under `aux`.
 
         Raises:
             InvalidMessageError: If the value is not made of plain values.
         """
-        run(self._annotate_steps(aux={name: value}))
+        return self._annotate_steps(aux={name: value})
 
-    async def aadd_data(self, name: str, value: Any) -> None:
-        """Set a plain value under `aux`; see `add_data`."""
-        await arun(self._annotate_steps(aux={name: value}))
+    aadd_data = twin(add_data)
+    """Async `add_data`."""
 
     def _annotate_steps(self, **changes: Any) -> Steps[None]:
         if not self.entries:
@@ -737,10 +726,10 @@ class AddedTurn(WrappedTurn):
             )
             raise InvalidMessageError(msg)
         newest = self.entries[-1]
-        yield step(self.log, "annotate", newest.key, newest.id, **changes)
+        yield from perform(self.log.annotate, self.log.aannotate, newest.key, newest.id, **changes)
 
 
-def _find_holder(added: Entry, shown: Sequence[WrappedTurn]) -> WrappedTurn | None:
+def _find_holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
     holders = (turn for turn in shown if added.id in [part.id for part in turn.entries])
     return next(holders, None)
 
@@ -754,15 +743,16 @@ def cut_reply_steps(
     If the write hook stores nothing of what is left, nothing is; see
     `ConversationHistory.cut_reply`.
     """
-    entries: list[Entry] = yield step(log, "entries", key)
+    entries: list[Entry] = yield from perform(log.entries, log.aentries, key)
     reply = find_reply(entries, message_id)
     drafts = plan_cut(entries, reply, _apply_hook(heard, drafting))
     if not drafts:
         return reply
-    kept = [one if one.message is None else drafting.filter_draft(one) for one in drafts]
-    if kept[-1] is None:
-        kept[-1] = Draft(role="control", control=Control((reply.id,), "cancelled"))
-    added: list[Entry] = yield step(log, "append", key, kept)
+    *before, last = [one if one.message is None else drafting.filter_draft(one) for one in drafts]
+    if last is None:
+        last = Draft(role="control", control=Control((reply.id,), "cancelled"))
+    kept = [*filter(None, before), last]
+    added = yield from perform(log.append, log.aappend, key, kept)
     return added[-1] if added[-1].control is None else None
 
 
@@ -776,7 +766,7 @@ def _apply_hook(heard: Heard, drafting: DraftBuilder) -> Heard:
 
 # -- Forking: a new thread that goes on from a point of an old one --------------------------------
 def fork_steps(
-    log: MessageLog, origin: ThreadKey, at: str | WrappedTurn | None, new_thread_id: str | None
+    log: MessageLog, origin: ThreadKey, at: str | Turn | None, new_thread_id: str | None
 ) -> Steps[ThreadKey]:
     """Copy what a thread shows up to a point into another one of its user; return that one.
 
@@ -793,18 +783,20 @@ def fork_steps(
         ConfigError: If `at` is not in the view of `origin`, or the other thread is in use.
     """
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
-    entries: list[Entry] = yield step(log, "entries", origin)
+    entries: list[Entry] = yield from perform(log.entries, log.aentries, origin)
     kept = find_entries_until(entries, at)
-    check_target(target, (yield step(log, "entries", target)), origin)
+    check_target(target, (yield from perform(log.entries, log.aentries, target)), origin)
     spoken = [entry for entry in kept if entry.role != "summary"]
     if not spoken:
         return target
-    made: list[Entry] = yield step(log, "append", target, [fork_entry(entry) for entry in spoken])
+    made: list[Entry] = yield from perform(
+        log.append, log.aappend, target, [fork_entry(entry) for entry in spoken]
+    )
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
     summaries = [entry for entry in kept if entry.role == "summary"]
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
-        [copies[summary.id]] = yield step(log, "append", target, [draft])
+        [copies[summary.id]] = yield from perform(log.append, log.aappend, target, [draft])
     return target
 
 
@@ -879,14 +871,19 @@ def read_live_steps(log: MessageLog, key: ThreadKey) -> Steps[LiveThread]:
     part = _read_part(document)
     if part is None or is_current(part, entries):
         return LiveThread(key, entries, part, version)
-    return LiveThread(key, (yield step(log, "entries", key)), None, version)
+    return LiveThread(key, (yield from perform(log.entries, log.aentries, key)), None, version)
 
 
 def read_all_steps(log: MessageLog, thread: LiveThread) -> Steps[LiveThread]:
     """Return the same thread with all its entries; nothing is read if it has them."""
     if thread.part is None:
         return thread
-    return LiveThread(thread.key, (yield step(log, "entries", thread.key)), None, thread.version)
+    return LiveThread(
+        thread.key,
+        (yield from perform(log.entries, log.aentries, thread.key)),
+        None,
+        thread.version,
+    )
 
 
 def note_steps(
@@ -955,14 +952,14 @@ def read_thread_steps(
         log, "read_thread", "entries", "get_state"
     ):
         found: tuple[StateDocument | None, list[Entry]]
-        found = yield step(log, "read_thread", key, name, stretches)
+        found = yield from perform(log.read_thread, log.aread_thread, key, name, stretches)
         return found
     document: StateDocument | None = None
     if isinstance(log, ThreadState):
-        document = yield step(log, "get_state", key, name)
+        document = yield from perform(log.get_state, log.aget_state, key, name)
     entries: list[Entry] = []
     for after, until in stretches(document):
-        entries += yield step(log, "entries", key, after=after, until=until)
+        entries += yield from perform(log.entries, log.aentries, key, after=after, until=until)
     return document, entries
 
 
@@ -979,9 +976,9 @@ def append_planned_steps(
     if isinstance(log, ThreadTransactions) and is_valid_for(
         log, "append_planned", "append", "entries", "find", "set_state"
     ):
-        appended: list[Entry] = yield step(
-            log,
-            "append_planned",
+        appended: list[Entry] = yield from perform(
+            log.append_planned,
+            log.aappend_planned,
             key,
             plan,
             after=after,
@@ -991,10 +988,12 @@ def append_planned_steps(
         return appended
     found: list[Entry] = []
     if message_ids:
-        found = yield step(log, "find", key, message_ids)
-    later: list[Entry] = yield step(log, "entries", key, after=after)
+        found = yield from perform(log.find, log.afind, key, message_ids)
+    later: list[Entry] = yield from perform(log.entries, log.aentries, key, after=after)
     there = {entry.position: entry for entry in (*found, *later)}
-    appended = yield step(log, "append", key, plan([there[at] for at in sorted(there)]))
+    appended = yield from perform(
+        log.append, log.aappend, key, plan([there[at] for at in sorted(there)])
+    )
     for document in documents:
         yield from write_cache_steps(log, key, document)
     return appended
@@ -1005,6 +1004,13 @@ def write_cache_steps(log: MessageLog, key: ThreadKey, document: CacheDraft) -> 
     if not isinstance(log, ThreadState):
         return
     try:
-        yield step(log, "set_state", key, document.name, document.value, expected=document.expected)
+        yield from perform(
+            log.set_state,
+            log.aset_state,
+            key,
+            document.name,
+            document.value,
+            expected=document.expected,
+        )
     except LogError as error:
         _logger.info("could not write %s of %r: %s", document.name, key.thread_id, error)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
 
-from langchain_convmem.effects import Step, Steps, arun, run
+from langchain_convmem.effects import Effect, Steps, run_async, run_sync
 
 __all__ = ["FifoLock", "Waiter", "get_held", "note_held"]
 
@@ -73,7 +73,7 @@ class FifoLock:
         """
         waiter = self.enter()
         try:
-            run(self.wait_steps(waiter, timeout_s))
+            run_sync(self.wait_steps(waiter, timeout_s))
             yield
         finally:
             self.leave(waiter)
@@ -83,7 +83,7 @@ class FifoLock:
         """Be inside without blocking the event loop; see `hold`."""
         waiter = self.enter()
         try:
-            await arun(self.wait_steps(waiter, timeout_s))
+            await run_async(self.wait_steps(waiter, timeout_s))
             yield
         finally:
             self.leave(waiter)
@@ -114,7 +114,7 @@ class FifoLock:
                     await asyncio.wrap_future(waiter)
 
         try:
-            yield Step(wait, wait_in_loop)
+            yield Effect(wait, wait_in_loop)
         except TimeoutError:
             raise self._make_late_error(timeout_s or 0) from None
         note_held(frozenset({waiter}))

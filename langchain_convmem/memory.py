@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
-from langchain_convmem.effects import Step, Steps, arun, run, step
+from langchain_convmem.effects import Effect, Steps, perform, run_sync, sync, twin
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.history import (
     ConversationHistory,
@@ -39,7 +39,7 @@ from langchain_convmem.records import (
     Recall,
     ThreadInfo,
     ThreadKey,
-    WrappedTurn,
+    Turn,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.options import TurnOptions
@@ -327,7 +327,7 @@ class ConversationMemory:
                 as the prompt's own words and the descriptions of tools.
             remember: Whether to store turns.
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
-            profile: Provider rules for messages, as in `history.build_context`; None follows the chat
+            profile: Provider rules for messages, as in `history.context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
             user_id_key: If set, the metadata of runs names the user by a hash under this key, so
                 that traces can be told apart by user without revealing who it is.
@@ -550,14 +550,15 @@ class ConversationMemory:
         """Return a user's threads, latest first; see `threads`."""
         return await self.log.athreads(user_id)
 
+    @sync
     def fork(
         self,
         thread_id: str,
         *,
-        at: str | WrappedTurn | None = None,
+        at: str | Turn | None = None,
         new_thread_id: str | None = None,
         user_id: str | None = None,
-    ) -> ConversationHistory:
+    ) -> Steps[ConversationHistory]:
         """Return a new thread with copies of what another shows: messages, ids and summaries.
 
         Args:
@@ -569,26 +570,19 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread shows no such message, or the new one is in use.
         """
-        return run(self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id))
+        return self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id)
 
-    async def afork(
-        self,
-        thread_id: str,
-        *,
-        at: str | WrappedTurn | None = None,
-        new_thread_id: str | None = None,
-        user_id: str | None = None,
-    ) -> ConversationHistory:
-        """Return a new thread that goes on from a point of another; see `fork`."""
-        return await arun(self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id))
+    afork = twin(fork)
+    """Async `fork`."""
 
     def _fork_steps(
-        self, key: ThreadKey, at: str | WrappedTurn | None, new_thread_id: str | None
+        self, key: ThreadKey, at: str | Turn | None, new_thread_id: str | None
     ) -> Steps[ConversationHistory]:
         fork = yield from fork_steps(self.log, key, at, new_thread_id)
         return self.history(fork.thread_id, user_id=fork.user_id)
 
-    def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
+    @sync
+    def stats(self, thread_id: str, *, user_id: str | None = None) -> Steps[ThreadStats]:
         """Return statistics of a thread: messages, turns, tokens, times, bytes.
 
         Nothing is counted while turns run: each call reads the whole thread, so ask as often as
@@ -598,18 +592,18 @@ class ConversationMemory:
             thread_id: The thread; one that does not exist has nothing.
             user_id: Its user.
         """
-        return run(self._count_steps(ThreadKey(user_id, thread_id)))
+        return self._count_steps(ThreadKey(user_id, thread_id))
 
-    async def astats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
-        """Return the statistics of a thread; see `stats`."""
-        return await arun(self._count_steps(ThreadKey(user_id, thread_id)))
+    astats = twin(stats)
+    """Async `stats`."""
 
     def _count_steps(self, key: ThreadKey) -> Steps[ThreadStats]:
-        entries: list[Entry] = yield step(self.log, "entries", key)
+        entries: list[Entry] = yield from perform(self.log.entries, self.log.aentries, key)
         return compute_stats(entries)
 
     # -- Messages and files -----------------------------------------------------------------------
 
+    @sync
     def add_messages(
         self,
         messages: MessagesInput,
@@ -618,7 +612,7 @@ class ConversationMemory:
         user_id: str | None = None,
         turn_id: str | None = None,
         durable: bool = True,
-    ) -> list[Entry]:
+    ) -> Steps[list[Entry]]:
         """Store messages verbatim in a thread, all or none.
 
         Args:
@@ -641,30 +635,22 @@ class ConversationMemory:
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        return run(self._add_steps(ThreadKey(user_id, thread_id), messages, turn_id, durable))
+        return self._add_steps(ThreadKey(user_id, thread_id), messages, turn_id, durable)
 
-    async def aadd_messages(
-        self,
-        messages: MessagesInput,
-        *,
-        thread_id: str,
-        user_id: str | None = None,
-        turn_id: str | None = None,
-        durable: bool = True,
-    ) -> list[Entry]:
-        """Store messages verbatim in a thread; see `add_messages`."""
-        return await arun(
-            self._add_steps(ThreadKey(user_id, thread_id), messages, turn_id, durable)
-        )
+    aadd_messages = twin(add_messages)
+    """Async `add_messages`."""
 
     def _add_steps(
         self, key: ThreadKey, messages: MessagesInput, turn_id: str | None, durable: bool
     ) -> Steps[list[Entry]]:
         drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
-        entries: list[Entry] = yield step(self.log, "append", key, drafts, durable=durable)
+        entries: list[Entry] = yield from perform(
+            self.log.append, self.log.aappend, key, drafts, durable=durable
+        )
         self._recaller.embed_soon(key.owner)
         return entries
 
+    @sync
     def import_file(
         self,
         path: str | os.PathLike[str],
@@ -673,7 +659,7 @@ class ConversationMemory:
         thread_id: str | None = None,
         format: str | None = None,  # noqa: A002 - what it is called everywhere
         progress: Callable[[int, int], None] | None = None,
-    ) -> ImportReport:
+    ) -> Steps[ImportReport]:
         """Import the conversations of a file and return a report.
 
         The file is checked to its last line before the first write, and importing it again doubles
@@ -696,19 +682,10 @@ class ConversationMemory:
                 nothing is written.
             MissingExtraError: If its format needs a package that is not installed.
         """
-        return run(self._import_steps(path, user_id, thread_id, format, progress))
+        return self._import_steps(path, user_id, thread_id, format, progress)
 
-    async def aimport_file(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        user_id: str | None = None,
-        thread_id: str | None = None,
-        format: str | None = None,  # noqa: A002 - as above
-        progress: Callable[[int, int], None] | None = None,
-    ) -> ImportReport:
-        """Store the conversations of a file; see `import_file`. It is read in a worker thread."""
-        return await arun(self._import_steps(path, user_id, thread_id, format, progress))
+    aimport_file = twin(import_file)
+    """Async `import_file`."""
 
     def _import_steps(
         self,
@@ -725,7 +702,7 @@ class ConversationMemory:
             threads = read_threads(path, thread_id=thread_id, format=form)
             return ImportedFile(os.fspath(path), tuple(threads))
 
-        file: ImportedFile = yield Step(read, lambda: asyncio.to_thread(read))
+        file: ImportedFile = yield Effect(read, lambda: asyncio.to_thread(read))
         drafting = self._turn_memory.drafting
         report = yield from store_file_steps(self.log, file, user_id, drafting, progress)
         for thread in report.thread_ids:
@@ -798,6 +775,7 @@ class ConversationMemory:
         retriever.check_scope()
         return retriever
 
+    @sync
     def recall(
         self,
         query: str,
@@ -813,7 +791,7 @@ class ConversationMemory:
         until: Moment | None = None,
         remember: bool = True,
         before: str | None = None,
-    ) -> Recall:
+    ) -> Steps[Recall]:
         """Return the dialog lines that fit a query best, with the lines around them.
 
         Args:
@@ -843,56 +821,23 @@ class ConversationMemory:
         Raises:
             ConfigError: If an argument is invalid; the message names it.
         """
-        return run(
-            self._recall_steps(
-                query,
-                user_id,
-                thread_id,
-                user_ids,
-                k=k,
-                max_tokens=max_tokens,
-                threshold=threshold,
-                filter=filter,
-                since=since,
-                until=until,
-                remember=remember,
-                before=before,
-            )
+        return self._recall_steps(
+            query,
+            user_id,
+            thread_id,
+            user_ids,
+            k=k,
+            max_tokens=max_tokens,
+            threshold=threshold,
+            filter=filter,
+            since=since,
+            until=until,
+            remember=remember,
+            before=before,
         )
 
-    async def arecall(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        thread_id: str | None = None,
-        user_ids: Collection[str] | None = None,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
-        filter: LineFilter | None = None,  # noqa: A002 - as above
-        since: Moment | None = None,
-        until: Moment | None = None,
-        remember: bool = True,
-        before: str | None = None,
-    ) -> Recall:
-        """Return the dialog lines that fit a query best; see `recall`."""
-        return await arun(
-            self._recall_steps(
-                query,
-                user_id,
-                thread_id,
-                user_ids,
-                k=k,
-                max_tokens=max_tokens,
-                threshold=threshold,
-                filter=filter,
-                since=since,
-                until=until,
-                remember=remember,
-                before=before,
-            )
-        )
+    arecall = twin(recall)
+    """Async `recall`."""
 
     def _recall_steps(
         self,
@@ -947,6 +892,7 @@ class ConversationMemory:
         """Index ahead what was added since; see `refresh`. `progress` is called in a worker."""
         return await self.line_recall.arefresh(_find_owner(user_id, thread_id), progress=progress)
 
+    @sync
     def reindex(
         self,
         *,
@@ -954,7 +900,7 @@ class ConversationMemory:
         thread_id: str | None = None,
         all_users: bool = False,
         progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[str, ...]:
+    ) -> Steps[tuple[str, ...]]:
         """Re-embed lines after a change of the embedder, then delete the old vectors.
 
         Until then nothing is sent to the new embedder: lines are found by their words, and
@@ -975,18 +921,10 @@ class ConversationMemory:
             ConfigError: If the call names nobody, or all users of a log that cannot list them.
             LogError: If the log cannot be read.
         """
-        return run(self._reindex_steps(user_id, thread_id, all_users, progress))
+        return self._reindex_steps(user_id, thread_id, all_users, progress)
 
-    async def areindex(
-        self,
-        *,
-        user_id: str | None = None,
-        thread_id: str | None = None,
-        all_users: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[str, ...]:
-        """Re-embed lines; see `reindex`. `progress` is called in a worker."""
-        return await arun(self._reindex_steps(user_id, thread_id, all_users, progress))
+    areindex = twin(reindex)
+    """Async `reindex`."""
 
     def _reindex_steps(
         self,
@@ -1003,10 +941,12 @@ class ConversationMemory:
             msg = f"{type(self.log).__name__} cannot list whose lines it has; name each user"
             raise ConfigError(msg)
         else:
-            owners = yield step(self.log, "owners")
+            owners = yield from perform(self.log.owners, self.log.aowners)
         problems: dict[str, None] = {}
         for owner in owners:
-            found = yield step(self.line_recall, "reindex", owner, progress)
+            found = yield from perform(
+                self.line_recall.reindex, self.line_recall.areindex, owner, progress
+            )
             problems |= dict.fromkeys(found)
         return tuple(problems)
 
@@ -1040,9 +980,10 @@ class ConversationMemory:
         """Whether the memory has a summarizer."""
         return self._summaries.has_summarizer
 
+    @sync
     def summarize(
         self, thread_id: str, *, user_id: str | None = None, force: bool = False
-    ) -> SummaryReport:
+    ) -> Steps[SummaryReport]:
         """Compact a thread now if due.
 
         Args:
@@ -1056,25 +997,19 @@ class ConversationMemory:
         Raises:
             ConfigError: If the memory has no summarizer.
         """
-        return run(
-            self._summaries.compactor.compact_steps(ThreadKey(user_id, thread_id), force=force)
-        )
+        return self._summaries.compactor.compact_steps(ThreadKey(user_id, thread_id), force=force)
 
-    async def asummarize(
-        self, thread_id: str, *, user_id: str | None = None, force: bool = False
-    ) -> SummaryReport:
-        """Compact a thread now if due; see `summarize`."""
-        return await arun(
-            self._summaries.compactor.compact_steps(ThreadKey(user_id, thread_id), force=force)
-        )
+    asummarize = twin(summarize)
+    """Async `summarize`."""
 
+    @sync
     def resummarize(
         self,
         thread_id: str,
         *,
         user_id: str | None = None,
         summarizer: SummarizerLike | None = None,
-    ) -> SummaryReport:
+    ) -> Steps[SummaryReport]:
         """Rewrite the live summary of a thread from everything it covers.
 
         Args:
@@ -1085,17 +1020,10 @@ class ConversationMemory:
         Raises:
             ConfigError: If the memory has no summarizer.
         """
-        return run(self._summaries.rewrite_steps(ThreadKey(user_id, thread_id), summarizer))
+        return self._summaries.rewrite_steps(ThreadKey(user_id, thread_id), summarizer)
 
-    async def aresummarize(
-        self,
-        thread_id: str,
-        *,
-        user_id: str | None = None,
-        summarizer: SummarizerLike | None = None,
-    ) -> SummaryReport:
-        """Rewrite the live summary of a thread; see `resummarize`."""
-        return await arun(self._summaries.rewrite_steps(ThreadKey(user_id, thread_id), summarizer))
+    aresummarize = twin(resummarize)
+    """Async `resummarize`."""
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for the compactions under way; return whether they ended within this time."""
@@ -1107,13 +1035,14 @@ class ConversationMemory:
 
     # -- Forgetting -------------------------------------------------------------------------------
 
+    @sync
     def forget(
         self,
         *,
         user_id: str | None = None,
         thread_id: str | None = None,
         entry_ids: Iterable[str] | None = None,
-    ) -> ForgetReceipt:
+    ) -> Steps[ForgetReceipt]:
         """Permanently erase a user with all threads, a thread, or entries of a thread.
 
         What recall keeps of it in this process's memory goes too; other processes notice when they
@@ -1131,17 +1060,10 @@ class ConversationMemory:
         Raises:
             ConfigError: If the call names nobody, or entries of no thread.
         """
-        return run(self._forget_steps(user_id, thread_id, entry_ids))
+        return self._forget_steps(user_id, thread_id, entry_ids)
 
-    async def aforget(
-        self,
-        *,
-        user_id: str | None = None,
-        thread_id: str | None = None,
-        entry_ids: Iterable[str] | None = None,
-    ) -> ForgetReceipt:
-        """Permanently erase; see `forget`."""
-        return await arun(self._forget_steps(user_id, thread_id, entry_ids))
+    aforget = twin(forget)
+    """Async `forget`."""
 
     def _forget_steps(
         self, user_id: str | None, thread_id: str | None, entry_ids: Iterable[str] | None
@@ -1157,7 +1079,7 @@ class ConversationMemory:
         if key is not None and ids:
             receipt = yield from _erase_entries_steps(self.log, key, ids)
         else:
-            receipt = yield step(self.log, "forget", key or owner, ids)
+            receipt = yield from perform(self.log.forget, self.log.aforget, key or owner, ids)
         yield from self._recaller.drop_forgotten_steps(owner)
         if key is not None and ids:
             # What else the summaries covered is shown again.
@@ -1533,7 +1455,7 @@ class Summaries:
         compactor = self.compactor
         with self._lock:
             if self._jobs is None:
-                self._jobs = BackgroundJobs(lambda key: run(compactor.compact_steps(key)))
+                self._jobs = BackgroundJobs(lambda key: run_sync(compactor.compact_steps(key)))
             return self._jobs
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -1584,19 +1506,19 @@ def _erase_entries_steps(
     log: MessageLog, key: ThreadKey, ids: Sequence[str]
 ) -> Steps[ForgetReceipt]:
     """Erase entries and the summaries that cover them, retracted ones included."""
-    known: list[Entry] = yield step(log, "entries", key)
+    known: list[Entry] = yield from perform(log.entries, log.aentries, key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
     telling = _list_telling(known, named)
-    receipt: ForgetReceipt = yield step(log, "forget", key, [*ids, *telling])
+    receipt: ForgetReceipt = yield from perform(log.forget, log.aforget, key, [*ids, *telling])
     while True:
         # A summary may have been written since the thread was read.
         seen = known[-1].position if known else 0
-        known = [*known, *(yield step(log, "entries", key, after=seen))]
+        known = [*known, *(yield from perform(log.entries, log.aentries, key, after=seen))]
         late = [name for name in _list_telling(known, named) if name not in telling]
         if not late:
             return receipt
         telling += late
-        more: ForgetReceipt = yield step(log, "forget", key, late)
+        more: ForgetReceipt = yield from perform(log.forget, log.aforget, key, late)
         receipt = _add_receipts(receipt, more)
 
 

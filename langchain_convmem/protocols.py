@@ -478,8 +478,8 @@ class ThreadMemory(Protocol):
     """One thread, as a conversation reads and writes it.
 
     The conversation runs one turn at a time: `select_asked_steps` and `read_view_steps`, then
-    `begin_steps` before the model is called, and at its end `add_steps` or `retract_steps`. Until it
-    is added, the turn shows in no other answer of the thread.
+    `begin_steps` before the model is called, and at its end `add_steps` or `retract_steps`. Until
+    it is added, the turn shows in no other answer of the thread.
     """
 
     @property

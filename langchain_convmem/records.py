@@ -171,7 +171,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class WrappedTurn:
+class Turn:
     """A maximal run of one role, as the views show it.
 
     Attributes:

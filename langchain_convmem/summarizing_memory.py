@@ -24,7 +24,7 @@ from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
 from pydantic import ConfigDict, Field, InstanceOf, field_validator
 
-from langchain_convmem.effects import Steps, arun, run
+from langchain_convmem.effects import Steps, run_async, run_sync
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline.extractive import ExtractiveSummarizer
@@ -141,11 +141,11 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
         def replace_messages(state: Any) -> dict[str, Any]:
             before = self._read_messages(state)
-            return update(before, run(self._compact_steps(before)))
+            return update(before, run_sync(self._compact_steps(before)))
 
         async def areplace_messages(state: Any) -> dict[str, Any]:
             before = self._read_messages(state)
-            return update(before, await arun(self._compact_steps(before)))
+            return update(before, await run_async(self._compact_steps(before)))
 
         return RunnableLambda(replace_messages, areplace_messages, name="summarize")
 
@@ -157,21 +157,21 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         """
 
         def summarize(messages: Any) -> str:
-            return run(self._write_text_steps(messages))
+            return run_sync(self._write_text_steps(messages))
 
         async def asummarize(messages: Any) -> str:
-            return await arun(self._write_text_steps(messages))
+            return await run_async(self._write_text_steps(messages))
 
         return RunnableLambda(summarize, asummarize, name="convmem_summary")
 
     # -- shapes ----------------------------------------------------------------------------------
 
     def _compact(self, value: Any) -> Any:
-        return self._restore_shape(value, run(self._compact_steps(self._read_messages(value))))
+        return self._restore_shape(value, run_sync(self._compact_steps(self._read_messages(value))))
 
     async def _acompact(self, value: Any) -> Any:
         return self._restore_shape(
-            value, await arun(self._compact_steps(self._read_messages(value)))
+            value, await run_async(self._compact_steps(self._read_messages(value)))
         )
 
     def _read_messages(self, value: Any) -> list[BaseMessage]:

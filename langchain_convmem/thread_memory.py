@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langchain_convmem.effects import Steps, step
+from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import (
     ConfigError,
     HistoryWriteError,
@@ -223,7 +223,7 @@ class MemoryThread:
         if note.again:
             drafts.insert(0, note.retract(note.again, "replaced"))
         try:
-            yield step(self.memory.log, "append", self.key, drafts)
+            yield from perform(self.memory.log.append, self.memory.log.aappend, self.key, drafts)
         except LogError as error:
             msg = f"what was asked could not be stored ({error}); the model was not called"
             raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
@@ -242,7 +242,9 @@ class MemoryThread:
                 metadata = replace(known, timing=dict(timing), aux=aux)
                 drafts[-1] = replace(drafts[-1], metadata=metadata)
                 try:
-                    yield step(self.memory.log, "append", self.key, drafts)
+                    yield from perform(
+                        self.memory.log.append, self.memory.log.aappend, self.key, drafts
+                    )
                     yield from trace.report_stored(drafts)
                     yield from trace.report_own_models()
                 except LogError as error:
@@ -270,17 +272,19 @@ class MemoryThread:
     ) -> Steps[None]:
         log = self.memory.log
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
-        entries: list[Entry] = yield step(log, "entries", self.key, after=note.position)
+        entries: list[Entry] = yield from perform(
+            log.entries, log.aentries, self.key, after=note.position
+        )
         # With the control entry that took an earlier answer back: it counts again.
         stored = [one for one in entries if one.turn_id == note.turn_id]
         try:
             rest = yield from self._draft_steps(map(_drop_id, said), note)
             if rest:
-                stored += yield step(log, "append", self.key, rest)
+                stored += yield from perform(log.append, log.aappend, self.key, rest)
         finally:  # also where the write hook refuses what was said
             if stored:
                 control = note.retract((entry.id for entry in stored), reason)
-                yield step(log, "append", self.key, [control])
+                yield from perform(log.append, log.aappend, self.key, [control])
 
     def _draft_steps(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
         if not note.look.options.remember:
@@ -299,11 +303,13 @@ class MemoryThread:
         if not names:
             return set()
         log = self.memory.log
-        found: list[Entry] = yield step(log, "find", self.key, names)
+        found: list[Entry] = yield from perform(log.find, log.afind, self.key, names)
         if not found:
             return set()
         first = min(entry.position for entry in found)
-        later: list[Entry] = yield step(log, "entries", self.key, after=first - 1)
+        later: list[Entry] = yield from perform(
+            log.entries, log.aentries, self.key, after=first - 1
+        )
         dead = find_retracted_ids(later)
         return {entry.message_id for entry in found if entry.id not in {*dead, *gone}}
 
@@ -322,7 +328,9 @@ class MemoryThread:
         ]
 
     def _read_entries_steps(self) -> Steps[list[Entry]]:
-        entries: list[Entry] = yield step(self.memory.log, "entries", self.key)
+        entries: list[Entry] = yield from perform(
+            self.memory.log.entries, self.memory.log.aentries, self.key
+        )
         return entries
 
     def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
@@ -354,7 +362,7 @@ class MemoryThread:
 
     def _append_steps(self, drafts: Sequence[Draft]) -> Steps[None]:
         if drafts:
-            yield step(self.memory.log, "append", self.key, drafts)
+            yield from perform(self.memory.log.append, self.memory.log.aappend, self.key, drafts)
 
     def branch_steps(self) -> Steps[MemoryThread]:
         """Return a fork of the thread, without the turn that runs."""

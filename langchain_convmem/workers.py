@@ -1,9 +1,9 @@
 """Threads for what may block: recalls, tools, functions of the caller, files.
 
 Neither kind uses an event loop's own executor, which may be full of turns that wait for the very
-turn that waits here. Work of our own that is sure to end runs in a small pool (`run_in_worker`). Code
-that may never return gets a thread of its own, which nobody has to wait for (`run_in_thread`): the
-threads of a pool are waited for when the process ends.
+turn that waits here. Work of our own that is sure to end runs in a small pool (`run_in_worker`).
+Code that may never return gets a thread of its own, which nobody has to wait for
+(`run_in_thread`): the threads of a pool are waited for when the process ends.
 """
 
 from __future__ import annotations

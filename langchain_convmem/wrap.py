@@ -20,7 +20,7 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
-from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
@@ -161,10 +161,10 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Any:
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         with self._hold(turn):
-            payload = run(turn.begin())
+            payload = run_sync(turn.begin())
             heard = PartialReplyHandler()
             output = self.inner.invoke(payload, heard.listen(config), **kwargs)
-            run(turn.finish(output, heard.message))
+            run_sync(turn.finish(output, heard.message))
         return output
 
     async def _ainvoke(
@@ -176,10 +176,10 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Any:
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         async with self._ahold(turn):
-            payload = await arun(turn.begin())
+            payload = await run_async(turn.begin())
             heard = PartialReplyHandler()
             output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
-            await shield_write(arun(turn.finish(output, heard.message)))
+            await shield_write(run_async(turn.finish(output, heard.message)))
         return output
 
     # -- streams --------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Iterator[Any]:
         turn = self._make_turn(merge_chunks(list(inputs)), config, run_manager.parent_run_id)
         with self._hold(turn):
-            payload = run(turn.begin())
+            payload = run_sync(turn.begin())
             reply, heard = ReplyCollector(), PartialReplyHandler()
             try:
                 chunks = self.inner.stream(payload, heard.listen(config), **kwargs)
@@ -201,9 +201,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
-                run(turn.cut(reply))
+                run_sync(turn.cut(reply))
                 raise
-            run(turn.complete(reply, heard.message))
+            run_sync(turn.complete(reply, heard.message))
 
     async def _astream(
         self,
@@ -215,7 +215,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         parts = [part async for part in inputs]
         turn = self._make_turn(merge_chunks(parts), config, run_manager.parent_run_id)
         async with self._ahold(turn):
-            payload = await arun(turn.begin())
+            payload = await run_async(turn.begin())
             reply, heard = ReplyCollector(), PartialReplyHandler()
             stream = self.inner.astream(payload, heard.listen(config), **kwargs)
             try:
@@ -223,11 +223,11 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
-                await shield_write(arun(turn.cut(reply)))
+                await shield_write(run_async(turn.cut(reply)))
                 raise
             finally:
                 await aclose_quietly(stream)
-            await shield_write(arun(turn.complete(reply, heard.message)))
+            await shield_write(run_async(turn.complete(reply, heard.message)))
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -441,7 +441,9 @@ class WrappedTurn:
             *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
         aux = {} if self.attempt_of is None else {_ATTEMPT: self.attempt_of}
         drafts = [*retracting, *drafts, replace(draft, metadata=Metadata(aux=aux))]
-        added: list[Entry] = yield step(self.memory.log, "append", self.key, drafts)
+        added: list[Entry] = yield from perform(
+            self.memory.log.append, self.memory.log.aappend, self.key, drafts
+        )
         *earlier, asked = added[len(retracting) :]
         return earlier, asked
 
@@ -458,7 +460,7 @@ class WrappedTurn:
         )
         if is_older and asked.position > last:
             drafts = plan_rewind(thread.entries, asked.id)
-            yield step(self.memory.log, "append", self.key, drafts)
+            yield from perform(self.memory.log.append, self.memory.log.aappend, self.key, drafts)
         return thread
 
     def _draft_earlier(self, messages: Sequence[BaseMessage]) -> Iterator[Draft]:
@@ -529,7 +531,8 @@ class WrappedTurn:
             ]
         if not drafts:
             return []
-        return (yield step(self.memory.log, "append", self.key, drafts))  # type: ignore[no-any-return]  # steps are not typed
+        log = self.memory.log
+        return (yield from perform(log.append, log.aappend, self.key, drafts))
 
     # -- after the model --------------------------------------------------------------------------
 

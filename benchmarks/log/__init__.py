@@ -32,7 +32,7 @@ Figures:
                2,000 tokens   a thread without a summary, cut to a budget
                first          the first such load after an import, which nothing has prepared
                last 40, all   what the floor and the peers offer
-               one compaction `find_summary_window` and `add_summary` of 40 messages at the end of such
+               one compaction `summary_window` and `add_summary` of 40 messages at the end of such
                               a thread, taken once
     bytes    the file after its write-ahead log was folded in, per entry; `payload` is what was
              handed over as compact UTF-8 JSON: type, content and whatever else of the message

@@ -22,7 +22,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_convmem.conversation.config import ConversationConfig
 from langchain_convmem.conversation.inputs import SendOptions, copy_message
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.effects import Step, Steps
+from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, UnsupportedError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.streams import aclose_quietly, add_up
@@ -35,7 +35,7 @@ from langchain_convmem.views.tokens import count_tokens
 
 T = TypeVar("T")
 
-Flow: TypeAlias = Generator[Step | AIMessageChunk, Any, T]
+Flow: TypeAlias = Generator[Effect | AIMessageChunk, Any, T]
 """Steps to take and chunks to show; returns what comes of them."""
 
 _RUN_ID = "lc_run-"
@@ -256,7 +256,7 @@ class ChatModelTransaction(TurnTransaction):
         self._builder = builder = ReplyBuilder()
         if not self._request.streaming:
             model = self._model
-            answer = yield Step(
+            answer = yield Effect(
                 lambda: model.invoke(messages, run, **kwargs),
                 lambda: model.ainvoke(messages, run, **kwargs),
             )
@@ -321,10 +321,10 @@ class ChunkStream:
     def pull(self, use: Callable[[Any], Flow[None]]) -> Flow[None]:
         """Pass each chunk to `use` as it comes; close the stream in any case."""
         try:
-            while (chunk := (yield Step(self._pull, self._apull))) is not _END:
+            while (chunk := (yield Effect(self._pull, self._apull))) is not _END:
                 yield from use(chunk)
         finally:
-            yield Step(self._close, self._aclose)
+            yield Effect(self._close, self._aclose)
 
     def _pull(self) -> Any:
         if self._stream is None:

@@ -75,7 +75,7 @@ from langchain_convmem.conversation.turn import (
     adrive,
     drive,
 )
-from langchain_convmem.effects import Step, Steps, arun, run
+from langchain_convmem.effects import Effect, Steps, run_async, run_sync, sync, twin
 from langchain_convmem.errors import (
     ConfigError,
     ConversationBusyError,
@@ -142,9 +142,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
         """
         engine = model if isinstance(model, Engine) else Engine(model)
-        self._begin(run(engine.open_steps(config, history, settings)))
+        self._begin(run_sync(engine.open_steps(config, history, settings)))
         if self.config.prefill_preface:
-            run(self.prefill_steps())
+            run_sync(self.prefill_steps())
 
     @classmethod
     def from_state(cls, state: ConversationState) -> Conversation:
@@ -398,11 +398,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def history(self) -> list[BaseMessage]:
         """Copies of all messages but the preface, tool calls and results included."""
-        return run(self._thread.read_messages_steps())
+        return run_sync(self._thread.read_messages_steps())
 
     async def aget_history(self) -> list[BaseMessage]:
         """Return copies of all messages; see `history`."""
-        return await arun(self._thread.read_messages_steps())
+        return await run_async(self._thread.read_messages_steps())
 
     @property
     def pending(self) -> list[BaseMessage]:
@@ -441,7 +441,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def token_count(self) -> int:
         """Tokens that the session holds; for a chat model, those of what it would be sent."""
-        view = run(self._thread.read_view_steps(()))
+        view = run_sync(self._thread.read_view_steps(()))
         return self._backend.count_tokens([*self._config.preface.messages, *view.before])
 
     # -- prompts ----------------------------------------------------------------------------------
@@ -453,8 +453,8 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             UnsupportedError: If the model takes messages, not text.
             ChatTemplateError: If the template refuses the message.
         """
-        asked = run(self._prepare_steps(message))
-        view = run(self._thread.read_view_steps(asked))
+        asked = run_sync(self._prepare_steps(message))
+        view = run_sync(self._thread.read_view_steps(asked))
         request = self._build_request(SendOptions.parse(options))
         return self._backend.render(request, view.before, view.asked)
 
@@ -462,17 +462,17 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return what a session reads before the first message; see `render_message`."""
         return self._backend.render_preface(self._build_request(SendOptions()))
 
-    def score(self, texts: Sequence[str], **options: Any) -> list[float]:
+    @sync
+    def score(self, texts: Sequence[str], **options: Any) -> Steps[list[float]]:
         """Return for each text the logarithm of its probability as the next reply.
 
         Raises:
             UnsupportedError: If the model reports none.
         """
-        return run(self._run_alone_steps(self._score_steps(texts, options)))
+        return self._run_alone_steps(self._score_steps(texts, options))
 
-    async def ascore(self, texts: Sequence[str], **options: Any) -> list[float]:
-        """Return how likely texts are as the next reply; see `score`."""
-        return await arun(self._run_alone_steps(self._score_steps(texts, options)))
+    ascore = twin(score)
+    """Async `score`."""
 
     def prefill_steps(self) -> Steps[None]:
         """Let the model read the preface."""
@@ -482,41 +482,39 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
         """Return a mark of where the conversation stands."""
-        return Checkpoint(label, run(self._thread.mark_steps()))
+        return Checkpoint(label, run_sync(self._thread.mark_steps()))
 
     async def acheckpoint(self, label: str | None = None) -> Checkpoint:
         """Return a mark of where the conversation stands."""
-        return Checkpoint(label, await arun(self._thread.mark_steps()))
+        return Checkpoint(label, await run_async(self._thread.mark_steps()))
 
-    def rewind(self, checkpoint: Checkpoint) -> None:
+    @sync
+    def rewind(self, checkpoint: Checkpoint) -> Steps[None]:
         """Go back to a checkpoint; what was said since is taken back, and what is pending dropped.
 
         Raises:
             UnknownCheckpointError: If the history no longer holds what the checkpoint saw.
         """
-        run(self._run_alone_steps(self._thread.rewind_steps(checkpoint.mark), drops_pending=True))
+        return self._run_alone_steps(self._thread.rewind_steps(checkpoint.mark), drops_pending=True)
 
-    async def arewind(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint; see `rewind`."""
-        await arun(
-            self._run_alone_steps(self._thread.rewind_steps(checkpoint.mark), drops_pending=True)
-        )
+    arewind = twin(rewind)
+    """Async `rewind`."""
 
-    def undo(self, turns: int = 1) -> list[BaseMessage]:
+    @sync
+    def undo(self, turns: int = 1) -> Steps[list[BaseMessage]]:
         """Take back the last turns; return what they held. What is pending is dropped."""
-        return run(self._run_alone_steps(self._thread.undo_steps(turns), drops_pending=True))
+        return self._run_alone_steps(self._thread.undo_steps(turns), drops_pending=True)
 
-    async def aundo(self, turns: int = 1) -> list[BaseMessage]:
-        """Take back the last turns; see `undo`."""
-        return await arun(self._run_alone_steps(self._thread.undo_steps(turns), drops_pending=True))
+    aundo = twin(undo)
+    """Async `undo`."""
 
-    def drop_pending(self) -> list[BaseMessage]:
+    @sync
+    def drop_pending(self) -> Steps[list[BaseMessage]]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        return run(self._run_alone_steps(self._pop_pending_steps()))
+        return self._run_alone_steps(self._pop_pending_steps())
 
-    async def adrop_pending(self) -> list[BaseMessage]:
-        """Drop what was sent with `pending=True`; see `drop_pending`."""
-        return await arun(self._run_alone_steps(self._pop_pending_steps()))
+    adrop_pending = twin(drop_pending)
+    """Async `drop_pending`."""
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
@@ -542,7 +540,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """
         return cast(
             "AIMessage | None",
-            run(self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))),
+            run_sync(self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))),
         )
 
     async def acut_reply(
@@ -551,20 +549,20 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Cut a spoken reply to what was heard of it; see `cut_reply`."""
         return cast(
             "AIMessage | None",
-            await arun(self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))),
+            await run_async(self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))),
         )
 
-    def clone(self) -> Conversation:
+    @sync
+    def clone(self) -> Steps[Conversation]:
         """Return a conversation that holds the same, and goes on by itself.
 
         While a turn runs it holds what was said before. A history in a memory is forked to a new
         thread.
         """
-        return run(self._clone_steps())
+        return self._clone_steps()
 
-    async def aclone(self) -> Conversation:
-        """Return a conversation that holds the same; see `clone`."""
-        return await arun(self._clone_steps())
+    aclone = twin(clone)
+    """Async `clone`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the history in plain values; settings and model are not part of it.
@@ -952,10 +950,10 @@ class Engine:
     ) -> Conversation:
         """Begin a conversation; see `create_conversation`."""
         conversation = Conversation.from_state(
-            await arun(self.open_steps(config, history, settings))
+            await run_async(self.open_steps(config, history, settings))
         )
         if conversation.config.prefill_preface:
-            await arun(conversation.prefill_steps())
+            await run_async(conversation.prefill_steps())
         return conversation
 
     def open_steps(
@@ -1193,7 +1191,7 @@ class ListThread:
         copies = [copy_message(message) for message in messages]
         reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
         try:
-            yield Step(
+            yield Effect(
                 lambda: store.add_messages(copies),
                 lambda: store.aadd_messages(copies),  # type: ignore[attr-defined]
             )
@@ -1303,7 +1301,7 @@ class ListThread:
         async def aread() -> Sequence[BaseMessage]:
             return await store.aget_messages()  # type: ignore[attr-defined, no-any-return]
 
-        messages: Sequence[BaseMessage] = yield Step(lambda: store.messages, aread)
+        messages: Sequence[BaseMessage] = yield Effect(lambda: store.messages, aread)
         return cls([copy_message(message) for message in messages], store=store)
 
 

@@ -35,7 +35,7 @@ from langchain_core.messages import (
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.prompt_values import PromptValue
 
-from langchain_convmem.effects import Step, Steps, run
+from langchain_convmem.effects import Effect, Steps, run_sync
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.text.messages import REASONING_KEYS, ROLES, TEMPLATE_FIELDS, make_plain
@@ -181,7 +181,7 @@ def coerce_messages(
             cannot be read.
         TypeError: If it is nothing that could be a message.
     """
-    return run(prepare_steps(value, limits=limits))
+    return run_sync(prepare_steps(value, limits=limits))
 
 
 def prepare_steps(
@@ -191,7 +191,7 @@ def prepare_steps(
     messages = _coerce_messages(value)
     if any(map(has_media, messages)):
         chosen = limits or MediaLimits()
-        yield Step(
+        yield Effect(
             lambda: settle_media(messages, chosen),
             lambda: run_in_thread(lambda: settle_media(messages, chosen)),
         )
@@ -484,7 +484,8 @@ def _build_block(part: Mapping[str, Any], data: bytes, what: str) -> dict[str, A
     may_be_audio = kind == "audio" and media_type in ("video/mp4", "video/webm")
     if kind not in ("file", get_family(media_type)) and not may_be_audio:
         raise InvalidMessageError(
-            f"{what} is called {kind}, but holds {media_type}; pass it as {get_family(media_type)!r}"
+            f"{what} is called {kind}, but holds {media_type}; "
+            f"pass it as {get_family(media_type)!r}"
         )
     rest = {key: value for key, value in part.items() if key not in _SOURCES}
     return {**rest, "base64": base64.b64encode(data).decode(), "mime_type": media_type}

@@ -26,7 +26,7 @@ from langchain_convmem.conversation.chat_backend import (
     make_interrupted,
 )
 from langchain_convmem.conversation.media import interleave, list_media
-from langchain_convmem.effects import Step, Steps
+from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import (
     ChatTemplateError,
     ConversationBusyError,
@@ -186,7 +186,7 @@ class TextBackend:
             if not isinstance(session, ScoringSession):
                 raise UnsupportedError(f"{type(session).__name__} reports no likelihoods")
             score = session.score
-            found: list[float] = yield Step(
+            found: list[float] = yield Effect(
                 lambda: score(texts), lambda: run_in_thread(lambda: score(texts))
             )
         finally:
@@ -280,7 +280,7 @@ class TextTransaction:
         session = live.open(pool.engine)
         parts = self._list_parts(media, live.held)
         if parts:
-            yield Step(lambda: session.prefill(parts), lambda: session.aprefill(parts))
+            yield Effect(lambda: session.prefill(parts), lambda: session.aprefill(parts))
         self._mark()
         return session
 

@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
-from langchain_convmem.effects import Step, Steps
+from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.media import read_media
 from langchain_convmem.views.tool_calls import find_calls
@@ -145,7 +145,7 @@ class ToolSet:
         limit = (config or {}).get("max_concurrency")
         most = _MOST_AT_ONCE if limit is None else limit
         at_most = max(1, min(most, len(allowed))) if parallel else 1
-        results = yield Step(
+        results = yield Effect(
             lambda: _run(allowed, config, at_most=at_most, cancelled=cancelled),
             lambda: _arun(allowed, config, at_most=at_most),
         )
@@ -250,9 +250,9 @@ def _explain_unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
     return f"there is no tool {name!r} to run; there are: {', '.join(tools) or 'none'}"
 
 
-def _ask_step(function: Callable[..., Any], *args: Any) -> Step:
+def _ask_step(function: Callable[..., Any], *args: Any) -> Effect:
     """Return the step that calls a function of the caller's, plain or async."""
-    return Step(partial(_ask, function, *args), partial(_aask, function, *args))
+    return Effect(partial(_ask, function, *args), partial(_aask, function, *args))
 
 
 def _ask(function: Callable[..., Any], *args: Any) -> Any:

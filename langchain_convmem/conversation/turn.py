@@ -29,7 +29,7 @@ from langchain_convmem.conversation.tools import (
     find_stray_results,
     find_unanswered_calls,
 )
-from langchain_convmem.effects import Step, Steps
+from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import (
     ConfigError,
     ContextFullError,
@@ -573,7 +573,7 @@ def drive(flow: Flow[None], control: TurnControl) -> Generator[AIMessageChunk]:
         item = next(flow)
         while True:
             try:
-                if isinstance(item, Step):
+                if isinstance(item, Effect):
                     result = item.call()
                 else:
                     control.held = get_held()
@@ -596,7 +596,7 @@ async def adrive(flow: Flow[None], control: TurnControl) -> AsyncGenerator[AIMes
         item = next(flow)
         while True:
             try:
-                if isinstance(item, Step):
+                if isinstance(item, Effect):
                     result = await _await_step(item, control)
                 else:
                     control.held = get_held()
@@ -628,7 +628,7 @@ def _translate(error: BaseException, control: TurnControl) -> BaseException:
     return _ReaderLeftError("whoever read the reply left before its end") if is_left else error
 
 
-async def _await_step(step: Step, control: TurnControl) -> Any:
+async def _await_step(step: Effect, control: TurnControl) -> Any:
     """Await a step; a stop from outside cancels the await, and the task lives on."""
     task = cast("asyncio.Task[Any]", asyncio.current_task())
     loop, before = asyncio.get_running_loop(), task.cancelling()
@@ -700,10 +700,10 @@ def shield_steps(steps: Steps[T], late: list[BaseException]) -> Steps[T]:
         steps: The steps.
         late: Gets the cancellations; whoever called has to raise one in the end.
     """
-    return _change_items(steps, lambda step: Step(step.call, partial(_finish, step, late)))
+    return _change_items(steps, lambda step: Effect(step.call, partial(_finish, step, late)))
 
 
-async def _finish(step: Step, late: list[BaseException]) -> Any:
+async def _finish(step: Effect, late: list[BaseException]) -> Any:
     found: list[Any] = []
 
     async def call() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlia
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem.effects import Steps, arun, run
+from langchain_convmem.effects import Steps, run_async, run_sync
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
@@ -163,13 +163,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the user's message and anything else missing from the log."""
-        return run(self._run_steps(partial(self._begin, state), runtime))
+        return run_sync(self._run_steps(partial(self._begin, state), runtime))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store the user's message; see `before_agent`."""
-        return await arun(self._run_steps(partial(self._begin, state), runtime))
+        return await run_async(self._run_steps(partial(self._begin, state), runtime))
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
         messages: list[Any] = state["messages"]
@@ -193,13 +193,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the last changes by other middleware and retract answers that were replaced."""
-        return run(self._run_steps(partial(self._end, state), runtime))
+        return run_sync(self._run_steps(partial(self._end, state), runtime))
 
     async def aafter_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """Store the last changes by other middleware; see `after_agent`."""
-        return await arun(self._run_steps(partial(self._end, state), runtime))
+        """Store what is missing from the log; see `after_agent`."""
+        return await run_async(self._run_steps(partial(self._end, state), runtime))
 
     def _end(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
         note = yield from hook.find_note(state)
@@ -218,16 +218,16 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply."""
-        asked = run(self._run_steps(partial(self._prepare, request), request.runtime))
+        asked = run_sync(self._run_steps(partial(self._prepare, request), request.runtime))
         with collect_replies() as heard:
             try:
                 response = handler(asked.request)
             except BaseException:
                 storing = partial(_store_broken, asked, heard)
-                run(self._run_steps(storing, request.runtime))
+                run_sync(self._run_steps(storing, request.runtime))
                 raise
         answering = partial(_store_answer, asked, response, heard)
-        return run(self._run_steps(answering, request.runtime))
+        return run_sync(self._run_steps(answering, request.runtime))
 
     async def awrap_model_call(
         self,
@@ -235,7 +235,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply; see `wrap_model_call`."""
-        asked = await arun(self._run_steps(partial(self._prepare, request), request.runtime))
+        asked = await run_async(self._run_steps(partial(self._prepare, request), request.runtime))
         with collect_replies() as heard:
             try:
                 response = await handler(asked.request)
@@ -243,10 +243,10 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
                 storing = partial(_store_broken, asked, heard)
-                await shield_write(arun(self._run_steps(storing, request.runtime)))
+                await shield_write(run_async(self._run_steps(storing, request.runtime)))
                 raise
         answering = partial(_store_answer, asked, response, heard)
-        return await shield_write(arun(self._run_steps(answering, request.runtime)))
+        return await shield_write(run_async(self._run_steps(answering, request.runtime)))
 
     def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> Steps[AgentCall]:
         sync, trace = hook.sync, hook.trace
@@ -275,9 +275,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may also return lists of messages and commands, despite LangChain's types.
         """
-        keep = run(self._run_steps(partial(_store_call, request), request.runtime))
+        keep = run_sync(self._run_steps(partial(_store_call, request), request.runtime))
         storing = partial(_store_results, handler(request), keep)
-        kept: _ToolResult = run(self._run_steps(storing, request.runtime))
+        kept: _ToolResult = run_sync(self._run_steps(storing, request.runtime))
         return kept
 
     async def awrap_tool_call(
@@ -286,9 +286,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store a tool's result; see `wrap_tool_call`."""
-        keep = await arun(self._run_steps(partial(_store_call, request), request.runtime))
+        keep = await run_async(self._run_steps(partial(_store_call, request), request.runtime))
         storing = partial(_store_results, await handler(request), keep)
-        kept: _ToolResult = await shield_write(arun(self._run_steps(storing, request.runtime)))
+        kept: _ToolResult = await shield_write(run_async(self._run_steps(storing, request.runtime)))
         return kept
 
     # -- The run --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from langchain_core.runnables.base import RunnableLike
 from langchain_core.runnables.config import ensure_config
 from typing_extensions import TypedDict
 
-from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.memory import ConversationMemory
@@ -325,7 +325,7 @@ def model_messages(
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key)
     reading = partial(nodes.read_context, shape=_describe_profile(profile))
-    return run(nodes.run_steps(reading, state, config)).given
+    return run_sync(nodes.run_steps(reading, state, config)).given
 
 
 async def amodel_messages(
@@ -340,7 +340,7 @@ async def amodel_messages(
     """Return the messages to call a model with; see `model_messages`."""
     nodes = _make_nodes(memory, options, messages_key=messages_key)
     reading = partial(nodes.read_context, shape=_describe_profile(profile))
-    return (await arun(nodes.run_steps(reading, state, config))).given
+    return (await run_async(nodes.run_steps(reading, state, config))).given
 
 
 # -- The nodes as runnables -----------------------------------------------------------------------
@@ -374,14 +374,14 @@ def _make_node(
     is_last: bool = False,
 ) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        update = run(nodes.run_steps(steps_of, state, config))
+        update = run_sync(nodes.run_steps(steps_of, state, config))
         reader = StreamReader.find(config) if is_last else None
         if reader is not None:
             reader.settle()
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        return await arun(nodes.run_steps(steps_of, state, config))
+        return await run_async(nodes.run_steps(steps_of, state, config))
 
     return RunnableLambda(call, acall, name=name)
 
@@ -390,23 +390,23 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     model = cast("Runnable[Any, Any]", nodes.model)
 
     def call(state: Any, config: RunnableConfig) -> Update:
-        asked = run(nodes.run_steps(nodes.prepare_call, state, config))
+        asked = run_sync(nodes.run_steps(nodes.prepare_call, state, config))
         heard = PartialReplyHandler()
         try:
             update = asked.answer(model.invoke(asked.payload, heard.listen(config)), heard)
         except BaseException:
             storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            run(nodes.run_steps(storing, state, config))
+            run_sync(nodes.run_steps(storing, state, config))
             raise
-        run(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
+        run_sync(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
         reader = StreamReader.find(config)
         if reader is not None:
             leaving = partial(nodes.store_reply, update=update)
-            reader.expect(lambda: run(nodes.run_steps(leaving, state, config)))
+            reader.expect(lambda: run_sync(nodes.run_steps(leaving, state, config)))
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        asked = await arun(nodes.run_steps(nodes.prepare_call, state, config))
+        asked = await run_async(nodes.run_steps(nodes.prepare_call, state, config))
         heard = PartialReplyHandler()
         try:
             output = await model.ainvoke(asked.payload, heard.listen(config))
@@ -415,9 +415,11 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
             storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            await shield_write(arun(nodes.run_steps(storing, state, config)))
+            await shield_write(run_async(nodes.run_steps(storing, state, config)))
             raise
-        await arun(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
+        await run_async(
+            nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config)
+        )
         return update
 
     return RunnableLambda(call, acall, name="model")
@@ -643,11 +645,13 @@ class MemoryNodes:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
         spoken = select_spoken(messages, run.node, note)
         start = find_exchange(spoken)
-        names = [message.id for message in spoken]
+        names = [message.id or "" for message in spoken]
         if note is not None and note["first"] in names[start:]:
             start = names.index(note["first"])  # what stands before was forgotten, or answered
         now, names = spoken[start:], names[start:]
-        found: list[Entry] = yield step(self.memory.log, "find", run.node.key, names)
+        found: list[Entry] = yield from perform(
+            self.memory.log.find, self.memory.log.afind, run.node.key, names
+        )
         known = {entry.message_id for entry in found}
         return StateTurn(run.node.key, known, now, find_aside(messages, note, run.node)), found
 
@@ -988,13 +992,14 @@ def _store_asked(
     is_unnamed = asked.id == context.place.task
     if is_unnamed and context.since is None and not context.is_sent:
         said = [asked.model_copy(update={"id": None})]
-        entries = yield step(log, "entries", context.key, last=_PAGE)
+        entries = yield from perform(log.entries, log.aentries, context.key, last=_PAGE)
         kept = None if draft is None else draft.message
         meant = reconcile(entries, said, stored_form=lambda _: kept)
         if meant is not None and meant.again is not None:
             return meant.again
-    *_, entry = yield step(log, "append", context.key, [*back, draft])
-    return entry  # type: ignore[no-any-return]  # what a step returns is not typed
+    fresh = [*back, *filter(None, [draft])]
+    *_, entry = yield from perform(log.append, log.aappend, context.key, fresh)
+    return entry
 
 
 def _store_carried_reply(
@@ -1008,9 +1013,9 @@ def _store_carried_reply(
     turn = yield from _read_turn(log, node, turn_id)
     back = yield from _draft_rewind(log, node, turn_id)
     names = {message.id for message in reply.messages if message.id}
-    found: list[Entry] = yield step(log, "find", node.key, names)
+    found: list[Entry] = yield from perform(log.find, log.afind, node.key, names)
     start = find_turn_start(turn, turn[0])
-    entries: list[Entry] = yield step(log, "entries", node.key, after=start - 1)
+    entries: list[Entry] = yield from perform(log.entries, log.aentries, node.key, after=start - 1)
     if is_broken and is_answered(find_live_entries(entries), turn_id):
         return
     drafts = draft_reply(
@@ -1023,7 +1028,7 @@ def _store_carried_reply(
         new_id=lambda number: f"{turn_id}-{number}",  # the same in every attempt
     )
     if back or drafts:
-        yield step(log, "append", node.key, [*back, *drafts])
+        yield from perform(log.append, log.aappend, node.key, [*back, *drafts])
     if drafts or not is_broken:
         yield from run.trace.report_stored(drafts)
 
@@ -1035,7 +1040,7 @@ def _read_turn(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[lis
         ConfigError: If the thread has none.
     """
     for last in (_PAGE, None):
-        entries: list[Entry] = yield step(log, "entries", context.key, last=last)
+        entries: list[Entry] = yield from perform(log.entries, log.aentries, context.key, last=last)
         turn = [entry for entry in find_live_entries(entries) if entry.turn_id == turn_id]
         # Where the page begins within the turn, some of it may lie before.
         is_all = last is None or len(entries) < last
@@ -1054,7 +1059,9 @@ def _draft_rewind(log: MessageLog, context: NodeContext, current: str | None) ->
     """Return what takes back the turns that the graph has left by beginning from a checkpoint."""
     if context.since is None:
         return []
-    return rewind_turns((yield step(log, "entries", context.key)), context, current)
+    return rewind_turns(
+        (yield from perform(log.entries, log.aentries, context.key)), context, current
+    )
 
 
 # -- A graph's turn among the entries of its thread -----------------------------------------------

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
-from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.turns.options import get_current_context, read_thread_id, read_user_id
@@ -88,10 +88,10 @@ def search_dialog_tool(
     limits = {"k": k, "max_tokens": max_tokens, "threshold": threshold}
 
     def search(query: str, config: RunnableConfig) -> _Answer:
-        return run(_search_steps(memory, query, _read_scope(config, user_id), limits))
+        return run_sync(_search_steps(memory, query, _read_scope(config, user_id), limits))
 
     async def asearch(query: str, config: RunnableConfig) -> _Answer:
-        return await arun(_search_steps(memory, query, _read_scope(config, user_id), limits))
+        return await run_async(_search_steps(memory, query, _read_scope(config, user_id), limits))
 
     return StructuredTool.from_function(
         search,
@@ -130,7 +130,9 @@ def _search_steps(
     owner, key = scope
     exclude: dict[ThreadKey, set[int]] = {}
     if key is not None:
-        latest: list[Entry] = yield step(memory.log, "entries", key, last=_LATEST)
+        latest: list[Entry] = yield from perform(
+            memory.log.entries, memory.log.aentries, key, last=_LATEST
+        )
         exclude[key] = _find_open_turn(latest)
     engine = memory.line_recall
     found: Recall = yield from engine.recall_steps(

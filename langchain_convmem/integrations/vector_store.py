@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from langchain_core.vectorstores import VectorStore
 
-from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, LineStoreError, LogError, ThreadBusyError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.integrations.vector_store_sync import (
@@ -244,13 +244,13 @@ class VectorStoreRecall(DialogRecall):
             ConfigError: If the store's vectors were made by another embedder.
         """
         for one in sort_owners(owner):
-            run(self._catch_up(one, progress))
+            run_sync(self._catch_up(one, progress))
         return ()
 
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Bring the store up to date; see `refresh`."""
         for one in sort_owners(owner):
-            await arun(self._catch_up(one, progress))
+            await run_async(self._catch_up(one, progress))
         return ()
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
@@ -284,12 +284,12 @@ class VectorStoreRecall(DialogRecall):
             ConfigError: If the store's vectors were made by another embedder.
         """
         for one in sort_owners(owner):
-            run(self._catch_up(one, progress, anew=True))
+            run_sync(self._catch_up(one, progress, anew=True))
 
     async def arebuild(self, owner: Owners, progress: Progress | None = None) -> None:
         """Write all lines of an owner to the store again; see `rebuild`."""
         for one in sort_owners(owner):
-            await arun(self._catch_up(one, progress, anew=True))
+            await run_async(self._catch_up(one, progress, anew=True))
 
     def _catch_up(
         self, owner: Owner, progress: Progress | None = None, *, anew: bool = False
@@ -589,7 +589,9 @@ class WindowLoader:
     def _read_entries(self, first: LedgerRow, last: LedgerRow) -> Steps[dict[str, Entry]]:
         """Return the entries of a thread from one to another, by id."""
         key, after, until = self._make_key(first), first.position - 1, last.position
-        entries: list[Entry] = yield step(self._log, "entries", key, after=after, until=until)
+        entries: list[Entry] = yield from perform(
+            self._log.entries, self._log.aentries, key, after=after, until=until
+        )
         return {entry.id: entry for entry in entries}
 
     def _read_beside(self, one: Proposal, offset: int) -> Steps[list[LedgerRow]]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
-from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import ConfigError, ConvMemError, LineStoreError, LogError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, ThreadState
@@ -82,7 +82,9 @@ class Synchronizer:
         done = 0
         while True:
             head = yield from self._check_head()
-            page: Changes = yield step(self._log, "changes", self._owner, head.cursor, limit=_PAGE)
+            page: Changes = yield from perform(
+                self._log.changes, self._log.achanges, self._owner, head.cursor, limit=_PAGE
+            )
             if not page.entries and head.generation in (None, page.generation):
                 yield from self._release(head)
                 return
@@ -215,7 +217,9 @@ class Synchronizer:
 
         What it does not know is left for later: nothing is written before it is noted.
         """
-        page: Changes = yield step(self._log, "changes", self._owner, cursor, limit=CHUNK)
+        page: Changes = yield from perform(
+            self._log.changes, self._log.achanges, self._owner, cursor, limit=CHUNK
+        )
         last = page.entries[-1].position if page.entries else None
         before = yield from rows.read_until(last)
         known = {row.entry_id for row in before}
@@ -225,7 +229,9 @@ class Synchronizer:
         before += yield from rows.read_until(None)
         if not count:
             return replace(page, entries=()), before
-        page = yield step(self._log, "changes", self._owner, cursor, limit=count)
+        page = yield from perform(
+            self._log.changes, self._log.achanges, self._owner, cursor, limit=count
+        )
         return page, before
 
     def _find_all_retracted(self) -> Steps[tuple[int, frozenset[str]]]:
@@ -233,7 +239,9 @@ class Synchronizer:
         controls: list[Entry] = []
         cursor = 0
         while True:
-            page: Changes = yield step(self._log, "changes", self._owner, cursor, limit=_PAGE)
+            page: Changes = yield from perform(
+                self._log.changes, self._log.achanges, self._owner, cursor, limit=_PAGE
+            )
             if not page.entries:
                 return page.generation, find_retracted_ids(controls)
             controls += [entry for entry in page.entries if entry.control is not None]
@@ -356,7 +364,7 @@ class StoreLedger:
 
     def read_head(self) -> Steps[LedgerHead]:
         """Return the head; an empty one before the first time."""
-        found = yield step(self._state, "get_state", self._key, _HEAD)
+        found = yield from perform(self._state.get_state, self._state.aget_state, self._key, _HEAD)
         if found is None:
             return LedgerHead()
         fields = {**found.value, "firsts": tuple(found.value["firsts"])}
@@ -364,8 +372,13 @@ class StoreLedger:
 
     def commit(self, head: LedgerHead) -> Steps[LedgerHead | None]:
         """Write a head if its version is unchanged; None if another process was faster."""
-        written = yield step(
-            self._state, "set_state", self._key, _HEAD, head.to_json(), expected=head.version
+        written = yield from perform(
+            self._state.set_state,
+            self._state.aset_state,
+            self._key,
+            _HEAD,
+            head.to_json(),
+            expected=head.version,
         )
         return None if written is None else replace(head, version=written.version)
 
@@ -379,14 +392,16 @@ class StoreLedger:
         return rows
 
     def _read(self, name: str) -> Steps[tuple[list[LedgerRow], int | None]]:
-        found = yield step(self._state, "get_state", self._key, name)
+        found = yield from perform(self._state.get_state, self._state.aget_state, self._key, name)
         if found is None:
             return [], None
         return [LedgerRow.from_json(value) for value in found.value], found.version
 
     def _write(self, name: str, rows: Sequence[LedgerRow], version: int | None) -> Steps[bool]:
         value = [row.to_json() for row in rows]
-        written = yield step(self._state, "set_state", self._key, name, value, expected=version)
+        written = yield from perform(
+            self._state.set_state, self._state.aset_state, self._key, name, value, expected=version
+        )
         return written is not None
 
     def append(
@@ -460,7 +475,12 @@ class StoreLedger:
         """Delete the chunks of a head's epoch."""
         number = 0
         while (yield from self.read_chunk(head, number)):
-            yield step(self._state, "delete_state", self._key, _make_key(head.epoch, number))
+            yield from perform(
+                self._state.delete_state,
+                self._state.adelete_state,
+                self._key,
+                _make_key(head.epoch, number),
+            )
             number += 1
 
 
@@ -699,7 +719,7 @@ class SafeStore:
         if self._is_async(name):
             acall = partial(getattr(self._store, "a" + name), *args, **kwargs)
         try:
-            return (yield Step(call, acall))
+            return (yield Effect(call, acall))
         except Exception as error:
             msg = f"{what}: {type(self._store).__name__}: {type(error).__name__}: {error}"
             raise LineStoreError(msg) from error

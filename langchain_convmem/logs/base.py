@@ -1,6 +1,6 @@
 """The kit of which logs are made: what every log does alike stands here, and only here.
 
-A log stores `SyncRow`s. To write one on a storage of your own, derive it from `AsyncTwins` and supply
+A log stores `Row`s. To write one on a storage of your own, derive it from `AsyncTwins` and supply
 the synchronous methods of `MessageLog` and `ThreadState`:
 
 - `append` encodes the drafts (`encode_drafts`), reads what the thread holds of their ids, plans
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 import json
 import os
 import time
@@ -33,7 +32,6 @@ from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
-from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import get_ulid_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, ThreadState, ThreadTransactions
@@ -84,8 +82,6 @@ __all__ = [
     "has_same_payload",
     "hash_message_id",
     "list_own_ids",
-    "make_async",
-    "make_sync",
     "make_twin",
     "make_version",
     "merge_entries",
@@ -108,7 +104,7 @@ _ANY_THREAD = ThreadKey(None, "-")
 
 # Not frozen: that makes each of many rows slower to make.
 @dataclass(slots=True)
-class SyncRow:
+class Row:
     """An entry as it is stored: columns and JSON text. Treat it as read-only.
 
     Attributes:
@@ -156,7 +152,7 @@ def encode_drafts(drafts: Iterable[Draft]) -> list[EncodedDraft]:
     ]
 
 
-def decode_entry(key: ThreadKey, row: SyncRow) -> Entry:
+def decode_entry(key: ThreadKey, row: Row) -> Entry:
     """Return the entry of a row.
 
     Raises:
@@ -175,7 +171,7 @@ def decode_entry(key: ThreadKey, row: SyncRow) -> Entry:
     return build_entry(key, row, decoded, metadata)
 
 
-def build_entry(key: ThreadKey, row: SyncRow, decoded: DecodedBody, metadata: Metadata) -> Entry:
+def build_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metadata) -> Entry:
     """Return the entry of a row whose body and metadata were decoded."""
     message, contents, control, cover = decoded
     return Entry(
@@ -192,9 +188,7 @@ def build_entry(key: ThreadKey, row: SyncRow, decoded: DecodedBody, metadata: Me
     )
 
 
-def build_changes(
-    rows: Iterable[tuple[ThreadKey, SyncRow]], cursor: int, generation: int
-) -> Changes:
+def build_changes(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int) -> Changes:
     """Return rows after a cursor as entries; see `MessageLog.changes`.
 
     Raises:
@@ -205,7 +199,7 @@ def build_changes(
 
 
 def build_line_changes(
-    rows: Iterable[tuple[ThreadKey, SyncRow]], cursor: int, generation: int, limit: int | None
+    rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int, limit: int | None
 ) -> LineChanges:
     """Return the dialog lines of rows after a cursor; see `LineSource.line_changes`.
 
@@ -321,8 +315,8 @@ class AppendPlan(NamedTuple):
         bodies: For each draft what its new row's body reads as; None where an earlier row stands.
     """
 
-    rows: Sequence[SyncRow]
-    added: Sequence[SyncRow]
+    rows: Sequence[Row]
+    added: Sequence[Row]
     key_hashes: Sequence[int | None]
     bodies: Sequence[DecodedBody | None]
 
@@ -348,7 +342,7 @@ def _make_ulid(_position: int) -> str:
 
 def plan_append(
     batch: Sequence[EncodedDraft],
-    stored: Sequence[SyncRow] = (),
+    stored: Sequence[Row] = (),
     *,
     first_position: int,
     make_id: Callable[[int], str] = _make_ulid,
@@ -381,18 +375,18 @@ class _Planner:
     """A thread's rows with new ones after them, by message id."""
 
     def __init__(self, first_position: int, make_id: Callable[[int], str]) -> None:
-        self._rows: list[SyncRow] = []
-        self._added: list[SyncRow] = []
+        self._rows: list[Row] = []
+        self._added: list[Row] = []
         self._key_hashes: list[int | None] = []
         self._bodies: list[DecodedBody | None] = []
         self.plan = AppendPlan(self._rows, self._added, self._key_hashes, self._bodies)
         self._next_position = first_position
         self._make_id = make_id
-        self._versions: dict[str, list[SyncRow]] = {}
-        self._controls: list[SyncRow] = []
+        self._versions: dict[str, list[Row]] = {}
+        self._controls: list[Row] = []
         self._dead: frozenset[str] | None = None
 
-    def note(self, stored: Iterable[SyncRow], wanted: Collection[str]) -> None:
+    def note(self, stored: Iterable[Row], wanted: Collection[str]) -> None:
         for row in stored:
             if row.role == "control":
                 self._controls.append(row)
@@ -412,12 +406,12 @@ class _Planner:
         entry_id, position = self._take_place()
         if before is not None:
             control = Draft(role="control", control=Control((before.id,), "replaced", entry_id))
-            self._add(SyncRow(*mark, mark[0], "control", encode_body(control), None), None)
-        row = SyncRow(entry_id, position, turn_id or entry_id, draft.role, body, metadata)
+            self._add(Row(*mark, mark[0], "control", encode_body(control), None), None)
+        row = Row(entry_id, position, turn_id or entry_id, draft.role, body, metadata)
         self._add(row, message_id)
         self._answer(row, decoded)
 
-    def _find_live(self, message_id: str) -> SyncRow | None:
+    def _find_live(self, message_id: str) -> Row | None:
         """Return the version of a message that no control entry retracts."""
         versions = self._versions.get(message_id)
         if not versions:
@@ -433,7 +427,7 @@ class _Planner:
         self._next_position += 1
         return self._make_id(position), position
 
-    def _add(self, row: SyncRow, message_id: str | None) -> None:
+    def _add(self, row: Row, message_id: str | None) -> None:
         self._added.append(row)
         if row.role == "control":  # the id of a control entry is no message's
             self._controls.append(row)
@@ -444,7 +438,7 @@ class _Planner:
             self._versions.setdefault(name, []).append(row)
             self._key_hashes.append(hash_message_id(name))
 
-    def _answer(self, row: SyncRow, body: DecodedBody | None) -> None:
+    def _answer(self, row: Row, body: DecodedBody | None) -> None:
         self._rows.append(row)
         self._bodies.append(body)
 
@@ -532,37 +526,6 @@ def make_twin(
         return result
 
     _name_twin(call, name, "AsyncTwins")
-    return call
-
-
-def make_sync(job: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], T]:
-    """Return the method that runs a job of steps with direct calls.
-
-    For a log whose driver has both forms: its methods are written once, as steps.
-    """
-
-    @wraps(job)
-    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run(job(self, *args, **kwargs))
-
-    # As a caller sees it: not `Steps[T]`, but `T`.
-    signature = inspect.signature(job)
-    returned = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
-    vars(call)["__signature__"] = signature.replace(return_annotation=returned)
-    return call
-
-
-def make_async(
-    method: Callable[Concatenate[S, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the asynchronous twin of a method that `make_sync` made: it awaits the same steps."""
-    job: Callable[Concatenate[S, P], Steps[T]] = vars(method)["__wrapped__"]
-
-    @wraps(method)
-    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await arun(job(self, *args, **kwargs))
-
-    _name_twin(call, method.__name__, method.__qualname__.rpartition(".")[0])
     return call
 
 

@@ -14,7 +14,7 @@ from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.logs.base import (
     AppendPlan,
     EncodedDraft,
-    SyncRow,
+    Row,
     TransactionTwins,
     annotate_metadata,
     build_changes,
@@ -198,7 +198,7 @@ class InMemoryLog(TransactionTwins):
 
     def _read_later(
         self, owner: Owner, cursor: int, limit: int | None
-    ) -> tuple[list[tuple[ThreadKey, SyncRow]], int]:
+    ) -> tuple[list[tuple[ThreadKey, Row]], int]:
         """Return an owner's rows after a cursor, and the generation."""
         with self._lock:
             self._check_open()
@@ -324,29 +324,29 @@ class InMemoryLog(TransactionTwins):
 
 @dataclass(slots=True)
 class _StoredThread:
-    rows: list[SyncRow] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     versions: dict[str, list[int]] = field(default_factory=dict)  # message id -> places in rows
     documents: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def add(self, row: SyncRow) -> None:
+    def add(self, row: Row) -> None:
         if row.role != "control":  # a control entry's id is no message's
             message_id = read_message_id(row.id, row.body)
             self.versions.setdefault(message_id, []).append(len(self.rows))
         self.rows.append(row)
 
-    def find(self, message_ids: Iterable[str]) -> list[SyncRow]:
+    def find(self, message_ids: Iterable[str]) -> list[Row]:
         places = {place for name in message_ids for place in self.versions.get(name, ())}
         return [self.rows[place] for place in sorted(places)]
 
-    def read_stored(self, batch: Iterable[EncodedDraft]) -> list[SyncRow]:
+    def read_stored(self, batch: Iterable[EncodedDraft]) -> list[Row]:
         """Return what `plan_append` asks for."""
         found = self.find(list_own_ids(batch))
         return found and [*found, *(row for row in self.rows if row.role == "control")]
 
 
-def _get_position(row: SyncRow) -> int:
+def _get_position(row: Row) -> int:
     return row.position
 
 
-def _build_info(key: ThreadKey, rows: Sequence[SyncRow]) -> ThreadInfo:
+def _build_info(key: ThreadKey, rows: Sequence[Row]) -> ThreadInfo:
     return ThreadInfo(key, len(rows), get_ulid_ms(rows[0].id), get_ulid_ms(rows[-1].id))

@@ -30,7 +30,7 @@ from uuid import UUID
 
 from ulid import ULID
 
-from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.effects import Effect, Steps, perform, sync, twin
 from langchain_convmem.errors import (
     ConfigError,
     LogError,
@@ -40,7 +40,7 @@ from langchain_convmem.errors import (
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid
 from langchain_convmem.logs.base import (
     EncodedDraft,
-    SyncRow,
+    Row,
     annotate_metadata,
     build_changes,
     build_line_changes,
@@ -54,8 +54,6 @@ from langchain_convmem.logs.base import (
     encode_state,
     hash_message_id,
     list_own_ids,
-    make_async,
-    make_sync,
     make_version,
     plan_append,
     read_message_id,
@@ -204,7 +202,7 @@ class PostgresLog:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    @make_sync
+    @sync
     def setup(self) -> Steps[None]:
         """Create or migrate the schema now; the first call would.
 
@@ -215,7 +213,7 @@ class PostgresLog:
         """
         return self._set_up()
 
-    asetup = make_async(setup)
+    asetup = twin(setup)
 
     def close(self) -> None:
         """Close own connections; later calls raise `LogClosedError`. Idempotent, never waits."""
@@ -227,7 +225,7 @@ class PostgresLog:
 
     # -- writing --------------------------------------------------------------------------------
 
-    @make_sync
+    @sync
     def append(
         self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> Steps[list[Entry]]:
@@ -242,9 +240,9 @@ class PostgresLog:
         job = partial(_append, key=key, batch=batch)
         return (yield from self._call(Mode.WRITE if durable else Mode.RELAXED, job))
 
-    aappend = make_async(append)
+    aappend = twin(append)
 
-    @make_sync
+    @sync
     def annotate(
         self,
         key: ThreadKey,
@@ -258,11 +256,11 @@ class PostgresLog:
         change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
         return self._call(Mode.WRITE, partial(_annotate, key=key, entry_id=entry_id, change=change))
 
-    aannotate = make_async(annotate)
+    aannotate = twin(annotate)
 
     # -- reading --------------------------------------------------------------------------------
 
-    @make_sync
+    @sync
     def entries(
         self,
         key: ThreadKey,
@@ -275,41 +273,41 @@ class PostgresLog:
         job = partial(_read_range, key=key, after=after, until=until, last=last)
         return self._call(Mode.READ, job)
 
-    aentries = make_async(entries)
+    aentries = twin(entries)
 
-    @make_sync
+    @sync
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> Steps[list[Entry]]:
         """Return the entries with these message ids, by an index; see `MessageLog.find`."""
         check_ids(message_ids)
         return self._call(Mode.READ, partial(_find, key=key, wanted=frozenset(message_ids)))
 
-    afind = make_async(find)
+    afind = twin(find)
 
-    @make_sync
+    @sync
     def threads(self, user_id: str | None) -> Steps[list[ThreadInfo]]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
         check_user(user_id)
         return self._call(Mode.READ, partial(_list_threads, user_id=user_id))
 
-    athreads = make_async(threads)
+    athreads = twin(threads)
 
-    @make_sync
+    @sync
     def owners(self) -> Steps[list[Owner]]:
         """Return every user and every thread of no user that has entries."""
         return self._call(Mode.READ, _list_owners)
 
-    aowners = make_async(owners)
+    aowners = twin(owners)
 
-    @make_sync
+    @sync
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Steps[Changes]:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         return self._call(
             Mode.READ, partial(_read_changes, owner=owner, cursor=cursor, limit=limit)
         )
 
-    achanges = make_async(changes)
+    achanges = twin(changes)
 
-    @make_sync
+    @sync
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> Steps[LineChanges]:
@@ -319,7 +317,7 @@ class PostgresLog:
 
     # -- erasing --------------------------------------------------------------------------------
 
-    @make_sync
+    @sync
     def forget(
         self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
     ) -> Steps[ForgetReceipt]:
@@ -332,18 +330,18 @@ class PostgresLog:
         ids = None if entry_ids is None else tuple(entry_ids)
         return self._call(Mode.ERASE, partial(_forget, scope=scope, entry_ids=ids))
 
-    aforget = make_async(forget)
+    aforget = twin(forget)
 
     # -- state documents ------------------------------------------------------------------------
 
-    @make_sync
+    @sync
     def get_state(self, key: ThreadKey, name: str) -> Steps[StateDocument | None]:
         """Return the document, or None."""
         return self._call(Mode.READ, partial(_read_document, key=key, name=name))
 
-    aget_state = make_async(get_state)
+    aget_state = twin(get_state)
 
-    @make_sync
+    @sync
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
     ) -> Steps[StateDocument | None]:
@@ -355,18 +353,18 @@ class PostgresLog:
         is_written = yield from self._call(Mode.WRITE, job)
         return StateDocument(load_json(text), version) if is_written else None
 
-    aset_state = make_async(set_state)
+    aset_state = twin(set_state)
 
-    @make_sync
+    @sync
     def delete_state(self, key: ThreadKey, name: str) -> Steps[None]:
         """Delete the document if there is one."""
         return self._call(Mode.WRITE, partial(_delete_document, key=key, name=name))
 
-    adelete_state = make_async(delete_state)
+    adelete_state = twin(delete_state)
 
     # -- segments -------------------------------------------------------------------------------
 
-    @make_sync
+    @sync
     def load_segments(
         self, owner: Owner, fingerprint: str, *, after: int = 0
     ) -> Steps[list[StoredSegment]]:
@@ -374,7 +372,7 @@ class PostgresLog:
         job = partial(_load_segments, owner=owner, fingerprint=fingerprint, after=after)
         return self._call(Mode.READ, job)
 
-    @make_sync
+    @sync
     def save_segments(
         self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]
     ) -> Steps[None]:
@@ -388,12 +386,12 @@ class PostgresLog:
             job = partial(_save_segments, owner=owner, fingerprint=fingerprint, rows=portion)
             yield from self._call(Mode.RELAXED, job)
 
-    @make_sync
+    @sync
     def segment_fingerprints(self, owner: Owner) -> Steps[list[str]]:
         """Return under which names there are vectors; see `SegmentCache.segment_fingerprints`."""
         return self._call(Mode.READ, partial(_list_fingerprints, owner=owner))
 
-    @make_sync
+    @sync
     def delete_segments(self, owner: Owner, fingerprint: str) -> Steps[int]:
         """Delete rows, a thousand per transaction; see `SegmentCache.delete_segments`."""
         portion = partial(
@@ -428,13 +426,16 @@ class PostgresLog:
         try:
             return (yield from self._try_once(mode, job))
         except ConnectionLostError:
-            yield step(self._connections, "drop_idle")
+            yield from perform(self._connections.drop_idle, self._connections.adrop_idle)
         return (yield from self._try_once(mode, job))
 
     def _try_once(self, mode: Mode, job: Job[T]) -> Steps[T]:
         """Run a job; one whose commit was carried out is done, whether the answer came or not."""
         try:
-            result: T = yield step(self._connections, "transact", mode, job)
+            result: T = yield Effect(
+                partial(self._connections.transact, mode, job),
+                partial(self._connections.atransact, mode, job),
+            )
         except ConnectionLostError as lost:
             if lost.transaction is None or not lost.transaction.committing:
                 raise
@@ -443,21 +444,24 @@ class PostgresLog:
 
     def _learn_outcome(self, lost: ConnectionLostError, transaction: Transaction) -> Steps[Any]:
         """Ask the server what became of a commit whose answer was lost."""
-        yield step(self._connections, "drop_idle")
+        yield from perform(self._connections.drop_idle, self._connections.adrop_idle)
         for pause_s in _PAUSES_S:
             fate = yield from self._read_fate(transaction)
             if fate == "committed":
                 return transaction.result
             if fate == "aborted":
                 raise LogUnavailableError(f"{lost}; nothing was written") from lost
-            yield Step(partial(time.sleep, pause_s), partial(asyncio.sleep, pause_s))
+            yield Effect(partial(time.sleep, pause_s), partial(asyncio.sleep, pause_s))
         msg = f"{lost}; whether it was written is not known: repeat it with the same message ids"
         raise LogUnavailableError(msg) from lost
 
     def _read_fate(self, transaction: Transaction) -> Steps[str | None]:
         job = partial(_read_status, xid=transaction.xid)
         try:
-            fate: str | None = yield step(self._connections, "transact", Mode.READ, job)
+            fate: str | None = yield Effect(
+                partial(self._connections.transact, Mode.READ, job),
+                partial(self._connections.atransact, Mode.READ, job),
+            )
         except LogUnavailableError:
             return None  # the server may be back for the next question
         return fate
@@ -562,9 +566,7 @@ def _append(tx: Transaction, key: ThreadKey, batch: Sequence[EncodedDraft]) -> S
     return plan.build_entries(key)
 
 
-def _read_stored(
-    tx: Transaction, thread: int, batch: Iterable[EncodedDraft]
-) -> Steps[list[SyncRow]]:
+def _read_stored(tx: Transaction, thread: int, batch: Iterable[EncodedDraft]) -> Steps[list[Row]]:
     """Return what `plan_append` asks for."""
     hashes = [hash_message_id(own_id) for own_id in list_own_ids(batch)]
     if not hashes:
@@ -679,7 +681,7 @@ def _read_line_changes(
 
 def _read_later(
     tx: Transaction, owner: Owner, cursor: int, limit: int | None
-) -> Steps[tuple[Iterable[tuple[ThreadKey, SyncRow]], int]]:
+) -> Steps[tuple[Iterable[tuple[ThreadKey, Row]], int]]:
     """Return an owner's rows after a cursor, and the generation."""
     [(number, generation)] = yield tx.query(
         "SELECT o.owner, coalesce(o.generation, m.forget_epoch) "
@@ -1005,17 +1007,17 @@ def _to_ulid(value: UUID) -> str:
     return str(ULID.from_bytes(value.bytes))
 
 
-def _read_row(columns: Sequence[Any]) -> SyncRow:
+def _read_row(columns: Sequence[Any]) -> Row:
     """Return the row of `_COLUMNS`."""
     position, entry_id, turn, turn_name, role, body, metadata = columns
     text_id = _to_ulid(entry_id)
     turn_id = text_id if turn is None else _to_ulid(turn)
     if turn_name is not None:
         turn_id = turn_name.decode("utf-8", "surrogatepass")
-    return SyncRow(text_id, position, turn_id, role, body, metadata)
+    return Row(text_id, position, turn_id, role, body, metadata)
 
 
-def _write_row(row: SyncRow, key_hash: int | None) -> tuple[Any, ...]:
+def _write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
     """Return (position, id, turn, turn_name, role, key_hash, body, metadata) of a row.
 
     An entry that opens its turn stores no turn; a turn may have a name that is no ULID.

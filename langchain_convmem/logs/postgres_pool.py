@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from langchain_convmem.effects import Step, Steps, arun, run, step
+from langchain_convmem.effects import Effect, Steps, make_effect, run_async, run_sync
 from langchain_convmem.errors import (
     ConfigError,
     LogClosedError,
@@ -143,7 +143,7 @@ class PostgresConnections:
         transaction = Transaction(self._options.schema)
         with self._translate_errors(transaction), self._get_source().lend() as connection:
             transaction.cursor = Cursor(connection, row_factory=tuple_row)
-            return run(_run_whole(transaction, self._begin[mode], job))
+            return run_sync(_run_whole(transaction, self._begin[mode], job))
 
     async def atransact(self, mode: Mode, job: Job[T]) -> T:
         """Run a job in a transaction of its own; an exception or a cancellation rolls it back."""
@@ -154,7 +154,7 @@ class PostgresConnections:
         with self._translate_errors(transaction):
             async with self._get_async_source().lend() as connection:
                 transaction.cursor = AsyncCursor(connection, row_factory=tuple_row)
-                return await arun(_run_whole(transaction, self._begin[mode], job))
+                return await run_async(_run_whole(transaction, self._begin[mode], job))
 
     def drop_idle(self) -> None:
         """Close idle connections, so that the next call makes a new one."""
@@ -375,7 +375,7 @@ class Transaction:
         self.committing = False
         self.result: Any = None
 
-    def query(self, text: str, *values: Any) -> Step:
+    def query(self, text: str, *values: Any) -> Effect:
         """Return the step that runs a statement and returns its rows.
 
         Args:
@@ -383,11 +383,11 @@ class Transaction:
                 several statements; the rows of the last one count.
             values: Bound, never part of the text.
         """
-        return step(self, "fetch", text, values)
+        return make_effect(self.fetch, self.afetch, text, values)
 
-    def change(self, text: str, *values: Any) -> Step:
+    def change(self, text: str, *values: Any) -> Effect:
         """Return the step that runs a statement and returns how many rows it touched."""
-        return step(self, "count", text, values)
+        return make_effect(self.count, self.acount, text, values)
 
     def fetch(self, text: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Run a statement; see `query`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_convmem.logs.base import (
-    SyncRow,
+    Row,
 )
 from langchain_convmem.records import Owner, ThreadKey
 
@@ -81,9 +81,9 @@ class Statements:
 def add_thread_keys(
     owner: Owner,
     found: Iterable[Sequence[Any]],
-    read_row: Callable[[Sequence[Any], str], SyncRow],
+    read_row: Callable[[Sequence[Any], str], Row],
     read_name: Callable[[str], str] = str,
-) -> Iterator[tuple[ThreadKey, SyncRow]]:
+) -> Iterator[tuple[ThreadKey, Row]]:
     """Yield an owner's rows, each with its thread.
 
     Args:

@@ -25,7 +25,7 @@ from langchain_convmem.ids import decode_ulid, get_now_ms, get_ulid_ms, make_num
 from langchain_convmem.logs.base import (
     AppendPlan,
     EncodedDraft,
-    SyncRow,
+    Row,
     TransactionTwins,
     annotate_metadata,
     build_changes,
@@ -536,7 +536,7 @@ def _append(db: sqlite3.Connection, key: ThreadKey, batch: Sequence[EncodedDraft
 
 def _read_stored(
     db: sqlite3.Connection, key: ThreadKey, thread: int, batch: Iterable[EncodedDraft]
-) -> list[SyncRow]:
+) -> list[Row]:
     """Return what `plan_append` asks for."""
     hashes = [hash_message_id(own_id) for own_id in list_own_ids(batch)]
     found = _read_versions(db, thread, hashes)
@@ -578,7 +578,7 @@ def _read_range(
     after: int,
     until: int | None,
     last: int | None,
-) -> list[SyncRow]:
+) -> list[Row]:
     """Return a thread's rows of a range, ascending; the latest `last` of them."""
     bounds = cap_bound(after), cap_bound(until), cap_count(last)
     found = db.execute(_SQL.entries, (thread, *bounds)).fetchall()
@@ -587,7 +587,7 @@ def _read_range(
 
 def _find_rows(
     db: sqlite3.Connection, key: ThreadKey, thread: int | None, message_ids: Collection[str]
-) -> list[SyncRow]:
+) -> list[Row]:
     """Return a thread's rows with these message ids, ascending."""
     wanted = frozenset(message_ids)
     found = _read_versions(db, thread, [hash_message_id(name) for name in wanted])

@@ -38,7 +38,7 @@ from langchain_convmem.errors import (
     SchemaVersionError,
 )
 from langchain_convmem.ids import decode_ulid, encode_ulid, get_ulid_number, is_ulid
-from langchain_convmem.logs.base import SyncRow
+from langchain_convmem.logs.base import Row
 from langchain_convmem.records import Role
 
 __all__ = [
@@ -312,7 +312,7 @@ def unpack_name(stored: bytes | str) -> str:
     return stored if isinstance(stored, str) else decode_ulid(stored)
 
 
-def read_row(columns: Sequence[Any], thread_id: str) -> SyncRow:
+def read_row(columns: Sequence[Any], thread_id: str) -> Row:
     """Return the row of `COLUMNS`.
 
     Raises:
@@ -324,7 +324,7 @@ def read_row(columns: Sequence[Any], thread_id: str) -> SyncRow:
         turn_id = text_id if turn is None else unpack_name(turn)
         if not isinstance(body, str):
             _refuse_body(body)
-        return SyncRow(text_id, seq, turn_id, _ROLE_OF[role], body, metadata)
+        return Row(text_id, seq, turn_id, _ROLE_OF[role], body, metadata)
     except (TypeError, ValueError, LookupError) as error:
         msg = (
             f"entry {seq} of thread {thread_id!r} has damaged columns ({error!r}); "
@@ -338,7 +338,7 @@ def _refuse_body(value: object) -> NoReturn:
     raise TypeError(msg)
 
 
-def write_row(row: SyncRow, key_hash: int | None) -> tuple[Any, ...]:
+def write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
     """Return (id, turn, role, key_hash, body, metadata) of a row.
 
     An entry that opens its turn stores no turn.

@@ -17,7 +17,7 @@ __all__ = [
     "PromptFile",
     "Span",
     "SpanKind",
-    "read_spans",
     "list_variable_functions",
+    "read_spans",
     "variable_function",
 ]

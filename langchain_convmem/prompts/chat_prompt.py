@@ -25,7 +25,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.prompts.message import BaseMessagePromptTemplate
 from pydantic import Field
 
-from langchain_convmem.effects import Steps, arun, run
+from langchain_convmem.effects import Steps, run_async, run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.prompts.parser import (
     ExampleRole,
@@ -256,11 +256,11 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         Raises:
             ConfigError: If `summary` is not a string, or a variable's function is asynchronous.
         """
-        return run(self._build_steps(kwargs))
+        return run_sync(self._build_steps(kwargs))
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return the message, or nothing; asynchronous functions are awaited."""
-        return await arun(self._build_steps(kwargs))
+        """Return the messages; see `format_messages`."""
+        return await run_async(self._build_steps(kwargs))
 
     def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
         """Return the text with `{name}` for what is filled in later."""
@@ -309,11 +309,11 @@ class InputPlaceholder(MessagesPlaceholder):
         Raises:
             ConfigError: If a variable's function is asynchronous.
         """
-        return run(self._build_steps(kwargs))
+        return run_sync(self._build_steps(kwargs))
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return the same; asynchronous functions are awaited."""
-        return await arun(self._build_steps(kwargs))
+        """Return the messages; see `format_messages`."""
+        return await run_async(self._build_steps(kwargs))
 
     def pretty_repr(self, html: bool = False) -> str:
         """Return the sections with `{name}` for what is filled in later, and the placeholder."""
@@ -430,7 +430,7 @@ class LateValue:
         return self._value
 
     def __str__(self) -> str:
-        return run(self.evaluate_steps())
+        return run_sync(self.evaluate_steps())
 
 
 CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (

@@ -12,7 +12,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from langchain_convmem.effects import Steps, arun, run
+from langchain_convmem.effects import Steps, run_async, run_sync, sync, twin
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts.compiled import (
     CompiledForm,
@@ -231,13 +231,14 @@ class PromptFile:
         """The fields of the Meta section for traces: all but those with a star around their key."""
         return {key: text for key, text in self.metadata.items() if not key.startswith("*")}
 
+    @sync
     def render(
         self,
         *,
         strict: bool = False,
         functions: Mapping[str, VariableFunction] | None = None,
         on_problem: OnProblem | None = None,
-    ) -> dict[str, str]:
+    ) -> Steps[dict[str, str]]:
         """Return title -> text with the variables' values of this moment.
 
         Each function is called once, however often it occurs. Values are not parsed again.
@@ -252,17 +253,10 @@ class PromptFile:
             ConfigError: If a function that is needed is asynchronous, or one of `functions` is
                 none; nothing was called then.
         """
-        return run(self._render_steps(strict, functions, on_problem, self.sections))
+        return self._render_steps(strict, functions, on_problem, self.sections)
 
-    async def arender(
-        self,
-        *,
-        strict: bool = False,
-        functions: Mapping[str, VariableFunction] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> dict[str, str]:
-        """Return what `render` returns; functions may be asynchronous, others run in a thread."""
-        return await arun(self._render_steps(strict, functions, on_problem, self.sections))
+    arender = twin(render)
+    """Async `render`."""
 
     def format(
         self,
@@ -293,7 +287,7 @@ class PromptFile:
         """
         texts = partial(self._render_steps, strict, functions, on_problem)
         told = summary if include_summary else ""
-        return run(self._format_steps(titles, texts, include_titles, told))
+        return run_sync(self._format_steps(titles, texts, include_titles, told))
 
     async def aformat(
         self,
@@ -309,7 +303,7 @@ class PromptFile:
         """Return what `format` returns; functions may be asynchronous, others run in a thread."""
         texts = partial(self._render_steps, strict, functions, on_problem)
         told = summary if include_summary else ""
-        return await arun(self._format_steps(titles, texts, include_titles, told))
+        return await run_async(self._format_steps(titles, texts, include_titles, told))
 
     def to_chat_prompt(
         self,

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, overload
 
-from langchain_convmem.effects import Step, Steps
+from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError
 
 VariableFunction: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
@@ -145,7 +145,7 @@ def evaluate_steps(
             TypeError if it returns no string.
     """
     found = {name: functions.get(name, _REGISTRY.get(name)) for name in names}
-    yield Step(partial(_refuse_asynchronous, found), _refuse_nothing)
+    yield Effect(partial(_refuse_asynchronous, found), _refuse_nothing)
     values: dict[str, str] = {}
     for name, function in found.items():
         try:
@@ -175,13 +175,13 @@ async def _refuse_nothing() -> None:
     """Asynchronous runs take functions of both kinds."""
 
 
-def _call(name: str, function: VariableFunction | None) -> Step:
+def _call(name: str, function: VariableFunction | None) -> Effect:
     if function is None:
         msg = f"no variable function is registered as {name!r}"
         raise LookupError(msg)
     if _is_asynchronous(function):
-        return Step(function, cast("Callable[[], Awaitable[str]]", function))
-    return Step(function, partial(asyncio.to_thread, _call_in_thread, function))
+        return Effect(function, cast("Callable[[], Awaitable[str]]", function))
+    return Effect(function, partial(asyncio.to_thread, _call_in_thread, function))
 
 
 def _call_in_thread(function: VariableFunction) -> Any:

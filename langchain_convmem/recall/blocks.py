@@ -54,7 +54,7 @@ def show_whole(_number: int) -> Passage | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedLines:
+class TableView:
     """The lines that blocks may be built from.
 
     Attributes:
@@ -131,8 +131,10 @@ def _render_line(
     number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
 ) -> str:
     line = table.get_line(number)
-    iswhole = len(chosen) == len(table.list_segments(number)) and passages.keys().isdisjoint(chosen)
-    return f"{line.speaker}: {line.text if iswhole else _render_pieces(number, chosen, table, passages)}"
+    shown = line.text
+    if len(chosen) < len(table.list_segments(number)) or not passages.keys().isdisjoint(chosen):
+        shown = _render_pieces(number, chosen, table, passages)
+    return f"{line.speaker}: {shown}"
 
 
 def _render_header(time_ms: int, now_ms: int | None, *, is_older: bool = False) -> str:
@@ -202,14 +204,14 @@ def _split_window(window: Window) -> tuple[int, int]:
     return (window, window) if isinstance(window, int) else window
 
 
-def _list_window(ground: LoadedLines, line: int, window: Window) -> list[int]:
+def _list_window(ground: TableView, line: int, window: Window) -> list[int]:
     """Return the line with what its window reaches, in the order of the dialogue."""
     reach_before, reach_after = _split_window(window)
     before, after = _walk(ground, line, -1, reach_before), _walk(ground, line, 1, reach_after)
     return [*reversed(before), line, *after]
 
 
-def _walk(ground: LoadedLines, line: int, step: int, reach: int) -> list[int]:
+def _walk(ground: TableView, line: int, step: int, reach: int) -> list[int]:
     lines: list[int] = []
     at = line
     while len(lines) < reach:
@@ -238,7 +240,7 @@ def _choose_segments(table: SegmentTable, line: int, hit: int, window: Window) -
 
 def fill_budget(
     ranked: Iterable[int],
-    ground: LoadedLines,
+    ground: TableView,
     max_tokens: int,
     *,
     window: Window = 0,
@@ -303,7 +305,7 @@ class _BudgetPacker:
 
     def __init__(
         self,
-        ground: LoadedLines,
+        ground: TableView,
         room: int,
         max_blocks: int | None,
         windows: Sequence[tuple[int, int]],
@@ -402,7 +404,7 @@ class _BudgetPacker:
 
 
 def take_blocks(
-    ranked: Iterable[int], ground: LoadedLines, k: int, *, window: Window, refill: bool = True
+    ranked: Iterable[int], ground: TableView, k: int, *, window: Window, refill: bool = True
 ) -> list[LineGroup]:
     """Return k groups, best first, or one per line where fewer lines are ranked.
 
@@ -457,7 +459,7 @@ def _merge_groups(
     return LineGroup({line: lines[line] for line in sorted(lines)}, passages=shown)
 
 
-def _share_lines(hits: Sequence[int], ground: LoadedLines, window: Window) -> list[LineGroup]:
+def _share_lines(hits: Sequence[int], ground: TableView, window: Window) -> list[LineGroup]:
     """Return one group per hit; a line in several windows goes to the nearest, then best hit."""
     table = ground.table
     nearest: dict[int, tuple[int, int]] = {}
@@ -534,7 +536,7 @@ def build_recall(
     if hits is None:
         hits = select_hits(query, ranking, table, lexical, allowed)
     settings = query.settings
-    ground = LoadedLines(
+    ground = TableView(
         table,
         allowed,
         settings.cross_sessions,
@@ -612,9 +614,7 @@ def _find_statement(text: str) -> Passage | None:
     return tuple(find_statements(text)) or None
 
 
-def _build_groups(
-    query: RecallQuery, ranked: Iterable[int], ground: LoadedLines
-) -> list[LineGroup]:
+def _build_groups(query: RecallQuery, ranked: Iterable[int], ground: TableView) -> list[LineGroup]:
     settings = query.settings
     if settings.skip_repeats:
         ranked = _skip_repeats(ranked, ground.table, again=query.max_tokens is None)
@@ -659,9 +659,7 @@ def _select_first_of_lines(
     return list(best.values())
 
 
-def _make_block(
-    group: LineGroup, matches: Sequence[LineMatch], ground: LoadedLines
-) -> RecalledBlock:
+def _make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView) -> RecalledBlock:
     """Return a group with its text and those of the hits that stand in it, best first."""
     table = ground.table
     return RecalledBlock(

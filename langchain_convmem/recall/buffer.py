@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
-from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, LineGroup, LoadedLines, render
+from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, LineGroup, TableView, render
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import DialogLine, LineMatch, RecalledBlock, StateDocument, ThreadKey
 
@@ -214,7 +214,7 @@ def render_blocks(
         now_ms: The time from which headers count a block's age; None omits ages.
     """
     why = {_make_line_name(match.line): match for block in fresh for match in block.matches}
-    ground = LoadedLines(table, allowed, cross_sessions=True, now_ms=now_ms)
+    ground = TableView(table, allowed, cross_sessions=True, now_ms=now_ms)
     shown: list[_Piece] = []
     for block in blocks:
         following = shown
@@ -229,7 +229,7 @@ def render_blocks(
     return tuple(_make_block(piece, ground, why) for piece in shown)
 
 
-def _find_pieces(block: BufferedBlock, ground: LoadedLines) -> list[_Piece]:
+def _find_pieces(block: BufferedBlock, ground: TableView) -> list[_Piece]:
     """Return the stretches of a block that may be shown and hold a hit."""
     pieces: list[_Piece] = []
     last: int | None = None
@@ -264,16 +264,16 @@ def _add_piece(shown: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
     ]
 
 
-def _count_chars(pieces: Sequence[_Piece], ground: LoadedLines) -> int:
+def _count_chars(pieces: Sequence[_Piece], ground: TableView) -> int:
     return sum(len(_render_piece(piece, ground)) for piece in pieces)
 
 
-def _render_piece(piece: _Piece, ground: LoadedLines) -> str:
+def _render_piece(piece: _Piece, ground: TableView) -> str:
     return render(LineGroup(piece.lines), ground.table, ground.now_ms)
 
 
 def _make_block(
-    piece: _Piece, ground: LoadedLines, why: Mapping[tuple[str, int], LineMatch]
+    piece: _Piece, ground: TableView, why: Mapping[tuple[str, int], LineMatch]
 ) -> RecalledBlock:
     table = ground.table
     matches = [
@@ -297,7 +297,7 @@ def update_buffer_steps(
     log: MessageLog,
     key: ThreadKey,
     found: Sequence[BufferedBlock],
-    look_up: Callable[[Sequence[BufferedBlock]], Step],
+    look_up: Callable[[Sequence[BufferedBlock]], Effect],
     *,
     remember: bool,
 ) -> Steps[tuple[tuple[RecalledBlock, ...], tuple[str, ...]]]:
@@ -317,14 +317,16 @@ def update_buffer_steps(
         return looked_up.shown, (f"{log!r} keeps no relevance buffer (ThreadState)",)
     try:
         while True:
-            document: StateDocument | None = yield step(log, "get_state", key, BUFFER_DOCUMENT)
+            document: StateDocument | None = yield from perform(
+                log.get_state, log.aget_state, key, BUFFER_DOCUMENT
+            )
             old = () if document is None else decode_blocks(document.value)
             looked_up = yield look_up(push_blocks(found, old))
             if not remember or looked_up.kept == old:
                 return looked_up.shown, ()
-            written = yield step(
-                log,
-                "set_state",
+            written = yield from perform(
+                log.set_state,
+                log.aset_state,
                 key,
                 BUFFER_DOCUMENT,
                 to_document(looked_up.kept),

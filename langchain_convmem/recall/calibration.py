@@ -336,7 +336,7 @@ def _select_words(
     query: str, table: SegmentTable, lexical: LexicalIndex, allowed: NDArray[np.bool_]
 ) -> list[_Word]:
     """Return the telling words of a question; like the index's own lists, not to be kept."""
-    words = _find_summaries(extract_query_terms(query, lexical), tuple(table.speakers))
+    words = _select_telling(extract_query_terms(query, lexical), tuple(table.speakers))
     lines_of = lexical.find_documents(words)
     count = int(np.count_nonzero(allowed))
     scope = None if count == len(allowed) else allowed
@@ -490,7 +490,7 @@ def _damp(
     return damped
 
 
-def _find_summaries(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, str]:
+def _select_telling(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, str]:
     """Return the terms that say what is asked about; all of them if nothing else is left."""
     context = _collect_context_terms(speakers)
     telling = {

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
-from langchain_convmem.effects import Steps, arun, run
+from langchain_convmem.effects import Steps, sync, twin
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.recall.options import (
     Owners,
@@ -61,7 +61,8 @@ class DialogRecall(ABC):
 
     # -- recalling ---------------------------------------------------------------------------
 
-    def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
+    @sync
+    def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Steps[Recall]:
         """Return the lines of `owner` that answer `query` best, in blocks, best first.
 
         Args:
@@ -73,11 +74,10 @@ class DialogRecall(ABC):
             ConfigError: If an argument is invalid; the message names it.
             LogError: If the log cannot be read.
         """
-        return run(self.recall_steps(owner, query, **options))
+        return self.recall_steps(owner, query, **options)
 
-    async def arecall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
-        """Recall without blocking the event loop; see `recall`."""
-        return await arun(self.recall_steps(owner, query, **options))
+    arecall = twin(recall)
+    """Async `recall`."""
 
     def recall_steps(
         self, owner: Owners, query: str, **options: Unpack[RecallOptions]

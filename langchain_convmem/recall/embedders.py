@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.effects import Effect, Steps, make_effect
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.protocols import EndsWithProcess, MessageLog, SegmentCache
 from langchain_convmem.recall.embedding import (
@@ -233,12 +233,12 @@ def embed_question(
     return vector.astype(np.float32), None
 
 
-def _make_query_step(embeddings: Embeddings, text: str) -> Step:
+def _make_query_step(embeddings: Embeddings, text: str) -> Effect:
     if type(embeddings) in (EmbeddedEmbeddings, MiniLMEmbeddings):
         # Their vectors are arrays: lists of their numbers would only be put together again.
         call = partial(cast("MiniLMEmbeddings", embeddings).embed_query_array, text)
-        return Step(call, lambda: run_in_worker(call))
-    return step(embeddings, "embed_query", text)
+        return Effect(call, lambda: run_in_worker(call))
+    return make_effect(embeddings.embed_query, embeddings.aembed_query, text)
 
 
 def _check_shape(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArray[np.float32]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
-from langchain_convmem.effects import Step
+from langchain_convmem.effects import Effect
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.protocols import LineSource, MessageLog, SegmentCache, is_valid_for
 from langchain_convmem.recall.dialog_recall import Progress
@@ -1009,10 +1009,10 @@ def _log_failure(run: Future[None]) -> None:
         _log.error("could not embed lines", exc_info=error)
 
 
-def wait_until_done(job: Future[None], timeout_s: float) -> Step:
+def wait_until_done(job: Future[None], timeout_s: float) -> Effect:
     """Return the step that waits for a job, up to a timeout."""
 
     async def await_job() -> None:
         await asyncio.wait([asyncio.wrap_future(job)], timeout=timeout_s)
 
-    return Step(lambda: wait([job], timeout_s), await_job)
+    return Effect(lambda: wait([job], timeout_s), await_job)

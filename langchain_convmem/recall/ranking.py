@@ -127,11 +127,11 @@ def rank(
         shown = allowed[scored]
     view = _make_view(query, table, lexical, shown, muted=muted, scored=scored)
     cosines = _compare(view, vector, vectors)
-    columns = _score(view, _walk_parts(view, cosines, list(terms)))
+    columns = _score(view, _score_parts(view, cosines, list(terms)))
     if muted is not None and columns.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
         view = _make_view(query, table, lexical, shown, muted=None, scored=scored)
-        columns = _score(view, _walk_parts(view, cosines, list(terms)))
+        columns = _score(view, _score_parts(view, cosines, list(terms)))
     rows = None if shown.all() else np.flatnonzero(shown)
     older = _lead_with_latest(view, columns, rows, vectors, list(terms))
     ranking = Ranking(columns, rows)
@@ -342,7 +342,7 @@ def _make_view(
     )
 
 
-class _MessageParts(NamedTuple):
+class _SegmentScores(NamedTuple):
     """What each segment scores on its own; columns of equal length.
 
     Segments out of scope count as average, so that they move nothing; so does, in its meaning, a
@@ -385,9 +385,9 @@ def _compare(
     return _Cosines(similarity, nearness, None if present.all() else present, trust)
 
 
-def _walk_parts(
+def _score_parts(
     view: _RankingView, cosines: _Cosines | None, terms: Sequence[str]
-) -> _MessageParts:
+) -> _SegmentScores:
     settings, counted = view.settings, view.counted
     if settings.lexical_weight:
         words = view.lexical.compute_scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
@@ -403,7 +403,7 @@ def _walk_parts(
     )
     if cosines is None:
         nothing = np.zeros(len(word_part), dtype=np.float32)
-        return _MessageParts(nothing, nothing, word_part)
+        return _SegmentScores(nothing, nothing, word_part)
     compared = cosines.present
     if compared is None or counted is None:
         compared = counted if compared is None else compared
@@ -411,7 +411,7 @@ def _walk_parts(
         compared = compared & counted
     weight = settings.dense_weight * cosines.trust
     meaning = standardize(cosines.nearness, compared, weight, also=view.passing)
-    return _MessageParts(cosines.similarity, meaning, word_part, cosines.trust)
+    return _SegmentScores(cosines.similarity, meaning, word_part, cosines.trust)
 
 
 def _add_neighbours(
@@ -424,7 +424,7 @@ def _add_neighbours(
     return np.unique(numbers)
 
 
-def _score(view: _RankingView, parts: _MessageParts) -> Columns:
+def _score(view: _RankingView, parts: _SegmentScores) -> Columns:
     query, table, settings, at = view.query, view.table, view.settings, view.at
     own = parts.meaning + parts.words
     starts = table.find_session_starts() if view.scored is None else None
@@ -607,7 +607,7 @@ def scale_evidence(count: int) -> float:
 
 def _compute_vague_relevance(
     view: _RankingView,
-    parts: _MessageParts,
+    parts: _SegmentScores,
     smoothed: NDArray[np.float32],
     evidence: NDArray[np.float32],
     bonus: NDArray[np.float32],

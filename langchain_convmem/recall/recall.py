@@ -14,7 +14,7 @@ import numpy as np
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.effects import Effect, Steps, make_effect
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog, SegmentCache
 from langchain_convmem.recall.blocks import build_recall, select_hits
@@ -329,9 +329,9 @@ class LineRecall(DialogRecall):
 # -- steps -------------------------------------------------------------------------------------
 
 
-def _make_worker_step(call: Callable[[], Any]) -> Step:
+def _make_worker_step(call: Callable[[], Any]) -> Effect:
     """Return the step that makes the call here, or in a worker thread of an event loop."""
-    return Step(call, lambda: run_in_worker(call))
+    return Effect(call, lambda: run_in_worker(call))
 
 
 def _list_problems(problems: Sequence[str | None]) -> tuple[str, ...]:
@@ -636,11 +636,11 @@ def rewrite_steps(
     return queries, None
 
 
-def _make_rewrite_step(rewriter: Any, question: str) -> Step:
+def _make_rewrite_step(rewriter: Any, question: str) -> Effect:
     if isinstance(rewriter, Runnable):
-        return step(rewriter, "invoke", question)
+        return make_effect(rewriter.invoke, rewriter.ainvoke, question)
     call = partial(rewriter, question)
-    return Step(lambda: _refuse_coroutine(call()), lambda: _await_answer(call))
+    return Effect(lambda: _refuse_coroutine(call()), lambda: _await_answer(call))
 
 
 def _refuse_coroutine(answer: Any) -> Any:
@@ -694,13 +694,15 @@ def rerank_steps(
 
 def _make_rerank_step(
     reranker: BaseDocumentCompressor, documents: list[Document], question: str
-) -> Step:
+) -> Effect:
     inherited = BaseDocumentCompressor.acompress_documents
     if type(reranker).acompress_documents is not inherited:
-        return step(reranker, "compress_documents", documents, question)
+        return make_effect(
+            reranker.compress_documents, reranker.acompress_documents, documents, question
+        )
     # LangChain's own twin waits for the loop's executor, which the application may have filled.
     call = partial(reranker.compress_documents, documents, question)
-    return Step(call, lambda: run_in_worker(call))
+    return Effect(call, lambda: run_in_worker(call))
 
 
 def _check_order(answer: Any, count: int) -> list[int]:

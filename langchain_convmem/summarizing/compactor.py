@@ -17,7 +17,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
-from langchain_convmem.effects import Steps, step
+from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
@@ -123,11 +123,11 @@ class Compactor:
         every_so_many = self.settings.rebuild_every
         if plan is None or not every_so_many or plan.rolled < every_so_many:
             return plan
-        entries: list[Entry] = yield step(self._log, "entries", key)
+        entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
         return make_plan(key, entries, self.settings, force=force, rebuild=True)
 
     def _plan_again(self, key: ThreadKey) -> Steps[SummaryPlan | None]:
-        entries: list[Entry] = yield step(self._log, "entries", key)
+        entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
         return make_plan_again(key, entries)
 
     def _compact_under_lease(
@@ -221,16 +221,16 @@ class Compactor:
             raise StaleWindowError(msg, thread_id=lease.key.thread_id)
         entries: Sequence[Entry]
         if plan.is_redone or not plan.rolled:
-            entries = yield step(self._log, "entries", lease.key)
+            entries = yield from perform(self._log.entries, self._log.aentries, lease.key)
         else:
             entries = yield from self._read(lease.key)
         write = draft_replacement if plan.is_redone else draft_summary
         draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
         record = {"summary": report.to_record(plan.rolled)}
         draft = replace(draft, metadata=replace(draft.metadata, aux=record))
-        [added] = yield step(self._log, "append", lease.key, [draft])
+        [added] = yield from perform(self._log.append, self._log.aappend, lease.key, [draft])
         yield from self._check_kept(plan.window, added)
-        return cast("Entry", added)
+        return added
 
     def _check_kept(self, window: SummaryWindow, summary: Entry) -> Steps[None]:
         """Erase a summary again if what it tells of was erased while it was written.
@@ -240,11 +240,13 @@ class Compactor:
         """
         told = [*window.turns, *([] if window.previous is None else [window.previous])]
         first = min(entry.position for turn in told for entry in turn.entries)
-        entries = yield step(self._log, "entries", window.key, after=first - 1)
+        entries = yield from perform(
+            self._log.entries, self._log.aentries, window.key, after=first - 1
+        )
         try:
             check_kept(window, entries)
         except StaleWindowError:
-            yield step(self._log, "forget", window.key, [summary.id])
+            yield from perform(self._log.forget, self._log.aforget, window.key, [summary.id])
             raise
 
 
@@ -364,7 +366,9 @@ class Leases:
             failures, rests_until = self._resting.get(key, (0, 0))
             is_free = even_resting or rests_until <= self._clock()
             return Lease(key, failures) if is_free else None
-        found: StateDocument | None = yield step(self._state, "get_state", key, _DOCUMENT)
+        found: StateDocument | None = yield from perform(
+            self._state.get_state, self._state.aget_state, key, _DOCUMENT
+        )
         value = found.value if found is not None and isinstance(found.value, Mapping) else {}
         now = self._clock()
         is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
@@ -402,8 +406,14 @@ class Leases:
         return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
 
     def _write(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
-        written: StateDocument | None = yield step(
-            self._state, "set_state", lease.key, _DOCUMENT, value, expected=lease.version
+        state = cast("ThreadState", self._state)  # without documents no lease is taken
+        written: StateDocument | None = yield from perform(
+            state.set_state,
+            state.aset_state,
+            lease.key,
+            _DOCUMENT,
+            value,
+            expected=lease.version,
         )
         if written is not None:
             lease.version = written.version

@@ -19,10 +19,10 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 
-from langchain_convmem.effects import Step, Steps
+from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
-from langchain_convmem.records import SummaryRequest, ThreadKey, WrappedTurn
+from langchain_convmem.records import SummaryRequest, ThreadKey, Turn
 from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, pick_missing
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import get_line_time_ms
@@ -252,7 +252,7 @@ def summarize_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[st
         SummaryError: If it fails, or says nothing.
     """
     try:
-        answer = yield Step(
+        answer = yield Effect(
             lambda: summarizer.summarize(request),
             lambda: summarizer.asummarize(request),
         )
@@ -356,7 +356,7 @@ def read_transcript(window: SummaryWindow) -> list[TranscriptLine]:
     ]
 
 
-def _read_day(turn: WrappedTurn) -> str:
+def _read_day(turn: Turn) -> str:
     first = turn.entries[0]
     said_ms = None if first.message is None else get_line_time_ms(first.message)
     time_ms = first.metadata.timing.get("creation") if said_ms is None else said_ms

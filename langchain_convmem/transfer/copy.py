@@ -12,9 +12,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Protocol
+from typing import Protocol, cast
 
-from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.protocols import MessageLog, OwnerListing, ThreadState
 from langchain_convmem.records import (
@@ -85,12 +85,31 @@ class CopySource(Protocol):
         """Return entries in order of position."""
         ...
 
+    async def aentries(
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
+        """Return entries; see `entries`."""
+        ...
+
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads."""
         ...
 
+    async def athreads(self, user_id: str | None) -> list[ThreadInfo]:
+        """Return a user's threads; see `threads`."""
+        ...
+
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order."""
+        ...
+
+    async def achanges(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
+        """Return entries after the cursor; see `changes`."""
         ...
 
 
@@ -121,7 +140,7 @@ def copy_log(
         ConfigError: If `target` keeps no state documents, or `source` cannot list its owners.
         LogError: If two copies of the same log run at once; start one of them again.
     """
-    return run(_LogCopy(source, target, source_name, progress).steps(owners))
+    return run_sync(_LogCopy(source, target, source_name, progress).steps(owners))
 
 
 async def acopy_log(
@@ -133,7 +152,7 @@ async def acopy_log(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> CopyReport:
     """Copy everything that `source` holds into `target`; see `copy_log`."""
-    return await arun(_LogCopy(source, target, source_name, progress).steps(owners))
+    return await run_async(_LogCopy(source, target, source_name, progress).steps(owners))
 
 
 @dataclass(slots=True)
@@ -157,7 +176,7 @@ class _LogCopy:
         wanted_owners = frozenset(wanted)
         listed: dict[ThreadKey, ThreadInfo] = {}
         for user_id in dict.fromkeys(owner.user_id for owner in wanted):
-            infos = yield step(self.source, "threads", user_id)
+            infos = yield from perform(self.source.threads, self.source.athreads, user_id)
             listed.update((info.key, info) for info in infos if info.key.owner in wanted_owners)
         self.total = sum(info.entries for info in listed.values())
         for owner in wanted:
@@ -170,7 +189,7 @@ class _LogCopy:
         if not isinstance(self.source, OwnerListing):
             msg = f"{self.source!r} cannot list its users; name those whose entries to copy"
             raise ConfigError(msg)
-        found: list[Owner] = yield step(self.source, "owners")
+        found: list[Owner] = yield from perform(self.source.owners, self.source.aowners)
         return found
 
     def _copy_owner(self, owner: Owner, count: int) -> Steps[None]:
@@ -179,7 +198,9 @@ class _LogCopy:
         before = self.done
         self.replays.clear()
         while True:
-            page: Changes = yield step(self.source, "changes", owner, cursor, limit=_PAGE)
+            page: Changes = yield from perform(
+                self.source.changes, self.source.achanges, owner, cursor, limit=_PAGE
+            )
             if page.generation != generation and cursor:
                 # Something was forgotten: what is before the cursor may no longer be what it was.
                 cursor, generation = 0, page.generation
@@ -210,16 +231,16 @@ class _LogCopy:
     def _begin_replay(self, key: ThreadKey) -> Steps[Replay]:
         """Return the replay of a thread, which knows what was copied before."""
         replay = Replay(self.target, key)
-        there: list[Entry] = yield step(self.target, "entries", key)
+        there: list[Entry] = yield from perform(self.target.entries, self.target.aentries, key)
         if there:
-            here: list[Entry] = yield step(self.source, "entries", key)
+            here: list[Entry] = yield from perform(self.source.entries, self.source.aentries, key)
             yield from replay.begin(here, there)
         return replay
 
     def _verify(self, listed: dict[ThreadKey, ThreadInfo]) -> Steps[tuple[ShortThread, ...]]:
         found: dict[ThreadKey, int] = {}
         for user_id in dict.fromkeys(key.user_id for key in listed):
-            infos = yield step(self.target, "threads", user_id)
+            infos = yield from perform(self.target.threads, self.target.athreads, user_id)
             found.update((info.key, info.entries) for info in infos)
         return tuple(
             ShortThread(key, info.entries, found.get(key, 0))
@@ -237,7 +258,7 @@ class _StateDocument:
 
     def __init__(self, log: MessageLog, owner: Owner, source_name: str) -> None:
         anonymous = owner.thread_id
-        self._log = log
+        self._log = cast("ThreadState", log)
         self._key = ThreadKey(owner.user_id, _STATE_THREAD if anonymous is None else anonymous)
         digest = hashlib.blake2b(source_name.encode("utf-8", "surrogatepass"), digest_size=12)
         self._name = f"copy of {digest.hexdigest()}"
@@ -246,7 +267,9 @@ class _StateDocument:
 
     def read(self) -> Steps[tuple[int, int]]:
         """Return the cursor to go on from, and the generation it was read in."""
-        found: StateDocument | None = yield step(self._log, "get_state", self._key, self._name)
+        found: StateDocument | None = yield from perform(
+            self._log.get_state, self._log.aget_state, self._key, self._name
+        )
         if found is not None:
             self._value, self._version = found.value, found.version
         return self._value["cursor"], self._value["generation"]
@@ -256,8 +279,13 @@ class _StateDocument:
         value = {"cursor": cursor, "generation": generation}
         if value == self._value:
             return
-        written: StateDocument | None = yield step(
-            self._log, "set_state", self._key, self._name, value, expected=self._version
+        written: StateDocument | None = yield from perform(
+            self._log.set_state,
+            self._log.aset_state,
+            self._key,
+            self._name,
+            value,
+            expected=self._version,
         )
         if written is None:
             raise LogError("another copy of the same log is running; start again when it is done")
@@ -337,7 +365,9 @@ class Replay:
             return
         drafts = [self._translate(entry) for entry in entries]
         before = self._last
-        copies = yield step(self._log, "append", self._key, drafts, durable=False)
+        copies = yield from perform(
+            self._log.append, self._log.aappend, self._key, drafts, durable=False
+        )
         for entry, copy in zip(entries, copies, strict=True):
             self.written += copy.position > before
             self._settle(entry, copy)
@@ -354,7 +384,9 @@ class Replay:
         expected = [self._translate_id(other) for other in retracted]
         if expected == [new_id]:
             return  # a write hook made both texts the same, so nothing was replaced
-        later: list[Entry] = yield step(self._log, "entries", self._key, after=before)
+        later: list[Entry] = yield from perform(
+            self._log.entries, self._log.aentries, self._key, after=before
+        )
         made = [item for item in later if item.control and item.control.replacement == new_id]
         if made and made[0].control and list(made[0].control.retracts) == expected:
             self.written += 1
@@ -363,16 +395,18 @@ class Replay:
         if made:
             # Another version counts under the key, which the original left as it was.
             undo = Draft(role="control", control=Control((made[0].id,), "rewind"))
-            yield step(self._log, "append", self._key, [undo], durable=False)
+            yield from perform(
+                self._log.append, self._log.aappend, self._key, [undo], durable=False
+            )
         yield from self._write([mark])
 
     def _adopt(self, entry: Entry, copy: Entry) -> Steps[None]:
         """Take what is there for the entry's copy; a mark that the log made is completed."""
         said, there = entry.metadata, copy.metadata
         if entry.control is not None and there != said:
-            yield step(
-                self._log,
-                "annotate",
+            yield from perform(
+                self._log.annotate,
+                self._log.aannotate,
                 self._key,
                 copy.id,
                 attributes=said.attributes[len(there.attributes) :],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
@@ -225,7 +225,7 @@ def store_thread(
     Returns:
         How many of its entries are new.
     """
-    return run(_store_steps(log, thread, user_id, drafting or DraftBuilder())).added
+    return run_sync(_store_steps(log, thread, user_id, drafting or DraftBuilder())).added
 
 
 async def astore_thread(
@@ -236,7 +236,7 @@ async def astore_thread(
     drafting: DraftBuilder | None = None,
 ) -> int:
     """Write a thread that was read from a file; see `store_thread`."""
-    return (await arun(_store_steps(log, thread, user_id, drafting or DraftBuilder()))).added
+    return (await run_async(_store_steps(log, thread, user_id, drafting or DraftBuilder()))).added
 
 
 def store_file(
@@ -256,7 +256,7 @@ def store_file(
         drafting: What is stored of a message; None is all of it.
         progress: Called with the entries done and the entries in all, after each thread.
     """
-    return run(store_file_steps(log, file, user_id, drafting or DraftBuilder(), progress))
+    return run_sync(store_file_steps(log, file, user_id, drafting or DraftBuilder(), progress))
 
 
 def store_file_steps(
@@ -302,7 +302,7 @@ def _store_steps(
     key = ThreadKey(user_id, thread.thread_id)
     if thread.entries:
         return (yield from _replay_steps(log, key, thread, drafting))
-    latest: list[Entry] = yield step(log, "entries", key, last=1)
+    latest: list[Entry] = yield from perform(log.entries, log.aentries, key, last=1)
     before = latest[-1].position if latest else 0
     drafts: list[Draft] = []
     skipped: list[str] = []
@@ -313,7 +313,7 @@ def _store_steps(
         else:
             why = _HOOK if is_remembered(message) else _MARK
             skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
-    entries: list[Entry] = yield step(log, "append", key, drafts, durable=False)
+    entries: list[Entry] = yield from perform(log.append, log.aappend, key, drafts, durable=False)
     return _Stored(sum(entry.position > before for entry in entries), skipped)
 
 
@@ -329,7 +329,7 @@ def _replay_steps(
         else:
             why = _HOOK if is_remembered(entry.message) else _MARK
             skipped.append(f"message {entry.message_id!r} of thread {key.thread_id!r}: {why}")
-    target: list[Entry] = yield step(log, "entries", key)
+    target: list[Entry] = yield from perform(log.entries, log.aentries, key)
     replay = Replay(log, key)
     yield from replay.begin(kept, target)
     yield from replay.feed(kept)

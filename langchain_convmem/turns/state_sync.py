@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
-from langchain_convmem.effects import Steps, step
+from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid, make_ulid
@@ -589,24 +589,32 @@ class StateSync:
     def _append(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
         if not drafts:
             return []
-        entries: list[Entry] = yield step(self.log, "append", self.context.key, drafts)
+        entries: list[Entry] = yield from perform(
+            self.log.append, self.log.aappend, self.context.key, drafts
+        )
         if self.trace is not None and any(draft.role != "user" for draft in drafts):
             yield from self.trace.report_stored(drafts)
         return entries
 
     def _read(self, after: int = 0, last: int | None = None) -> Steps[list[Entry]]:
         key = self.context.key
-        entries: list[Entry] = yield step(self.log, "entries", key, after=after, last=last)
+        entries: list[Entry] = yield from perform(
+            self.log.entries, self.log.aentries, key, after=after, last=last
+        )
         return entries
 
     def _find(self, messages: Iterable[BaseMessage]) -> Steps[list[Entry]]:
         ids = {message.id for message in messages if message.id}
-        found: list[Entry] = yield step(self.log, "find", self.context.key, ids)
+        found: list[Entry] = yield from perform(
+            self.log.find, self.log.afind, self.context.key, ids
+        )
         return found
 
     def _read_generation(self) -> Steps[int]:
         owner = self.context.key.owner
-        changes: Changes = yield step(self.log, "changes", owner, 0, limit=1)
+        changes: Changes = yield from perform(
+            self.log.changes, self.log.achanges, owner, 0, limit=1
+        )
         return changes.generation
 
 

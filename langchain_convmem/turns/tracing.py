@@ -30,7 +30,7 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
-from langchain_convmem.effects import Step, Steps
+from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.turns.turn import count_stored
 
@@ -182,7 +182,7 @@ class TurnTrace:
         yield _make_step(lambda: manager.on_retriever_end(documents))
         return found
 
-    def _make_start(self, query: str) -> Step:
+    def _make_start(self, query: str) -> Effect:
         config = patch_config(self._config)
 
         def start() -> Any:
@@ -193,7 +193,7 @@ class TurnTrace:
             manager = get_async_callback_manager_for_config(config)
             return await manager.on_retriever_start(None, query, name=_RECALL)
 
-        return Step(start, astart)
+        return Effect(start, astart)
 
     def report_stored(self, drafts: Sequence[Draft]) -> Steps[None]:
         """Dispatch what an append of a reply stored."""
@@ -212,12 +212,12 @@ class TurnTrace:
         """
         if self._is_watched and self._is_in_run:
             data, config = dict(counts), self._config
-            yield Step(
+            yield Effect(
                 lambda: dispatch_custom_event(name, data, config=config),
                 lambda: adispatch_custom_event(name, data, config=config),
             )
 
 
-def _make_step(call: Callable[[], Any]) -> Step:
+def _make_step(call: Callable[[], Any]) -> Effect:
     """Return the step of a call that is its own twin: the manager it goes to is of either kind."""
-    return Step(call, call)
+    return Effect(call, call)

@@ -102,7 +102,7 @@ class TurnView:
     def read_view_steps(
         self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
     ) -> Steps[ModelContext]:
-        """Return what the model gets of the thread, nothing recalled yet; see `build_context_steps`."""
+        """Return what the model gets of the thread, without recall; see `build_context_steps`."""
         log = self.memory.log
         if thread is None:
             thread = yield from read_live_steps(log, self.key)

@@ -333,7 +333,7 @@ def fit_budget(
     if max_tokens is None:
         return [*head, *body], _weigh([*head, *body], count)
     starts = [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
-    kept = _store_results(head, body, starts[-1])
+    kept = _keep_pieces(head, body, starts[-1])
     needed = _weigh(kept, count)
     if needed > max_tokens:
         msg = (
@@ -342,12 +342,12 @@ def fit_budget(
         )
         raise BudgetError(msg, needed=needed, available=max_tokens)
     start = _find_start(body, starts, max_tokens - needed, count)
-    kept = _store_results(head, body, start)
+    kept = _keep_pieces(head, body, start)
     weight = _weigh(kept, count)
     # Counters need not be additive: the whole may weigh more than its parts.
     while start < starts[-1] and weight > max_tokens:
         start = next(later for later in starts if later > start)
-        kept = _store_results(head, body, start)
+        kept = _keep_pieces(head, body, start)
         weight = _weigh(kept, count)
     if any(piece.role != "system" for piece in body[:start]):
         repairs.append(f"left out older messages to stay within {max_tokens} tokens")
@@ -368,7 +368,7 @@ def _find_start(
     return start
 
 
-def _store_results(
+def _keep_pieces(
     head: Sequence[ContextPiece], body: Sequence[ContextPiece], start: int
 ) -> list[ContextPiece]:
     earlier = (piece for piece in body[:start] if piece.role == "system")

@@ -75,8 +75,8 @@ class DraftBuilder:
         Args:
             messages: What is said.
             turn_id: The turn of all of them.
-            answers: What `apply_hook` returned for some of them already, by their number; the hook is
-                not asked about these again.
+            answers: What `apply_hook` returned for some of them already, by their number; the hook
+                is not asked about these again.
         """
         # The hook is not asked about any of them before all are known to be messages.
         given = [make_draft(message, turn_id=turn_id) for message in messages]

@@ -27,7 +27,7 @@ from langchain_convmem.records import (
     Metadata,
     RetractReason,
     ThreadKey,
-    WrappedTurn,
+    Turn,
 )
 from langchain_convmem.views.codec import get_role, make_draft
 from langchain_convmem.views.live import EntryPlaces, find_live_entries, find_retracted_ids
@@ -409,7 +409,7 @@ def _skip_marks(text: str, end: int, heard: str) -> int:
 
 
 # -- Forking: what a new thread holds that goes on from a point of an old one ---------------------
-def find_entries_until(entries: Sequence[Entry], at: str | WrappedTurn | None) -> list[Entry]:
+def find_entries_until(entries: Sequence[Entry], at: str | Turn | None) -> list[Entry]:
     """Return the live entries up to a point, in display order.
 
     Args:
@@ -422,7 +422,7 @@ def find_entries_until(entries: Sequence[Entry], at: str | WrappedTurn | None) -
     live = find_live_entries(entries)
     if at is None:
         return live
-    if isinstance(at, WrappedTurn):
+    if isinstance(at, Turn):
         if not at.entries:
             raise ConfigError("a placeholder is not in the log; fork at the turn after it")
         at = at.entries[-1].id

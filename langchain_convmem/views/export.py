@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_convmem.records import Entry, WrappedTurn
+from langchain_convmem.records import Entry, Turn
 from langchain_convmem.views.live import find_live_entries, find_live_summary
 from langchain_convmem.views.turns import build_model_turns, build_turns
 
@@ -21,7 +21,7 @@ RETRACTED = "retracted"
 """Mark of a turn that a sink was given and that no longer counts."""
 
 
-def make_turn_map(turn: WrappedTurn) -> dict[str, Any]:
+def make_turn_map(turn: Turn) -> dict[str, Any]:
     """Return a turn as `id`, `message` (role, contents) and `metadata`.
 
     Keys of `metadata` appear only where they are set: `summaryIds`, `attribute`, `aux`, and
@@ -109,20 +109,20 @@ class _Sink:
         self._forms = {turn.id: _get_form(turn) for turn in then if turn.id not in cursor.held}
         self._ids = {turn.id for turn in self.known}
 
-    def has(self, turn: WrappedTurn) -> bool:
+    def has(self, turn: Turn) -> bool:
         """Return whether the sink has the turn as it is now."""
         return self._forms.get(turn.id) == _get_form(turn)
 
-    def has_some_form_of(self, turn: WrappedTurn) -> bool:
+    def has_some_form_of(self, turn: Turn) -> bool:
         """Return whether the sink has the turn, as it is or as it was."""
         return turn.id in self._ids
 
 
-def _get_form(turn: WrappedTurn) -> tuple[str, ...]:
+def _get_form(turn: Turn) -> tuple[str, ...]:
     return tuple(entry.id for entry in turn.entries)
 
 
-def _mark_retracted(turn: WrappedTurn) -> dict[str, Any]:
+def _mark_retracted(turn: Turn) -> dict[str, Any]:
     known = make_turn_map(turn)
     metadata = known["metadata"]
     return {
@@ -163,7 +163,7 @@ def format_text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> 
 
 
 def _find_marks(
-    entries: Sequence[Entry], shown: Sequence[WrappedTurn], cursor: ExportCursor | None
+    entries: Sequence[Entry], shown: Sequence[Turn], cursor: ExportCursor | None
 ) -> dict[str, int]:
     """Return the number of the turn that each mark stands at, in the order of the marks."""
     number_of = {turn.id: number for number, turn in enumerate(shown)}
@@ -182,7 +182,7 @@ def _join_marks_at(number: int, marks: Mapping[str, int]) -> str:
     return " ".join(mark for mark, at in marks.items() if at == number)
 
 
-def _format_turn(turn: WrappedTurn) -> str:
+def _format_turn(turn: Turn) -> str:
     pieces = " ".join(f"'{_escape(piece)}'" for piece in turn.contents)
     metadata = _escape(_format_plain(make_turn_map(turn)["metadata"]))
     return f"[{turn.role}] {{{pieces}}} -- '{turn.id}' {metadata}"
@@ -232,7 +232,7 @@ def format_html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> 
     return f"{left_out}<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _format_cells(number: int, turn: WrappedTurn, marks: Mapping[str, int]) -> list[str]:
+def _format_cells(number: int, turn: Turn, marks: Mapping[str, int]) -> list[str]:
     metadata = {
         key: item for key, item in make_turn_map(turn)["metadata"].items() if key != "timing"
     }

@@ -219,7 +219,7 @@ def _intersect(first: ProviderProfile, second: ProviderProfile) -> ProviderProfi
     return ProviderProfile(
         name="strict",
         system="head" if "head" in (first.system, second.system) else "in_place",
-        speaker_name=_add_receipts(first.speaker_name, second.speaker_name),
+        speaker_name=_join_patterns(first.speaker_name, second.speaker_name),
         sends_names=first.sends_names and second.sends_names,
         media={
             place: _intersect_rules(first.media.get(place, {}), second.media.get(place, {}))
@@ -230,9 +230,9 @@ def _intersect(first: ProviderProfile, second: ProviderProfile) -> ProviderProfi
             for kind in first.max_media.keys() | second.max_media.keys()
             for limits in [[p.max_media[kind] for p in (first, second) if kind in p.max_media]]
         },
-        file_id=_add_receipts(first.file_id, second.file_id),
-        call_id=_add_receipts(first.call_id, second.call_id),
-        tool_name=_add_receipts(first.tool_name, second.tool_name),
+        file_id=_join_patterns(first.file_id, second.file_id),
+        call_id=_join_patterns(first.call_id, second.call_id),
+        tool_name=_join_patterns(first.tool_name, second.tool_name),
         reasoning=first.reasoning & second.reasoning,
         server_tools=first.server_tools & second.server_tools,
         cache_marks=min(first.cache_marks, second.cache_marks),
@@ -242,7 +242,7 @@ def _intersect(first: ProviderProfile, second: ProviderProfile) -> ProviderProfi
     )
 
 
-def _add_receipts(first: Patterns, second: Patterns) -> Patterns:
+def _join_patterns(first: Patterns, second: Patterns) -> Patterns:
     return tuple(dict.fromkeys((*first, *second)))
 
 

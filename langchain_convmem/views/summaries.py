@@ -16,7 +16,7 @@ from itertools import groupby
 from langchain_core.messages import SystemMessage
 
 from langchain_convmem.errors import InvalidMessageError, StaleWindowError
-from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey, WrappedTurn
+from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey, Turn
 from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.drafts import make_content
 from langchain_convmem.views.live import (
@@ -60,8 +60,8 @@ class SummaryWindow:
     """
 
     key: ThreadKey
-    turns: tuple[WrappedTurn, ...] = ()
-    previous: WrappedTurn | None = None
+    turns: tuple[Turn, ...] = ()
+    previous: Turn | None = None
     cover: Cover = field(default_factory=partial(Cover, ()))
 
     @property
@@ -265,7 +265,7 @@ def format_summary(pieces: Sequence[str]) -> str:
     return f"<summary>\n{SUMMARY_NOTICE}\n\n{body}\n</summary>"
 
 
-def format_turn_lines(turn: WrappedTurn, style: TextStyle) -> Iterator[tuple[str, str]]:
+def format_turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]:
     """Yield each speaker of a turn, and the line of what they say, with their tag in front."""
     tag = style.tags.get(turn.role, turn.role)
     if tag is None:

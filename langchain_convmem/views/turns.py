@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_convmem.ids import derive_ulid, get_ulid_ms
-from langchain_convmem.records import Entry, Metadata, WrappedTurn
+from langchain_convmem.records import Entry, Metadata, Turn
 from langchain_convmem.views.live import (
     find_covers,
     find_live_entries,
@@ -18,7 +18,7 @@ PLACEHOLDER_TEXT = "..."
 """What the user is taken to have said when the assistant spoke first."""
 
 
-def build_turns(entries: Sequence[Entry]) -> list[WrappedTurn]:
+def build_turns(entries: Sequence[Entry]) -> list[Turn]:
     """Return the thread's turns in display order, summaries and placeholders included.
 
     What a summary covers is never merged with what it does not cover, so that a turn is shown to
@@ -33,7 +33,7 @@ def build_turns(entries: Sequence[Entry]) -> list[WrappedTurn]:
     return _add_placeholders(split_runs(live, find_covers(live, summaries)))
 
 
-def build_model_turns(entries: Sequence[Entry]) -> list[WrappedTurn]:
+def build_model_turns(entries: Sequence[Entry]) -> list[Turn]:
     """Return the turns a model reads, in order: what no summary covers, summaries left out.
 
     These are the pieces that `build_context` makes messages of, before any budget.
@@ -85,8 +85,8 @@ def _is_continuation(before: Entry, entry: Entry) -> bool:
     return not (entry.role == "assistant" and has_calls(before))
 
 
-def _add_placeholders(found: Iterable[Sequence[Entry]]) -> list[WrappedTurn]:
-    shown: list[WrappedTurn] = []
+def _add_placeholders(found: Iterable[Sequence[Entry]]) -> list[Turn]:
+    shown: list[Turn] = []
     opening = True
     for run in found:
         role = run[0].role
@@ -98,7 +98,7 @@ def _add_placeholders(found: Iterable[Sequence[Entry]]) -> list[WrappedTurn]:
     return shown
 
 
-def make_turn(run: Sequence[Entry]) -> WrappedTurn:
+def make_turn(run: Sequence[Entry]) -> Turn:
     """Return a run of entries as one turn: all pieces, ids and metadata, nothing summed up."""
     first = run[0]
     attributes = [mark for entry in run for mark in entry.metadata.attributes]
@@ -114,14 +114,14 @@ def make_turn(run: Sequence[Entry]) -> WrappedTurn:
         aux=aux,
     )
     contents = tuple(text for entry in run for text in entry.contents)
-    return WrappedTurn(first.id, first.role, contents, tuple(run), metadata)
+    return Turn(first.id, first.role, contents, tuple(run), metadata)
 
 
-def make_placeholder_turn(before: Entry) -> WrappedTurn:
+def make_placeholder_turn(before: Entry) -> Turn:
     """Return the user turn put in front of `before`; its id is the same in every process."""
     at_ms = get_ulid_ms(before.id) - 1
     key = before.key
-    return WrappedTurn(
+    return Turn(
         id=derive_ulid(at_ms, key.user_id, key.thread_id, before.id),
         role="user",
         contents=(PLACEHOLDER_TEXT,),

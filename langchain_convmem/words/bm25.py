@@ -261,7 +261,7 @@ class Postings:
         self._looked_up: dict[str, list[TermPostings]] = {}
         self._written = 0
         # What is to be written: parts in order, and after them documents as they came.
-        self._parts: list[_StreamedMessage] = []
+        self._parts: list[_TermColumns] = []
         self._first_unsorted = 0
         self._unsorted = array("i")
         self._lengths: list[int] = []
@@ -347,7 +347,7 @@ class Postings:
         places = keys & ((1 << bits) - 1)
         shapes = self.shapes.find_numbers(counts, lengths[places])
         numbers = (places + self._first_unsorted).astype(np.intc)
-        self._parts.append(_StreamedMessage((keys >> bits).astype(np.intc), numbers, shapes))
+        self._parts.append(_TermColumns((keys >> bits).astype(np.intc), numbers, shapes))
         self._end_unsorted()
 
     def _end_unsorted(self) -> int:
@@ -357,7 +357,7 @@ class Postings:
         self._lengths = []
         return self._first_unsorted
 
-    def _write_later(self, part: _StreamedMessage) -> None:
+    def _write_later(self, part: _TermColumns) -> None:
         terms, starts = np.unique(part.terms, return_index=True)
         ends = [*starts[1:].tolist(), len(part.terms)]
         for term, start, end in zip(terms.tolist(), starts.tolist(), ends, strict=True):
@@ -365,10 +365,10 @@ class Postings:
             numbers.frombytes(part.numbers[start:end].tobytes())
             shapes.frombytes(part.shapes[start:end].tobytes())
 
-    def _make_later_part(self) -> _StreamedMessage:
+    def _make_later_part(self) -> _TermColumns:
         """Return all that comes after the block."""
         counts = [len(numbers) for numbers, _ in self._later.values()]
-        return _StreamedMessage(
+        return _TermColumns(
             np.repeat(np.array(list(self._later), dtype=np.intc), counts),
             join_columns(numbers for numbers, _ in self._later.values()),
             join_columns(shapes for _, shapes in self._later.values()),
@@ -387,7 +387,7 @@ class _TermNumbers(dict[str, int]):
         return number
 
 
-class _StreamedMessage(NamedTuple):
+class _TermColumns(NamedTuple):
     """Postings by number of term, and of each term by document, in columns of equal length."""
 
     terms: NDArray[np.intc]
@@ -405,7 +405,7 @@ class _Block(NamedTuple):
     shapes: memoryview[int]
 
     @classmethod
-    def from_parts(cls, parts: Sequence[_StreamedMessage], terms: int) -> _Block:
+    def from_parts(cls, parts: Sequence[_TermColumns], terms: int) -> _Block:
         """Return the block of so many terms; documents of a part follow those of earlier ones."""
         which = np.concatenate([part.terms for part in parts])
         # Stable, so that documents stay in order; what is sorted already is only merged.
@@ -427,10 +427,10 @@ class _Block(NamedTuple):
         start, end = self.starts[term], self.starts[term + 1]
         return TermPostings(self.numbers[start:end], self.shapes[start:end])
 
-    def to_part(self) -> _StreamedMessage:
+    def to_part(self) -> _TermColumns:
         """Return all of it."""
         terms = np.repeat(np.arange(self.terms, dtype=np.intc), np.diff(self.starts))
-        return _StreamedMessage(terms, join_columns([self.numbers]), join_columns([self.shapes]))
+        return _TermColumns(terms, join_columns([self.numbers]), join_columns([self.shapes]))
 
 
 class Shapes:

@@ -1,6 +1,6 @@
 """What each provider refuses, from its published rules: judges of a context, written apart from it.
 
-Nothing here comes from the package: a rule that `build_context` gets wrong must not be wrong here too. A
+Nothing here comes from the package: what the views get wrong must not be wrong here. A
 judge reads the messages as the provider's LangChain integration would hand them on, and names every
 fault.
 """

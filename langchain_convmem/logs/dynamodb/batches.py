@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from langchain_convmem.errors import CorruptEntryError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.logs.base import SyncRow
+from langchain_convmem.logs.base import Row
 from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.items import (
     GENERATION_KEY,
@@ -57,7 +57,7 @@ class Batches:
 
     # -- writing --------------------------------------------------------------------------------
 
-    def add(self, key: ThreadKey, number: int, rows: Sequence[SyncRow]) -> Batch | None:
+    def add(self, key: ThreadKey, number: int, rows: Sequence[Row]) -> Batch | None:
         """Write a new batch; return None if another writer has taken its number.
 
         Raises:
@@ -90,7 +90,7 @@ class Batches:
             rows=None,
         )
 
-    def change(self, key: ThreadKey, old: Batch, rows: Sequence[SyncRow]) -> bool:
+    def change(self, key: ThreadKey, old: Batch, rows: Sequence[Row]) -> bool:
         """Put other rows into a batch; return False if another writer changed it meanwhile."""
         new = replace(old, revision=make_ulid())
         head, pieces = make_batch_item(key, new, rows, now_us=read_clock_us())
@@ -198,7 +198,7 @@ class Batches:
     def _keep_living(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         return (batch for batch in batches if batch.size and not batch.is_over(time.time()))
 
-    def read_rows(self, batch: Batch) -> tuple[SyncRow, ...]:
+    def read_rows(self, batch: Batch) -> tuple[Row, ...]:
         """Return a batch's rows by position, fetching its pieces; none if it is gone by now.
 
         Raises:

@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.logs.base import SyncRow, read_message_id
+from langchain_convmem.logs.base import Row, read_message_id
 from langchain_convmem.logs.dynamodb.batches import SETTLED_US, Batches, read_clock_us
 from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.items import (
@@ -178,5 +178,5 @@ def _take_out(
     return 0
 
 
-def _is_named(row: SyncRow, wanted: frozenset[str]) -> bool:
+def _is_named(row: Row, wanted: frozenset[str]) -> bool:
     return row.id in wanted or read_message_id(row.id, row.body) in wanted

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError, InvalidMessageError
-from langchain_convmem.logs.base import SyncRow
+from langchain_convmem.logs.base import Row
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import Owner, Role, ThreadKey
 
@@ -122,7 +122,7 @@ class Batch:
     born_us: int
     expires_s: int | None
     pieces: int
-    rows: tuple[SyncRow, ...] | None
+    rows: tuple[Row, ...] | None
     user: str = ""
 
     def is_over(self, now_s: float) -> bool:
@@ -138,12 +138,12 @@ def is_expired(item: Mapping[str, Any], now_s: float) -> bool:
 # -- rows ---------------------------------------------------------------------------------------
 
 
-def compute_place(row: SyncRow, batch_number: int) -> int:
+def compute_place(row: Row, batch_number: int) -> int:
     """Return a row's place in its batch, which stays its own when others are forgotten."""
     return row.position - compute_position(batch_number, 0)
 
 
-def _write_fields(row: SyncRow, batch_number: int) -> dict[str, str]:
+def _write_fields(row: Row, batch_number: int) -> dict[str, str]:
     fields = {
         "p": str(compute_place(row, batch_number)),
         "id": row.id,
@@ -157,12 +157,12 @@ def _write_fields(row: SyncRow, batch_number: int) -> dict[str, str]:
     return fields
 
 
-def _read_row(fields: Mapping[str, str], batch_number: int) -> SyncRow:
+def _read_row(fields: Mapping[str, str], batch_number: int) -> Row:
     role = fields["role"]
     if role not in _ROLES:
         msg = f"unknown role {role!r}"
         raise ValueError(msg)
-    return SyncRow(
+    return Row(
         id=fields["id"],
         position=compute_position(batch_number, int(fields["p"])),
         turn_id=fields.get("turn", fields["id"]),
@@ -187,7 +187,7 @@ def _measure_rows(rows: Sequence[Mapping[str, str]]) -> int:
 
 
 def make_batch_item(
-    key: ThreadKey, batch: Batch, rows: Sequence[SyncRow], *, now_us: int
+    key: ThreadKey, batch: Batch, rows: Sequence[Row], *, now_us: int
 ) -> tuple[Item, list[Item]]:
     """Return the head item of a batch and its pieces, if it needs any.
 
@@ -317,7 +317,7 @@ def _read_text(item: Mapping[str, Any], name: str) -> str:
     return "" if value is None else str(value["S"])
 
 
-def join_rows(batch: Batch, parts: Sequence[bytes]) -> tuple[SyncRow, ...]:
+def join_rows(batch: Batch, parts: Sequence[bytes]) -> tuple[Row, ...]:
     """Return the rows that were split into pieces.
 
     Raises:

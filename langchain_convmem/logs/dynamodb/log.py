@@ -28,7 +28,7 @@ from langchain_convmem.logs.base import (
     AppendPlan,
     AsyncTwins,
     EncodedDraft,
-    SyncRow,
+    Row,
     annotate_metadata,
     build_changes,
     build_line_changes,
@@ -366,7 +366,7 @@ class _BatchWriter:
                     return plan
         raise _make_busy_error(self._table.name, key)
 
-    def _commit(self, key: ThreadKey, added: Sequence[SyncRow], number: int, last: int) -> bool:
+    def _commit(self, key: ThreadKey, added: Sequence[Row], number: int, last: int) -> bool:
         """Write the batch; return False if another writer was faster."""
         batch = self._batches.add(key, number, added)
         if batch is None:
@@ -384,7 +384,7 @@ class _BatchWriter:
 
     def annotate(
         self, key: ThreadKey, entry_id: str, change: Callable[[str | None], str | None]
-    ) -> SyncRow:
+    ) -> Row:
         """Change the metadata text of an entry; return its row.
 
         Raises:
@@ -398,7 +398,7 @@ class _BatchWriter:
                     return new
         raise _make_busy_error(self._table.name, key)
 
-    def _find_entry(self, key: ThreadKey, entry_id: str) -> tuple[Batch, tuple[SyncRow, ...], int]:
+    def _find_entry(self, key: ThreadKey, entry_id: str) -> tuple[Batch, tuple[Row, ...], int]:
         """Return an entry's batch with its rows and the place among them; newest batches first."""
         for batch in self._batches.list_of_thread(key, newest_first=True, page=25):
             if batch.first <= entry_id <= batch.last:
@@ -411,17 +411,17 @@ class _BatchWriter:
 
     # -- what was read of a thread --------------------------------------------------------------
 
-    def learn(self, key: ThreadKey, rows: Sequence[SyncRow], number: int) -> None:
+    def learn(self, key: ThreadKey, rows: Sequence[Row], number: int) -> None:
         """Note that these are all rows of a thread, up to the batch of this number."""
         self._start_process()
         self._known.learn(key, rows, after=None, number=number)
 
-    def read_possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[SyncRow]:
+    def read_possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
         """Return the thread's rows if one of them may have a message id of these hashes."""
         self._start_process()
         return self._read_same(key, hashes, newest)
 
-    def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[SyncRow]:
+    def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
         if not hashes:
             return []
         known = self._known.get_known_number(key)
@@ -434,7 +434,7 @@ class _BatchWriter:
         self._known.learn(key, rows, after=None, number=newest)
         return rows
 
-    def _read_all(self, batches: Iterable[Batch]) -> list[SyncRow]:
+    def _read_all(self, batches: Iterable[Batch]) -> list[Row]:
         return [row for batch in batches for row in self._batches.read_rows(batch)]
 
 
@@ -451,7 +451,7 @@ def _make_busy_error(table_name: str, key: ThreadKey) -> LogUnavailableError:
 _MAX_KNOWN = 200_000
 
 
-def hash_row(row: SyncRow) -> int | None:
+def hash_row(row: Row) -> int | None:
     """Return the hash of a row's message id; a control entry has none."""
     return None if row.role == "control" else hash_message_id(read_message_id(row.id, row.body))
 
@@ -483,9 +483,7 @@ class KnownIds:
             found = self._threads.get(key)
             return found is not None and found[0] >= number and found[1].isdisjoint(hashes)
 
-    def learn(
-        self, key: ThreadKey, rows: Iterable[SyncRow], *, after: int | None, number: int
-    ) -> None:
+    def learn(self, key: ThreadKey, rows: Iterable[Row], *, after: int | None, number: int) -> None:
         """Note the rows of a thread's batches up to `number`.
 
         Args:
@@ -520,7 +518,7 @@ class KnownIds:
 _MAX_PAGE = 500
 
 
-def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | None) -> list[SyncRow]:
+def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | None) -> list[Row]:
     """Return the rows of all batches that hold positions after `after` up to `until`, whole."""
     last = None if until is None else compute_number(until)
     found = batches.list_of_thread(key, compute_number(after), last)
@@ -529,9 +527,9 @@ def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | Non
 
 def _read_latest(
     batches: Batches, key: ThreadKey, after: int, until: int | None, last: int
-) -> list[SyncRow]:
+) -> list[Row]:
     """Return the latest rows of a range of positions, reading no more batches than needed."""
-    found: list[SyncRow] = []
+    found: list[Row] = []
     if last <= 0:
         return found
     bounds = compute_number(after), None if until is None else compute_number(until)
@@ -544,7 +542,7 @@ def _read_latest(
     return found[:last][::-1]
 
 
-def _is_in_range(row: SyncRow, after: int, until: int | None) -> bool:
+def _is_in_range(row: Row, after: int, until: int | None) -> bool:
     """Return whether a row lies after `after` and not after `until`."""
     return row.position > after and (until is None or row.position <= until)
 
@@ -574,12 +572,12 @@ def _list_owners(batches: Batches) -> list[Owner]:
 
 def _read_later(
     batches: Batches, owner: Owner, cursor: int, limit: int | None
-) -> tuple[list[tuple[ThreadKey, SyncRow]], int]:
+) -> tuple[list[tuple[ThreadKey, Row]], int]:
     """Return an owner's rows after a cursor, in the order they were committed; the generation."""
     # Before the rows: one forgotten in between must not come with the new generation.
     generation = batches.read_generation(owner)
     wanted = None if limit is None else max(limit, 0)
-    found: list[tuple[ThreadKey, SyncRow]] = []
+    found: list[tuple[ThreadKey, Row]] = []
     page = None if wanted is None else min(max(wanted, 1), _MAX_PAGE)
     for batch in batches.list_of_owner(owner, compute_number(cursor), page=page):
         key = ThreadKey(owner.user_id, batch.thread)

@@ -11,7 +11,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.base import (
-    SyncRow,
+    Row,
     encode_drafts,
     get_own_id,
     hash_message_id,
@@ -74,7 +74,7 @@ ULID = "01JZ3W5V9QX8N2M4K6T7R0ABCD"
 @pytest.mark.parametrize("turn_id", ["", ULID, "turn 7", "x" * 16, "\ud83d", "a\0b"])
 def test_a_row_comes_back_from_its_columns(turn_id):
     entry_id = make_ulid()
-    row = SyncRow(entry_id, 7, turn_id or entry_id, "user", '{"v":1}', None)
+    row = Row(entry_id, 7, turn_id or entry_id, "user", '{"v":1}', None)
     position, uuid, turn, turn_name, role, key, body, metadata = _write_row(
         row, hash_message_id("m1")
     )
@@ -84,7 +84,7 @@ def test_a_row_comes_back_from_its_columns(turn_id):
 
 def test_a_control_entry_has_no_key():
     entry_id = make_ulid()
-    row = SyncRow(entry_id, 7, entry_id, "control", '{"v":1}', None)
+    row = Row(entry_id, 7, entry_id, "control", '{"v":1}', None)
     assert _write_row(row, None)[5] is None
     undo = Draft(role="control", control=Control((entry_id,), "undo"))
     assert plan_append(encode_drafts([undo]), first_position=7).key_hashes == [None]
@@ -107,7 +107,7 @@ class Rows:
     """A thread as its table would hold it."""
 
     def __init__(self):
-        self.rows: list[SyncRow] = []
+        self.rows: list[Row] = []
 
     def append(self, drafts):
         wanted = {get_own_id(draft) for draft in drafts} - {None}

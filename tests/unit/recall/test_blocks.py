@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.recall import blocks
-from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, LoadedLines, render
+from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, TableView, render
 from langchain_convmem.recall.segments import SegmentTable
 
 LONG = "A sentence of five words. " * 50
 
 
 def fill_budget(ranked, table, tokens, *, cross_sessions=False, **wish):
-    ground = LoadedLines(table, table.select_allowed(), cross_sessions)
+    ground = TableView(table, table.select_allowed(), cross_sessions)
     return blocks.fill_budget(ranked, ground, tokens, **wish)
 
 
 def take_blocks(ranked, table, k, *, cross_sessions=False, **wish):
-    ground = LoadedLines(table, table.select_allowed(), cross_sessions)
+    ground = TableView(table, table.select_allowed(), cross_sessions)
     return blocks.take_blocks(ranked, ground, k, **wish)
 
 
@@ -233,6 +233,6 @@ def test_a_window_ends_before_a_line_that_may_not_come_back(line):
     table = plain(line, 9)
     allowed = table.select_allowed()
     allowed[[2, 5]] = False
-    ground = LoadedLines(table, allowed)
+    ground = TableView(table, allowed)
     assert lines_of(blocks.take_blocks([4], ground, 1, window=3)) == [[3, 4]]
     assert lines_of(blocks.fill_budget([4], ground, 100, window=3)) == [[3, 4]]

@@ -20,7 +20,7 @@ from langchain_core.messages import (
 
 from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.logs.base import SyncRow, decode_entry
+from langchain_convmem.logs.base import Row, decode_entry
 from langchain_convmem.records import Metadata, ThreadKey
 from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
 from langchain_convmem.views.codec import encode_body, encode_metadata, get_role, make_draft
@@ -115,7 +115,7 @@ PLAIN = {
 
 
 def row_of(body, *, role="user", metadata=None):
-    return SyncRow(make_ulid(), 9, "turn", role, body, metadata)
+    return Row(make_ulid(), 9, "turn", role, body, metadata)
 
 
 def row_of_message(message, metadata=None):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.logs.base import SyncRow
+from langchain_convmem.logs.base import Row
 from langchain_convmem.logs.dynamodb.items import (
     ENTRIES_PER_BATCH,
     GENERATION_KEY,
@@ -209,7 +209,7 @@ def blank(**fields):
 
 
 def row(place=0, **fields):
-    one = SyncRow(make_ulid(), compute_position(NUMBER, place), "turn", "user", "{}", None)
+    one = Row(make_ulid(), compute_position(NUMBER, place), "turn", "user", "{}", None)
     return dataclasses.replace(one, **fields)
 
 
