@@ -48,7 +48,7 @@ def _held(queue):
     entered, leave = threading.Event(), threading.Event()
 
     def hold():
-        with queue.find_gate(PLACE).held(10):
+        with queue.get_lock(PLACE).hold(10):
             entered.set()
             leave.wait(30)
 
@@ -63,7 +63,7 @@ def _held(queue):
 
 
 def _is_free(queue):
-    with queue.find_gate(PLACE).held(0.01):
+    with queue.get_lock(PLACE).hold(0.01):
         return True
 
 
@@ -74,7 +74,7 @@ def test_fifty_threads_are_served_in_order_of_arrival(queue):
     served = []
 
     def come(number):
-        with queue.find_gate(PLACE).held(30):
+        with queue.get_lock(PLACE).hold(30):
             served.append(number)
 
     threads = [threading.Thread(target=come, args=(number,)) for number in range(50)]
@@ -95,7 +95,7 @@ def test_one_at_a_time_holds_the_thread(queue):
     def come():
         nonlocal inside, most
         for _ in range(20):
-            with queue.find_gate(PLACE).held(30):
+            with queue.get_lock(PLACE).hold(30):
                 with lock:
                     inside += 1
                     most = max(most, inside)
@@ -115,11 +115,11 @@ async def test_tasks_and_threads_are_served_in_one_order(queue):
     served = []
 
     async def come(number):
-        async with queue.find_gate(PLACE).aheld(30):
+        async with queue.get_lock(PLACE).ahold(30):
             served.append(number)
 
     def come_by_thread(number):
-        with queue.find_gate(PLACE).held(30):
+        with queue.get_lock(PLACE).hold(30):
             served.append(number)
 
     loop = asyncio.get_running_loop()
@@ -139,15 +139,15 @@ async def test_tasks_and_threads_are_served_in_one_order(queue):
 
 def test_different_places_do_not_wait_for_each_other(queue):
     with (
-        queue.find_gate(PLACE).held(1),
-        queue.find_gate(OTHER).held(0.01),
-        queue.find_gate(("log 2", PLACE[1])).held(0.01),
+        queue.get_lock(PLACE).hold(1),
+        queue.get_lock(OTHER).hold(0.01),
+        queue.get_lock(("log 2", PLACE[1])).hold(0.01),
     ):
         assert _waiting(queue) == 1
 
 
 def test_a_line_that_is_over_leaves_nothing_behind(queue):
-    with queue.find_gate(PLACE).held(1):
+    with queue.get_lock(PLACE).hold(1):
         pass
     assert _is_forgotten(queue)
 
@@ -159,14 +159,14 @@ def test_who_waits_too_long_leaves_and_the_next_is_served(queue):
     served = []
 
     def come():
-        with queue.find_gate(PLACE).held(30):
+        with queue.get_lock(PLACE).hold(30):
             served.append(True)
 
     thread = threading.Thread(target=come)
     with _held(queue):
         with (
             pytest.raises(ThreadBusyError, match="still busy after"),
-            queue.find_gate(PLACE).held(0.01),
+            queue.get_lock(PLACE).hold(0.01),
         ):
             pass
         thread.start()
@@ -180,7 +180,7 @@ async def test_who_is_cancelled_leaves_and_the_next_is_served(queue):
     served = []
 
     async def come(number):
-        async with queue.find_gate(PLACE).aheld(30):
+        async with queue.get_lock(PLACE).ahold(30):
             served.append(number)
 
     with _held(queue):
@@ -203,7 +203,7 @@ async def test_who_is_cancelled_in_the_moment_of_admission_passes_the_thread_on(
     entered = []
 
     async def come():
-        async with queue.find_gate(PLACE).aheld(30):
+        async with queue.get_lock(PLACE).ahold(30):
             entered.append(True)
             await asyncio.sleep(60)
 
@@ -221,21 +221,21 @@ async def test_who_is_cancelled_in_the_moment_of_admission_passes_the_thread_on(
 async def test_an_async_turn_that_waits_too_long_leaves_the_line(queue):
     with _held(queue):
         with pytest.raises(ThreadBusyError, match="still busy after"):
-            async with queue.find_gate(PLACE).aheld(0.01):
+            async with queue.get_lock(PLACE).ahold(0.01):
                 pass
         assert _waiting(queue) == 1
 
 
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, GeneratorExit])
 def test_a_turn_that_fails_frees_the_thread(queue, error):
-    with pytest.raises(error), queue.find_gate(PLACE).held(1):
+    with pytest.raises(error), queue.get_lock(PLACE).hold(1):
         raise error
     assert _is_free(queue)
 
 
 def test_a_turn_within_a_forgotten_generator_frees_the_thread(queue):
     def stream():
-        with queue.find_gate(PLACE).held(1):
+        with queue.get_lock(PLACE).hold(1):
             yield 1
 
     reading = stream()
@@ -249,7 +249,7 @@ def test_a_turn_within_a_forgotten_generator_frees_the_thread(queue):
 
 def test_a_stream_collected_in_the_middle_of_the_queues_own_work_blocks_nothing(queue):
     def stream():
-        with queue.find_gate(PLACE).held(1):
+        with queue.get_lock(PLACE).hold(1):
             yield 1
 
     reading = stream()
@@ -263,10 +263,10 @@ def test_a_stream_collected_in_the_middle_of_the_queues_own_work_blocks_nothing(
 
 
 def test_a_turn_cannot_wait_for_itself(queue):
-    with queue.find_gate(PLACE).held(1):
+    with queue.get_lock(PLACE).hold(1):
         with (
             pytest.raises(ThreadBusyError, match="wait for itself") as raised,
-            queue.find_gate(PLACE).held(9),
+            queue.get_lock(PLACE).hold(9),
         ):
             pass
         assert raised.value.thread_id == "t"
@@ -274,23 +274,23 @@ def test_a_turn_cannot_wait_for_itself(queue):
 
 
 async def test_an_async_turn_cannot_wait_for_itself(queue):
-    async with queue.find_gate(PLACE).aheld(1):
+    async with queue.get_lock(PLACE).ahold(1):
         with pytest.raises(ThreadBusyError, match="wait for itself"):
-            async with queue.find_gate(PLACE).aheld(9):
+            async with queue.get_lock(PLACE).ahold(9):
                 pass
 
 
 def test_turns_may_follow_each_other(queue):
     for _ in range(3):
-        with queue.find_gate(PLACE).held(0.01):
+        with queue.get_lock(PLACE).hold(0.01):
             pass
 
 
 def test_turns_of_several_places_may_nest_and_follow_in_any_order(queue):
-    with queue.find_gate(PLACE).held(0.01):
-        with queue.find_gate(OTHER).held(0.01):
+    with queue.get_lock(PLACE).hold(0.01):
+        with queue.get_lock(OTHER).hold(0.01):
             pass
-        with queue.find_gate(OTHER).held(0.01):
+        with queue.get_lock(OTHER).hold(0.01):
             pass
 
 
@@ -300,7 +300,7 @@ def test_turns_of_several_places_may_nest_and_follow_in_any_order(queue):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_does_not_wait_for_its_parents_turns(queue):
     context = multiprocessing.get_context("fork")
-    with queue.find_gate(PLACE).held(1):
+    with queue.get_lock(PLACE).hold(1):
         child = context.Process(target=_hold_in_child, args=(queue,))
         child.start()
         child.join(30)
@@ -311,7 +311,7 @@ def _hold_in_child(queue):
     done = []
 
     def hold():
-        with queue.find_gate(PLACE).held(5):
+        with queue.get_lock(PLACE).hold(5):
             done.append(True)
 
     thread = threading.Thread(target=hold)
