@@ -1594,7 +1594,7 @@ class ThreadStats:
     Attributes:
         entries: Entries in the log, those that views skip and control entries included.
         messages: Messages that views show, by role; summaries are not among them.
-        turns: Turns as `history.build_turns` shows them, placeholders and summaries left out.
+        turns: Turns as `history.turns` shows them, placeholders and summaries left out.
         summaries: Summaries that views show.
         retracted: Entries that views skip: undone, replaced, cleared.
         interrupted: Replies among `messages` that were cut off.

@@ -14,21 +14,21 @@ VERBS = set((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 
 NOUNS = {
     # of the public interface: what they return is what they are called
-    "conversation",
-    "conversation_thread",
-    "history",
-    "retriever",
-    "stats",
-    "threads",
+    *("context", "conversation", "entries", "history", "owners", "changes", "line_changes"),
+    *("last_summary", "model_turns", "retriever", "segment_fingerprints", "similarities"),
+    *("spec", "stats", "summary_window", "table", "threads", "turns"),
+    *("checkpoint", "setup", "decode", "conversation_thread", "variable_function", "twin"),
+    # what a node of an imported file holds
+    *("items", "member", "names", "optional", "rows", "seconds", "tables", "text", "text_or_blank"),
+    "time",
+    # the command line, where a function is a command
+    *("chat", "command", "convmem", "main", "new", "prompts"),
     # LangGraph's and LangChain's own way to name what they build, and the hooks of an agent
-    "after_agent",
-    "before_agent",
-    "memory_graph",
-    "model_messages",
-    "model_node",
-    "recall_node",
-    "record_node",
-    "summarize_node",
+    *("after_agent", "before_agent", "memory_graph", "model_messages", "model_node"),
+    *("recall_node", "record_node", "summarize_node", "abatch", "astream", "batch"),
+    *("model_post_init", "pretty_repr"),
+    # IPython's, Jinja's and a Future's
+    *("_repr_html_", "changed", "strftime_now", "done", "result"),
 }
 """Functions that are named by a noun, and why."""
 
