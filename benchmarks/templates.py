@@ -40,7 +40,8 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.text import BUILTINS, RenderState
+from langchain_convmem.text import RenderState
+from langchain_convmem.text.chat_template import BUILTINS
 
 SIZES = (10, 200, 2000)
 RATIO = 2.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem._lazy import lazy_names
+from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.conversation import (
@@ -221,4 +221,4 @@ _HOMES = {
     for name in names
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = load_lazily(__name__, _HOMES)

@@ -15,8 +15,6 @@ from itertools import takewhile
 
 from langchain_convmem.effects import Effect, Steps, run_async, run_sync
 
-__all__ = ["FifoLock", "Waiter", "get_held", "note_held"]
-
 
 class FifoLock:
     """Lets a few callers through at a time, first in, first out.

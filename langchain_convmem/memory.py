@@ -1125,7 +1125,7 @@ def _find_searched(
 
 def _detect_profile(model: Any) -> Profile | None:
     """Return whose rules a model's messages keep; None for one that reads text."""
-    return ChainShape.of(model).profile if isinstance(model, Runnable) else None
+    return ChainShape.from_chain(model).profile if isinstance(model, Runnable) else None
 
 
 # -- What turns run over --------------------------------------------------------------------------
@@ -1340,7 +1340,7 @@ class Summaries:
         self._recaller = recaller
         self._summarizer: Summarizer | None = None
         if summarizer is not None:
-            from langchain_convmem.summarizing import as_summarizer
+            from langchain_convmem.summarizing.summarizers import as_summarizer
 
             self._summarizer = as_summarizer(summarizer)
         self._settings = settings
@@ -1388,7 +1388,7 @@ class Summaries:
         self, key: ThreadKey, summarizer: SummarizerLike | None
     ) -> Steps[SummaryReport]:
         """Write the live summary of a thread anew; see `ConversationMemory.resummarize`."""
-        from langchain_convmem.summarizing import as_summarizer
+        from langchain_convmem.summarizing.summarizers import as_summarizer
 
         by = None if summarizer is None else as_summarizer(summarizer)
         return (yield from self.compactor.redo_steps(key, by))

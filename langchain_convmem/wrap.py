@@ -280,7 +280,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def _read_shape(self, configurable: dict[str, Any]) -> ChainShape:
         if self._fixed_shape is not None:
             return self._fixed_shape
-        shape = ChainShape.of(self.inner, configurable, self.profile)
+        shape = ChainShape.from_chain(self.inner, configurable, self.profile)
         if shape.is_fixed:
             self._fixed_shape = shape
         return shape

@@ -51,7 +51,7 @@ class _Values:
         self._chance = chance
         self._given: set[str] = set()
 
-    def of(self, name: str) -> str:
+    def from_chain(self, name: str) -> str:
         """Return the next value of a kind."""
         made: str
         while (made := getattr(self, f"_{name}")()) in self._given:
@@ -114,7 +114,7 @@ def _all(chance: random.Random) -> Iterator[Fact]:
 
 def _drawn(family: Family, made_up: _Values, chance: random.Random) -> Iterator[str]:
     if isinstance(family.values, str):
-        return map(made_up.of, repeat(family.values))
+        return map(made_up.from_chain, repeat(family.values))
     listed = list(family.values)
     chance.shuffle(listed)
     return reversed(listed)

@@ -12,8 +12,9 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.recall.data import Dialogue, Line, log_of
-from langchain_convmem.recall import ExactIndex, LineRecall, RecallSettings
+from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall.segments import Segment, split_line
+from langchain_convmem.recall.vectors import ExactIndex
 from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex

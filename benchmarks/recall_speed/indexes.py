@@ -19,8 +19,8 @@ from benchmarks.recall.measuring import Outcome, figures, measure
 from benchmarks.recall.systems import Recaller, recall_of
 from benchmarks.synthetic_dialogue import said, threads
 from langchain_convmem import EmbeddedEmbeddings, RecallSettings
-from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall
-from langchain_convmem.recall.vectors import round_vector
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.recall.vectors import ExactIndex, FaissIndex, round_vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

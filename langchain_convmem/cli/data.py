@@ -27,7 +27,7 @@ from langchain_convmem.cli.output import Terminal, format_count
 from langchain_convmem.errors import ConfigError, ConvMemError
 
 if TYPE_CHECKING:
-    from langchain_convmem.logs.sqlite import VerifyReport
+    from langchain_convmem.logs.sqlite_maintenance import VerifyReport
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.protocols import MessageLog
     from langchain_convmem.records import Owner

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem._lazy import lazy_names
+from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.conversation.config import ConversationConfig, Preface
     from langchain_convmem.conversation.conversation import Checkpoint, Conversation, Engine
-    from langchain_convmem.conversation.inputs import (
-        ConversationInput,
-        MediaLimits,
-        SendOptions,
-        coerce_messages,
-    )
+    from langchain_convmem.conversation.inputs import SendOptions
     from langchain_convmem.conversation.turn import MessageCallback, TurnHandle
     from langchain_convmem.text.completions import CompletionsEngine
     from langchain_convmem.text.local import LocalEngine
@@ -28,10 +23,8 @@ __all__ = [
     "CompletionsEngine",
     "Conversation",
     "ConversationConfig",
-    "ConversationInput",
     "Engine",
     "LocalEngine",
-    "MediaLimits",
     "MessageCallback",
     "Preface",
     "ReplyFormat",
@@ -39,7 +32,6 @@ __all__ = [
     "SendOptions",
     "TemplateChatModel",
     "TurnHandle",
-    "coerce_messages",
 ]
 
 _HOMES = {
@@ -48,10 +40,8 @@ _HOMES = {
     "CompletionsEngine": "text.completions",
     "Conversation": "conversation.conversation",
     "ConversationConfig": "conversation.config",
-    "ConversationInput": "conversation.inputs",
     "Engine": "conversation.conversation",
     "LocalEngine": "text.local",
-    "MediaLimits": "conversation.inputs",
     "MessageCallback": "conversation.turn",
     "Preface": "conversation.config",
     "ReplyFormat": "text.reply_formats",
@@ -59,7 +49,6 @@ _HOMES = {
     "SendOptions": "conversation.inputs",
     "TemplateChatModel": "text.template_chat_model",
     "TurnHandle": "conversation.turn",
-    "coerce_messages": "conversation.inputs",
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = load_lazily(__name__, _HOMES)

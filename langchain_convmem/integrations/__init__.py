@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem._lazy import lazy_names
+from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
@@ -29,4 +29,4 @@ _HOMES = {
     "search_dialog_tool": "integrations.search_tool",
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = load_lazily(__name__, _HOMES)

@@ -553,7 +553,7 @@ class MemoryNodes:
         """Return the call of the model."""
         shape = _PLAIN
         if self.model is not None:
-            shape = ChainShape.of(self.model, run.node.configurable, self.profile)
+            shape = ChainShape.from_chain(self.model, run.node.configurable, self.profile)
         context = yield from self.read_context(run, shape=shape)
         has_messages = run.messages is not None
         return ModelCall(

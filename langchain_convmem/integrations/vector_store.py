@@ -511,7 +511,7 @@ class WindowLoader:
 
     def is_known(self, one: Proposal) -> Steps[bool]:
         """Return whether the ledger knows a proposal, and the scope allows it."""
-        rows = yield from self._read_beside(one, 0)
+        rows = yield from self._read_next(one, 0)
         row = next((row for row in rows if row.entry_id == one.entry_id), None)
         if row is None or not self._is_allowed(row) or one.part not in range(len(row.counts)):
             return False
@@ -575,15 +575,15 @@ class WindowLoader:
         Near is the same chunk of the ledger or the next one: what lies farther apart in the log
         of a user was hardly said in one session.
         """
-        rows = yield from self._read_beside(one, 0)
+        rows = yield from self._read_next(one, 0)
         thread_id = next(row.thread_id for row in rows if row.entry_id == one.entry_id)
         thread = _select_said(thread_id, rows)
         at = [row.entry_id for row in thread].index(one.entry_id)
         is_short_before, is_short_after = at < reach, len(thread) - at <= reach
         if is_short_before:
-            thread = [*_select_said(thread_id, (yield from self._read_beside(one, -1))), *thread]
+            thread = [*_select_said(thread_id, (yield from self._read_next(one, -1))), *thread]
         if is_short_after:
-            thread += _select_said(thread_id, (yield from self._read_beside(one, 1)))
+            thread += _select_said(thread_id, (yield from self._read_next(one, 1)))
         return thread
 
     def _read_entries(self, first: LedgerRow, last: LedgerRow) -> Steps[dict[str, Entry]]:
@@ -594,7 +594,7 @@ class WindowLoader:
         )
         return {entry.id: entry for entry in entries}
 
-    def _read_beside(self, one: Proposal, offset: int) -> Steps[list[LedgerRow]]:
+    def _read_next(self, one: Proposal, offset: int) -> Steps[list[LedgerRow]]:
         """Return the chunk of the ledger in which a proposal stands, or one before or after it."""
         head = yield from self._read_head()
         return (yield from self._read_chunk(head.find_chunk(one.position) + offset))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem._lazy import lazy_names
+from langchain_convmem._lazy import load_lazily
 from langchain_convmem.logs.in_memory import InMemoryLog
 from langchain_convmem.logs.sqlite import SQLiteLog
 
@@ -20,4 +20,4 @@ _HOMES = {
     "to_dynamodb": "logs.dynamodb",
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = load_lazily(__name__, _HOMES)

@@ -12,8 +12,6 @@ from langchain_convmem.errors import ConfigError
 if TYPE_CHECKING:
     from langchain_convmem.protocols import MessageLog
 
-__all__ = ["log_name", "open_log"]
-
 _FORMS = (
     "a path, dynamodb://TABLE?region=NAME&endpoint=URL, "
     "or postgresql://USER@HOST/DATABASE?schema=NAME"

@@ -47,8 +47,6 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.views.codec import load_json
 
-__all__ = ["InMemoryLog"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

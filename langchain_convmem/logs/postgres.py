@@ -86,8 +86,6 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-__all__ = ["PostgresLog"]
-
 T = TypeVar("T")
 
 _SCHEMA_NAME = re.compile("(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}")

@@ -45,15 +45,6 @@ if TYPE_CHECKING:
     from psycopg import Error as DriverError
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-__all__ = [
-    "ConnectionLostError",
-    "ConnectionOptions",
-    "Job",
-    "Mode",
-    "PostgresConnections",
-    "Transaction",
-]
-
 T = TypeVar("T")
 
 _DEFAULTS = {

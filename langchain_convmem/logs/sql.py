@@ -15,8 +15,6 @@ from langchain_convmem.logs.base import (
 )
 from langchain_convmem.records import Owner, ThreadKey
 
-__all__ = ["Dialect", "Statements", "add_thread_keys"]
-
 
 @dataclass(frozen=True, slots=True)
 class Dialect:

@@ -72,8 +72,6 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.views.codec import load_json
 
-__all__ = ["SQLiteLog", "VerifyReport"]
-
 _log = logging.getLogger("langchain_convmem")
 
 _DELETED_AT_ONCE = 5000

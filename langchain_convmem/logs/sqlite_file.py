@@ -41,22 +41,6 @@ from langchain_convmem.ids import decode_ulid, encode_ulid, get_ulid_number, is_
 from langchain_convmem.logs.base import Row
 from langchain_convmem.records import Role
 
-__all__ = [
-    "APPLICATION_ID",
-    "COLUMNS",
-    "MIGRATIONS",
-    "ROLES",
-    "SQLiteConnections",
-    "find_position",
-    "list_expected_objects",
-    "list_objects",
-    "migrate",
-    "pack_name",
-    "read_row",
-    "unpack_name",
-    "write_row",
-]
-
 _IDLE_LIMIT = 4
 _PAGE_BYTES = 8192
 """Of a new file: twice the usual. What stays free after the last message of a page is a smaller

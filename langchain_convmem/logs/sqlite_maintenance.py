@@ -29,8 +29,6 @@ from langchain_convmem.logs.sqlite_file import (
 )
 from langchain_convmem.views.codec import decode_body, decode_metadata, load_json
 
-__all__ = ["Progress", "VerifyReport", "copy_file", "verify_file"]
-
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with what was done so far, and all there is to do."""
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem._lazy import lazy_names
+from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.offline.chat_model import MODEL_NAME, OfflineChatModel
+    from langchain_convmem.offline.chat_model import OfflineChatModel
     from langchain_convmem.offline.extractive import ExtractiveSummarizer
 
-__all__ = ["MODEL_NAME", "ExtractiveSummarizer", "OfflineChatModel"]
+__all__ = ["ExtractiveSummarizer", "OfflineChatModel"]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = load_lazily(
     __name__,
     {
         "ExtractiveSummarizer": "offline.extractive",
-        "MODEL_NAME": "offline.chat_model",
         "OfflineChatModel": "offline.chat_model",
     },
 )

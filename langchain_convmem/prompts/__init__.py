@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from langchain_convmem.prompts.diagnostics import Diagnostic
-from langchain_convmem.prompts.parser import Span, SpanKind, read_spans
+from langchain_convmem.prompts.parser import Span, read_spans
 from langchain_convmem.prompts.prompt_file import PromptFile
-from langchain_convmem.prompts.variables import (
-    Occurrence,
-    list_variable_functions,
-    variable_function,
-)
+from langchain_convmem.prompts.variables import list_variable_functions, variable_function
 
 __all__ = [
     "Diagnostic",
-    "Occurrence",
     "PromptFile",
     "Span",
-    "SpanKind",
     "list_variable_functions",
     "read_spans",
     "variable_function",

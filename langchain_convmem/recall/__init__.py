@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from langchain_convmem.recall.dialog_recall import DialogRecall
-from langchain_convmem.recall.embedding import (
-    EmbeddedEmbeddings,
-    MiniLMEmbeddings,
-    compute_fingerprint,
-)
+from langchain_convmem.recall.embedding import EmbeddedEmbeddings, MiniLMEmbeddings
 from langchain_convmem.recall.options import RecallOptions, RecallSettings
 from langchain_convmem.recall.recall import LineRecall
 from langchain_convmem.recall.retriever import DialogLineRetriever
-from langchain_convmem.recall.vectors import ExactIndex, FaissIndex
 
 __all__ = [
     "DialogLineRetriever",
     "DialogRecall",
     "EmbeddedEmbeddings",
-    "ExactIndex",
-    "FaissIndex",
     "LineRecall",
     "MiniLMEmbeddings",
     "RecallOptions",
     "RecallSettings",
-    "compute_fingerprint",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from langchain_convmem._lazy import lazy_names
+from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.testing.bedrock import BedrockConverseServer
@@ -58,7 +58,7 @@ _HOMES = {
     "SessionMisuseError": "testing.scripted_engine",
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = load_lazily(__name__, _HOMES)
 
 if "pytest" in sys.modules:
     # Before it is imported: its failing assertions then show their values in the tests of others.

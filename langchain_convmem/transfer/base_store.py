@@ -23,8 +23,6 @@ from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
 from langchain_convmem.views.codec import decode_body, decode_metadata
 
-__all__ = ["BaseStoreReader"]
-
 _PLAIN = re.compile(rb"[^a-z0-9]")
 _ESCAPE = re.compile("-([0-9a-f]{2})")
 _AT_ONCE = 100

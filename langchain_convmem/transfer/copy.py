@@ -140,7 +140,7 @@ def copy_log(
         ConfigError: If `target` keeps no state documents, or `source` cannot list its owners.
         LogError: If two copies of the same log run at once; start one of them again.
     """
-    return run_sync(_LogCopy(source, target, source_name, progress).steps(owners))
+    return run_sync(_LogCopy(source, target, source_name, progress).copy_steps(owners))
 
 
 async def acopy_log(
@@ -152,7 +152,7 @@ async def acopy_log(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> CopyReport:
     """Copy everything that `source` holds into `target`; see `copy_log`."""
-    return await run_async(_LogCopy(source, target, source_name, progress).steps(owners))
+    return await run_async(_LogCopy(source, target, source_name, progress).copy_steps(owners))
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class _LogCopy:
     written: int = 0
     replays: dict[ThreadKey, Replay] = field(default_factory=dict)
 
-    def steps(self, owners: Iterable[Owner] | None) -> Steps[CopyReport]:
+    def copy_steps(self, owners: Iterable[Owner] | None) -> Steps[CopyReport]:
         if not isinstance(self.target, ThreadState):
             msg = f"{self.target!r} keeps no state documents; copy into a log that does"
             raise ConfigError(msg)

@@ -100,12 +100,12 @@ def _number_repeat(own_id: str, taken: dict[str, str]) -> str:
 
 def _derive_id(number: int, message: BaseMessage) -> str:
     """Return the same id for the same message at the same place, so that nothing doubles."""
-    body = f"{number}\x00{get_role(message)}\x00{_payload_of(message)}"
+    body = f"{number}\x00{get_role(message)}\x00{_read_payload(message)}"
     digest = hashlib.blake2b(body.encode("utf-8", "surrogatepass"), digest_size=12)
     return f"line-{digest.hexdigest()}"
 
 
-def _payload_of(message: BaseMessage) -> str:
+def _read_payload(message: BaseMessage) -> str:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     answered = message.tool_call_id if isinstance(message, ToolMessage) else None
     if isinstance(message.content, str) and not calls and answered is None:

@@ -49,7 +49,7 @@ class ChainShape:
     is_fixed: bool = True
 
     @classmethod
-    def of(
+    def from_chain(
         cls,
         inner: Runnable[Any, Any],
         configurable: Mapping[str, Any] = _NOTHING,

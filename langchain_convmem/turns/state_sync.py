@@ -1204,7 +1204,7 @@ def _find_abandoned(
         if entry.role != "user"
         and entry.message_id in places
         and places[entry.message_id].level == context.place.level
-        and not places[entry.message_id].is_beside(context.place)
+        and not places[entry.message_id].is_parallel(context.place)
     )
 
 
@@ -1260,7 +1260,7 @@ class Place:
         """The checkpoint that the node runs from; later ones are greater."""
         return self.path[-1][0]
 
-    def is_beside(self, other: Place) -> bool:
+    def is_parallel(self, other: Place) -> bool:
         """Return whether it is in another branch of the same step."""
         for (checkpoint, task), (others, other_task) in zip(self.path, other.path, strict=False):
             if task != other_task:

@@ -428,7 +428,7 @@ class CallContext:
         numbers = (n for n, one in enumerate(shown) if one.turn_id == self.before)
         place = next(numbers, len(shown))
         anchor = shown[place] if place < len(shown) else turn.own[0]
-        aside = [_place_beside(message, anchor) for message in self.messages]
+        aside = [_place_aside(message, anchor) for message in self.messages]
         key = turn.own[0].key
         return replace(
             turn,
@@ -441,7 +441,7 @@ _BEFORE_ALL = 0
 """A position before every position of a log."""
 
 
-def _place_beside(message: BaseMessage, anchor: Entry) -> Entry:
+def _place_aside(message: BaseMessage, anchor: Entry) -> Entry:
     """Return a message as an entry that stands where another one does, and before it."""
     return make_entry(
         message,

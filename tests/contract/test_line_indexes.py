@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from index_contract import LineIndexContract
 
-from langchain_convmem.recall import ExactIndex, FaissIndex
+from langchain_convmem.recall.vectors import ExactIndex, FaissIndex
 
 
 class TestExactIndex(LineIndexContract):

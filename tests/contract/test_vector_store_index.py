@@ -10,7 +10,8 @@ from vector_stores import HashedEmbeddings, in_memory, pgvector, qdrant, said
 from langchain_convmem.errors import LineStoreError
 from langchain_convmem.integrations import VectorStoreRecall
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.recall import ExactIndex, LineRecall, RecallSettings
+from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.recall.vectors import ExactIndex
 from langchain_convmem.records import Control, Draft, Metadata, Owner, ThreadKey
 
 ANA, BOB = Owner(user_id="ana"), Owner(user_id="bob")

@@ -29,7 +29,7 @@ class Thread:
     people: frozenset[str]
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> Self:
+    def from_chain(cls, entries: Sequence[Entry]) -> Self:
         """Return the thread of these entries."""
         live = find_live_entries(entries)
         people = {e.message.name for e in live if e.role == "user" and e.message and e.message.name}

@@ -89,7 +89,7 @@ class Fuzz:
         entries = history(seed)
         self.report.histories += 1
         self.report.entries += len(entries)
-        thread = Thread.of(entries)
+        thread = Thread.from_chain(entries)
         for profile in PROFILES:
             self._seen(seed, "validators", profile, partial(broken_promises, thread, profile))
         if number % 2 == 0:

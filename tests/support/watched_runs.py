@@ -48,7 +48,7 @@ class RunWatcher(BaseCallbackHandler):
     def on_custom_event(self, name: str, data: Any, **run: Any) -> None:
         self.events.append((name, data, run["run_id"]))
 
-    def of(self, kind: str) -> list[Any]:
+    def from_chain(self, kind: str) -> list[Any]:
         """Return the ids of the runs of a kind, in order of their start."""
         return [run_id for run_id, run in self.runs.items() if run["kind"] == kind]
 

@@ -33,8 +33,6 @@ from langchain_convmem.logs.dynamodb.items import (
 )
 from langchain_convmem.records import Owner, ThreadKey
 
-__all__ = ["SETTLED_US", "Batches", "read_clock_us"]
-
 SETTLED_US = 3600 * 1_000_000
 """After so long no writer still holds a number it has read, or pieces it has not yet named."""
 

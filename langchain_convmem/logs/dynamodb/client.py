@@ -25,8 +25,6 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.logs.dynamodb.items import Item
 
-__all__ = ["Table", "choose_pause_s", "make_table", "make_table_definition"]
-
 INDEX = "by_thread"
 """Name of the index of batches by thread and number."""
 

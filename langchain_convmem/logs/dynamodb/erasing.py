@@ -35,8 +35,6 @@ from langchain_convmem.logs.dynamodb.items import (
 )
 from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
 
-__all__ = ["erase_entries", "erase_owner", "erase_thread"]
-
 _KEYS = ("pk", "sk")
 _PIECE_FIELDS = (*_KEYS, "thread", "written")
 _DOCUMENT_FIELDS = (*_KEYS, "thread", "expires")

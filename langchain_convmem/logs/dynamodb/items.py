@@ -24,46 +24,6 @@ from langchain_convmem.logs.base import Row
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import Owner, Role, ThreadKey
 
-__all__ = [
-    "ENTRIES_PER_BATCH",
-    "GENERATION_KEY",
-    "INLINE_BYTES",
-    "LONE_PREFIX",
-    "PIECE_BYTES",
-    "PIECE_RANGE",
-    "STATE_RANGE",
-    "SUMMARY_FIELDS",
-    "Batch",
-    "Item",
-    "choose_number",
-    "compute_base_number",
-    "compute_number",
-    "compute_place",
-    "compute_position",
-    "is_expired",
-    "is_hashed",
-    "join_rows",
-    "make_batch_item",
-    "make_batch_key",
-    "make_batch_range",
-    "make_cache_range",
-    "make_generation_item",
-    "make_marker_item",
-    "make_partition_key",
-    "make_piece_key",
-    "make_piece_prefix",
-    "make_state_key",
-    "make_state_prefix",
-    "make_state_range",
-    "make_thread_key",
-    "make_thread_range",
-    "read_batch",
-    "read_owner",
-    "read_revision",
-    "write_number",
-    "write_text",
-]
-
 Item: TypeAlias = dict[str, Any]
 """Attribute values by attribute name, as the service's low-level interface takes them."""
 

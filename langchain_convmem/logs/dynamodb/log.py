@@ -77,8 +77,6 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.views.codec import load_json
 
-__all__ = ["DynamoDBLog"]
-
 
 class DynamoDBLog(AsyncTwins):
     """A message log in a DynamoDB table; `create_table` makes one.

@@ -12,8 +12,6 @@ from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-__all__ = ["AttributeValue", "to_dynamodb"]
-
 AttributeValue: TypeAlias = dict[str, Any]
 """One value under the name of its type, such as `{"S": "text"}`."""
 

@@ -86,7 +86,7 @@ def _run_redacted(host, run, model, question):
     with ConversationMemory(InMemoryLog(), before_write=_redact) as memory:
         run(host.app(memory, model), question, {**at(), "callbacks": [watcher]})
         said = _talk(memory)
-    [recall] = watcher.of("retriever")
+    [recall] = watcher.from_chain("retriever")
     return said, watcher.runs[recall]["query"]
 
 

@@ -30,10 +30,10 @@ def _events(watcher):
 @kept_by_all("recall run")
 def test_recall_is_a_retriever_run_under_the_one_of_the_host(host, run, told, model):
     watcher = _watched(run, host.app(told, model))
-    [recall] = watcher.of("retriever")
+    [recall] = watcher.from_chain("retriever")
     assert (watcher.runs[recall]["name"], watcher.runs[recall]["query"]) == ("recall", ASKED)
     assert len(watcher.found[recall]) == 3
-    assert watcher.parent(recall) in watcher.of("chain")
+    assert watcher.parent(recall) in watcher.from_chain("chain")
 
 
 @kept_by_all("events")
@@ -84,7 +84,9 @@ def asking():
 @kept_by_all("own models")
 def test_models_of_the_memorys_own_are_tagged_and_counted(host, run, asking, model):
     watcher = _watched(run, host.app(asking, model))
-    tagged = [INTERNAL_TAG in watcher.runs[run_id]["tags"] for run_id in watcher.of("model")]
+    tagged = [
+        INTERNAL_TAG in watcher.runs[run_id]["tags"] for run_id in watcher.from_chain("model")
+    ]
     assert tagged == [True, False]
     own = [data for name, data in _events(watcher) if name == "convmem.own_models"]
     assert own == [{"calls": 1, "input_tokens": 1, "output_tokens": 2}]
@@ -93,7 +95,9 @@ def test_models_of_the_memorys_own_are_tagged_and_counted(host, run, asking, mod
 @differs("own models", "graph of ids")
 def test_a_graph_whose_state_holds_ids_looks_lines_up_in_both_nodes(host, run, asking, model):
     watcher = _watched(run, host.app(asking, model))
-    tagged = [INTERNAL_TAG in watcher.runs[run_id]["tags"] for run_id in watcher.of("model")]
+    tagged = [
+        INTERNAL_TAG in watcher.runs[run_id]["tags"] for run_id in watcher.from_chain("model")
+    ]
     assert tagged == [True, True, False]
     own = [data["calls"] for name, data in _events(watcher) if name == "convmem.own_models"]
     assert own == [1, 1]
@@ -109,7 +113,7 @@ def test_models_of_the_write_hook_are_tagged_too(host, run, model):
 
     with ConversationMemory(InMemoryLog(), before_write=ask) as memory:
         watcher = _watched(run, host.app(memory, model, recall=False))
-    tags = [watcher.runs[run_id]["tags"] for run_id in watcher.of("model")]
+    tags = [watcher.runs[run_id]["tags"] for run_id in watcher.from_chain("model")]
     assert len(model.seen) == 1
     assert [INTERNAL_TAG in one for one in tags].count(False) == 1
     assert len(censor.seen) == len(tags) - 1 > 1
@@ -141,7 +145,7 @@ def test_the_reply_of_a_stream_tells_when_its_first_word_came(host, way, memory,
 
 def _metadata(watcher):
     """Return what the runs of recall and of the model bear."""
-    runs = [*watcher.of("model"), *watcher.of("retriever")]
+    runs = [*watcher.from_chain("model"), *watcher.from_chain("retriever")]
     assert len(runs) == 2
     return [watcher.runs[run_id]["metadata"] for run_id in runs]
 

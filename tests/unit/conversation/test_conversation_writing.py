@@ -11,7 +11,7 @@ from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.conversation.turn import TurnControl, adrive
-from langchain_convmem.effects import Step
+from langchain_convmem.effects import Effect
 from langchain_convmem.errors import ConversationError, TurnCancelledError, TurnTimeoutError
 
 
@@ -187,7 +187,7 @@ def test_what_waits_is_woken_once_even_if_the_end_came_before():
 
 def waiting():
     """Return a flow that waits in vain."""
-    yield Step(lambda: None, asyncio.Event().wait)
+    yield Effect(lambda: None, asyncio.Event().wait)
 
 
 async def run_through(control):

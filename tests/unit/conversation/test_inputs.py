@@ -19,7 +19,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation.inputs import coerce_messages, prepare_steps
-from langchain_convmem.effects import arun
+from langchain_convmem.effects import run_async
 from langchain_convmem.errors import InvalidMessageError
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
@@ -239,7 +239,7 @@ async def test_files_are_read_alike_in_both_worlds(tmp_path):
         {"type": "text", "text": "Look:"},
         {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
     ]
-    found = await arun(prepare_steps(given))
+    found = await run_async(prepare_steps(given))
     assert found == coerce_messages(given) == [HumanMessage(expected)]
 
 

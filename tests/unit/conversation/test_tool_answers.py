@@ -18,7 +18,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Command
 
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.effects import arun, run
+from langchain_convmem.effects import run_async, run_sync
 from langchain_convmem.errors import ConfigError, ConversationBusyError, TurnCancelledError
 
 SPEAKER = contextvars.ContextVar("speaker", default="nobody")
@@ -29,11 +29,11 @@ def call(name, number=1, **args):
 
 
 def sync_answers(tools, calls, **options):
-    return run(ToolSet.coerce(tools).answer_steps(calls, **options))
+    return run_sync(ToolSet.coerce(tools).answer_steps(calls, **options))
 
 
 def async_answers(tools, calls, **options):
-    return asyncio.run(arun(ToolSet.coerce(tools).answer_steps(calls, **options)))
+    return asyncio.run(run_async(ToolSet.coerce(tools).answer_steps(calls, **options)))
 
 
 @pytest.fixture(params=[sync_answers, async_answers], ids=["sync", "async"])
@@ -375,7 +375,7 @@ async def test_tools_that_wait_leave_the_event_loop_free():
     steps = ToolSet.coerce([wait]).answer_steps(
         [call("wait")], handler=lambda _call: freed.wait(20)
     )
-    [answer], _ = await asyncio.gather(arun(steps), free())
+    [answer], _ = await asyncio.gather(run_async(steps), free())
     assert answer.content == "true"
 
 
@@ -421,7 +421,7 @@ async def test_cancelling_an_async_turn_cancels_its_tools():
             left.append(x)
 
     steps = ToolSet.coerce([wait]).answer_steps([call("wait", 1, x=1), call("wait", 2, x=2)])
-    turn = asyncio.ensure_future(arun(steps))
+    turn = asyncio.ensure_future(run_async(steps))
     await entered.wait()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -448,7 +448,7 @@ async def test_a_turn_that_ends_leaves_no_tool_running():
 
     steps = ToolSet.coerce([wait, pause]).answer_steps([call("wait", 1), call("pause", 2)])
     with pytest.raises(GraphInterrupt):
-        await arun(steps)
+        await run_async(steps)
     assert left == ["wait"]
 
 
@@ -486,10 +486,10 @@ def test_tools_run_within_the_run_that_called_them():
     steps = ToolSet.coerce([double, treble]).answer_steps
 
     def turn(_given, config: RunnableConfig):
-        return run(steps(calls, config=config))
+        return run_sync(steps(calls, config=config))
 
     async def aturn(_given, config: RunnableConfig):
-        return await arun(steps(calls, config=config))
+        return await run_async(steps(calls, config=config))
 
     asked = RunnableLambda(turn, afunc=aturn, name="turn")
 

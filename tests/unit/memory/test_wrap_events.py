@@ -57,7 +57,7 @@ async def _events(chain, **options):
 @pytest.mark.parametrize("way", WAYS)
 def test_recall_is_a_retriever_run_under_the_chains_with_what_it_found(told, way):
     watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
-    [recall] = watcher.of("retriever")
+    [recall] = watcher.from_chain("retriever")
     chain = watcher.parent(recall)
     assert watcher.runs[chain]["name"] == "RememberingRunnable"
     assert watcher.runs[recall]["name"] == "recall"
@@ -70,8 +70,8 @@ def test_recall_is_a_retriever_run_under_the_chains_with_what_it_found(told, way
 @pytest.mark.parametrize("way", WAYS)
 def test_the_inner_chain_runs_beside_recall_and_not_under_it(told, way):
     watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
-    [recall] = watcher.of("retriever")
-    [model] = watcher.of("model")
+    [recall] = watcher.from_chain("retriever")
+    [model] = watcher.from_chain("model")
     inner = watcher.parent(model)
     assert watcher.runs[inner]["name"] == "RunnableSequence"
     assert watcher.parent(inner) == watcher.parent(recall)
@@ -80,7 +80,7 @@ def test_the_inner_chain_runs_beside_recall_and_not_under_it(told, way):
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 def test_there_is_no_run_where_nothing_is_recalled(told, way):
     watcher = _watched(way, told.wrap(ScriptedChatModel(replies=["Hm."])), recall=False)
-    assert watcher.of("retriever") == []
+    assert watcher.from_chain("retriever") == []
 
 
 class _UnreadableLog(InMemoryLog):
@@ -97,7 +97,7 @@ def test_a_recall_that_fails_ends_its_run_with_the_error(way):
     chain = memory.wrap(ScriptedChatModel(replies=["Hm."]))
     with pytest.raises(LogUnavailableError, match="disk is gone"):
         WAYS[way](chain, "Where is the car?", {**at(), "callbacks": [watcher]})
-    [recall] = watcher.of("retriever")
+    [recall] = watcher.from_chain("retriever")
     assert isinstance(watcher.failed[recall], LogUnavailableError)
 
 
@@ -134,8 +134,8 @@ async def test_a_log_stream_shows_recall_too(told):
 @pytest.mark.parametrize("way", WAYS)
 def test_models_inside_recall_run_under_it_and_are_tagged_as_internal(asking, way):
     watcher = _watched(way, asking.wrap(ScriptedChatModel(replies=["On level 3."])))
-    [recall] = watcher.of("retriever")
-    own, answering = watcher.of("model")
+    [recall] = watcher.from_chain("retriever")
+    own, answering = watcher.from_chain("model")
     assert watcher.parent(own) == recall
     assert {INTERNAL_TAG, "nostream"} <= set(watcher.runs[own]["tags"])
     assert watcher.runs[answering]["tags"] == []
@@ -153,7 +153,7 @@ def test_models_inside_the_write_hook_are_tagged_as_internal(way):
     with ConversationMemory.open(":memory:", before_write=hook) as memory:
         chain = memory.wrap(ScriptedChatModel(replies=["On level 3."]), recall=False)
         watcher = _watched(way, chain)
-    question, answering, reply = (watcher.runs[run_id] for run_id in watcher.of("model"))
+    question, answering, reply = (watcher.runs[run_id] for run_id in watcher.from_chain("model"))
     assert INTERNAL_TAG in question["tags"]
     assert INTERNAL_TAG in reply["tags"]
     assert INTERNAL_TAG not in answering["tags"]
@@ -211,7 +211,7 @@ def test_what_the_caller_runs_next_is_not_tagged(asking):
         return model.invoke("And now?")
 
     RunnableLambda(work).invoke("x", {**at(), "callbacks": [watcher]})
-    assert [INTERNAL_TAG in watcher.runs[run]["tags"] for run in watcher.of("model")] == [
+    assert [INTERNAL_TAG in watcher.runs[run]["tags"] for run in watcher.from_chain("model")] == [
         True,
         False,
         False,
@@ -239,7 +239,7 @@ async def test_a_recall_that_is_cancelled_ends_its_run_too():
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    [recall] = watcher.of("retriever")
+    [recall] = watcher.from_chain("retriever")
     assert isinstance(watcher.failed[recall], asyncio.CancelledError)
 
 

@@ -19,7 +19,8 @@ from langchain_core.messages import (
 )
 from pydantic import ValidationError
 
-from langchain_convmem.offline import MODEL_NAME, OfflineChatModel
+from langchain_convmem.offline import OfflineChatModel
+from langchain_convmem.offline.chat_model import MODEL_NAME
 from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 

@@ -25,8 +25,9 @@ from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
-from langchain_convmem.prompts import Diagnostic, Occurrence, PromptFile
+from langchain_convmem.prompts import Diagnostic, PromptFile
 from langchain_convmem.prompts.chat_prompt import CHAT_PROMPT_TYPES
+from langchain_convmem.prompts.variables import Occurrence
 from langchain_convmem.views.summaries import format_summary
 
 HI = HumanMessage("hi")

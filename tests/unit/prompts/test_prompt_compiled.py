@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
-from langchain_convmem.prompts import Occurrence, PromptFile
+from langchain_convmem.prompts import PromptFile
 from langchain_convmem.prompts.compiled import read_compiled
+from langchain_convmem.prompts.variables import Occurrence
 
 FUNCTIONS = {"dayName": lambda: "Friday"}
 TEXT = """\

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts import Occurrence, PromptFile
+from langchain_convmem.prompts import PromptFile
+from langchain_convmem.prompts.variables import Occurrence
 
 FUNCTIONS = {"dayName": lambda: "Friday", "room_number": lambda: "204"}
 

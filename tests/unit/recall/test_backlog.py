@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from tiny_encoder import WatchedEncoder, write_encoder
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.effects import run
+from langchain_convmem.effects import run_sync
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.recall import embedding as sentence_encoder
@@ -239,7 +239,7 @@ def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, s
     recall.recall(ANA, "car", patience_s=0)
     assert encoder.is_reached.wait(60)
     sqlite_log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[-5:]])
-    run(recall.drop_forgotten_steps(ANA))
+    run_sync(recall.drop_forgotten_steps(ANA))
     encoder.go_on()
     assert recall.refresh(ANA) == ()
     index = recall._open_index(ANA)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from langchain_convmem.errors import MissingExtraError
-from langchain_convmem.recall import EmbeddedEmbeddings, compute_fingerprint, embedding
+from langchain_convmem.recall import EmbeddedEmbeddings, embedding
+from langchain_convmem.recall.embedding import compute_fingerprint
 
 TEXTS = [
     "I parked the car on the third floor.",

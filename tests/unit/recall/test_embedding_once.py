@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.effects import run
+from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import EmbedderChangedError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import EmbeddedEmbeddings, LineRecall, segment_store
@@ -417,7 +417,7 @@ def test_an_index_in_memory_drops_what_is_forgotten_and_sends_nothing(log, say, 
     recall.recall(ANA, "car")
     say(log, ["pending"])
     log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[:5]])
-    run(recall.drop_forgotten_steps(ANA))
+    run_sync(recall.drop_forgotten_steps(ANA))
     table = recall._open_index(ANA).table
     assert {table.get_text(n) for n in range(len(table))} == {*TEXTS[5:], "pending"}
     assert embedder.embedded == TEXTS

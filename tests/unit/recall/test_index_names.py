@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall, RecallSettings
+from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall import vectors as vectors_module
-from langchain_convmem.recall.vectors import SegmentVectors, round_vector
+from langchain_convmem.recall.vectors import ExactIndex, FaissIndex, SegmentVectors, round_vector
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")

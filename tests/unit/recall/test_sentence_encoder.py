@@ -17,9 +17,9 @@ from threadpoolctl import threadpool_info
 from tiny_encoder import write_encoder
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.recall import MiniLMEmbeddings, compute_fingerprint
+from langchain_convmem.recall import MiniLMEmbeddings
 from langchain_convmem.recall import embedding as sentence_encoder
-from langchain_convmem.recall.embedding import Network
+from langchain_convmem.recall.embedding import Network, compute_fingerprint
 
 PAIRS = [
     ("Which pets do I have?", "I adopted a cat, Miso.", 0.393375),

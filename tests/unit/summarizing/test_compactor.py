@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from langchain_convmem import InMemoryLog, SQLiteLog, SummarySettings
-from langchain_convmem.effects import run
+from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.compactor import BackgroundJobs, Leases
@@ -55,11 +55,11 @@ def leases(log, clock):
 
 
 def take(leases, key=KEY, **options):
-    return run(leases.take(key, **options))
+    return run_sync(leases.take(key, **options))
 
 
 def give_back(leases, lease, ended="done"):
-    run(leases.give_back(lease, ended))
+    run_sync(leases.give_back(lease, ended))
 
 
 def test_a_thread_is_leased_once_until_it_is_given_back(leases):
@@ -67,7 +67,7 @@ def test_a_thread_is_leased_once_until_it_is_given_back(leases):
     assert take(leases) is None
     assert take(leases, even_resting=True) is None
     assert take(leases, ThreadKey("ben", "t")) is not None
-    assert run(leases.renew(lease))
+    assert run_sync(leases.renew(lease))
     give_back(leases, lease)
     assert take(leases) is not None
 
@@ -119,9 +119,9 @@ def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock
         clock.goes_on(0.001)
         held = take(second)
         assert held is not None
-        assert not run(first.renew(lost))
+        assert not run_sync(first.renew(lost))
         give_back(first, lost, "failed")
-        assert run(second.renew(held))
+        assert run_sync(second.renew(held))
         give_back(second, held)
         assert take(first) is not None
 
@@ -131,7 +131,7 @@ def test_a_renewed_lease_lasts_anew(tmp_path, clock):
         first, second = (Leases(log, SETTINGS, clock=clock) for log in (one, two))
         lease = take(first)
         clock.goes_on(8)
-        assert run(first.renew(lease))
+        assert run_sync(first.renew(lease))
         clock.goes_on(8)
         assert take(second) is None
 

@@ -18,15 +18,16 @@ from summaries import ScriptedSummarizer
 from watched_runs import RunWatcher
 
 from langchain_convmem import SummarySettings
-from langchain_convmem.effects import arun, run
+from langchain_convmem.effects import run_async, run_sync
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import SummaryRequest
-from langchain_convmem.summarizing import ModelSummarizer, as_summarizer
 from langchain_convmem.summarizing.summarizers import (
+    ModelSummarizer,
     TranscriptLine,
+    as_summarizer,
     build_messages,
     escape,
     read_transcript,
@@ -68,8 +69,8 @@ KINDS = {
 def both(summarizer, request=REQUEST):
     """Return what a summariser says, the same in both worlds."""
     value = as_summarizer(summarizer)
-    told = run(summarize_steps(value, request))
-    assert asyncio.run(arun(summarize_steps(value, request))) == told
+    told = run_sync(summarize_steps(value, request))
+    assert asyncio.run(run_async(summarize_steps(value, request))) == told
     return told
 
 
@@ -144,19 +145,19 @@ def test_what_it_raises_is_the_cause_of_an_error_of_ours(error):
 
 def test_what_stops_the_process_is_passed_on():
     with pytest.raises(KeyboardInterrupt):
-        run(summarize_steps(ScriptedSummarizer(KeyboardInterrupt()), REQUEST))
+        run_sync(summarize_steps(ScriptedSummarizer(KeyboardInterrupt()), REQUEST))
 
 
 async def test_an_async_function_called_within_a_loop_is_an_error_and_leaves_nothing_behind():
     with pytest.raises(SummaryError, match="RuntimeError"):
-        run(summarize_steps(as_summarizer(in_a_coroutine), REQUEST))
+        run_sync(summarize_steps(as_summarizer(in_a_coroutine), REQUEST))
 
 
 def test_its_runs_are_marked_as_no_part_of_the_reply():
     watcher = RunWatcher()
     asked = model().with_config(callbacks=[watcher])
-    run(summarize_steps(as_summarizer(asked), REQUEST))
-    [run_id] = watcher.of("model")
+    run_sync(summarize_steps(as_summarizer(asked), REQUEST))
+    [run_id] = watcher.from_chain("model")
     assert {"langchain_convmem:internal", "nostream"} <= set(watcher.runs[run_id]["tags"])
     assert watcher.runs[run_id]["metadata"]["lc_source"] == "convmem"
 
@@ -325,7 +326,7 @@ def window(*messages):
 
 
 def write(summarizer, said, settings=WIDE):
-    return run(write_steps(summarizer, said, settings))
+    return run_sync(write_steps(summarizer, said, settings))
 
 
 def test_a_summary_that_tells_everything_is_asked_for_once():

@@ -9,7 +9,8 @@ from langchain_core.tools import tool
 
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
-from langchain_convmem.text import BUILTINS, TemplateLimits
+from langchain_convmem.text import TemplateLimits
+from langchain_convmem.text.chat_template import BUILTINS
 
 USER = {"role": "user", "content": "Hi"}
 LOOP = "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ ';' }}{% endfor %}"

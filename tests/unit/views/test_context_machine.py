@@ -117,7 +117,7 @@ class AnyThread(RuleBasedStateMachine):
     @invariant()
     def every_provider_accepts_the_context(self):
         entries = self.log.entries(KEY)
-        thread = Thread.of(entries)
+        thread = Thread.from_chain(entries)
         for profile in PROFILES:
             assert broken_promises(thread, profile) == [], profile
         assert len(entries) <= self.added

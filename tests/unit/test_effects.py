@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from langchain_convmem.effects import Step, arun, run, step
+from langchain_convmem.effects import Effect, perform, run_async, run_sync
 
 
 class Log:
@@ -30,22 +30,22 @@ class Log:
 def adding(log, *numbers):
     total = 0
     for number in numbers:
-        total = yield step(log, "add", number, more=total)
+        total = yield from perform(log.add, log.aadd, number, more=total)
     return total
 
 
 def forgiving(log):
     try:
-        yield step(log, "add", -1)
+        yield from perform(log.add, log.aadd, -1)
     except ValueError as error:
-        again = yield step(log, "add", 7)
+        again = yield from perform(log.add, log.aadd, 7)
         return f"{error}, then {again}"
 
 
 def drivers():
     return [
-        pytest.param(run, "add", id="run"),
-        pytest.param(lambda job: asyncio.run(arun(job)), "aadd", id="arun"),
+        pytest.param(run_sync, "add", id="run"),
+        pytest.param(lambda job: asyncio.run(run_async(job)), "aadd", id="arun"),
     ]
 
 
@@ -85,7 +85,7 @@ def test_a_call_that_raises_stop_iteration_does_not_end_the_job_as_if_done(drive
         raise KeyError("not the result")
 
     def job():
-        yield Step(stop, astop)
+        yield Effect(stop, astop)
 
     with pytest.raises((RuntimeError, KeyError)):
         drive(job())
@@ -101,12 +101,12 @@ def test_a_cancelled_job_can_tidy_up_with_further_calls():
 
     def job():
         try:
-            yield Step(lambda: None, wait)
+            yield Effect(lambda: None, wait)
         finally:
-            yield step(log, "add", 1)
+            yield from perform(log.add, log.aadd, 1)
 
     async def scenario():
-        task = asyncio.create_task(arun(job()))
+        task = asyncio.create_task(run_async(job()))
         await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
