@@ -225,7 +225,7 @@ class GroupsChangesByThread(Shows):
         return sorted(entries, key=lambda entry: entry.key.thread_id)
 
 
-@killed_by("test_changes_behind_a_cursor_are_only_what_came_later")
+@killed_by("test_changes_after_a_cursor_are_only_what_came_later")
 class RepeatsTheEntryAtTheCursor(InMemoryLog):
     def changes(self, owner, cursor=0, *, limit=None):
         return super().changes(owner, max(cursor - 1, 0), limit=limit)

@@ -94,13 +94,13 @@ class ForgetsTheIdsOfPlans(Plans):
         return [replace(one, message=one.message.model_copy(update={"id": None})) for one in drafts]
 
 
-@killed_by("test_caches_are_written_beside_if_nobody_was_faster")
+@killed_by("test_caches_are_written_too_if_nobody_was_faster")
 class WritesNoCaches(Plans):
     def caches(self, documents):
         return ()
 
 
-@killed_by("test_caches_are_written_beside_if_nobody_was_faster")
+@killed_by("test_caches_are_written_too_if_nobody_was_faster")
 class WritesCachesOverOthers(InMemoryLog):
     def append_planned(self, key, plan, *, after, message_ids=(), documents=()):
         found = super().append_planned(key, plan, after=after, message_ids=message_ids)

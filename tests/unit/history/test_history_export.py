@@ -202,7 +202,7 @@ class PlainLog:
     """A log that keeps no documents."""
 
     def __init__(self, log):
-        for name in ("append", "entries", "annotate"):
+        for name in ("append", "entries", "annotate", "aappend", "aentries", "aannotate"):
             setattr(self, name, getattr(log, name))
 
 

@@ -145,14 +145,14 @@ def test_a_reply_is_embedded_without_another_recall(log, encoder):
 
 def test_what_is_asked_and_stored_goes_through_the_network_once(log, tiny, monkeypatch):
     texts = []
-    vectors = Network.vectors
+    vectors = Network.embed
 
     def counting(self, ids):
         texts.extend(map(tuple, ids))
         return vectors(self, ids)
 
     monkeypatch.setattr(sentence_encoder, "_ENCODERS", {})
-    monkeypatch.setattr(Network, "vectors", counting)
+    monkeypatch.setattr(Network, "embed", counting)
     encoder = sentence_encoder.MiniLMEmbeddings(folder=tiny)
     memory = ConversationMemory(log, embeddings=encoder)
     memory.add_messages([HumanMessage("the dog")], user_id="ana", thread_id="before")

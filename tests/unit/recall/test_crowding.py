@@ -28,7 +28,7 @@ def crowding_among_others(vectors, lines=None):
     """Return the crowding of vectors in a store where fourteen others point elsewhere."""
     others = [round_vector([0.0, 0.0, 1.0])] * 14
     lines = [*(lines or range(len(vectors))), *range(100, 114)]
-    found = store([*vectors, *others]).crowding(np.array(lines))
+    found = store([*vectors, *others]).compute_crowding(np.array(lines))
     return found[: len(vectors)]
 
 
@@ -38,12 +38,14 @@ def test_a_vector_is_as_crowded_as_its_nearest_one_is_near():
 
 
 def test_a_few_vectors_are_no_crowd():
-    assert not store([vector_at(angle) for angle in range(15)]).crowding(np.arange(15)).any()
+    assert (
+        not store([vector_at(angle) for angle in range(15)]).compute_crowding(np.arange(15)).any()
+    )
 
 
 def test_of_many_the_five_nearest_count():
     angles = [0, 35, 40, 45, 50, 60, *[180] * 100]
-    found = store([vector_at(angle) for angle in angles]).crowding(np.arange(len(angles)))
+    found = store([vector_at(angle) for angle in angles]).compute_crowding(np.arange(len(angles)))
     assert found[0] == pytest.approx(np.cos(np.radians([35, 40, 45, 50, 60])).mean(), abs=1e-3)
 
 
@@ -69,7 +71,7 @@ def test_adding_one_by_one_gives_what_adding_all_gives(index, count):
         grown.extend([vectors[number]])
         if number % 7 == 0:
             grown.compute_crowding(lines[: number + 1])
-    whole = store(vectors, index=index).crowding(lines)
+    whole = store(vectors, index=index).compute_crowding(lines)
     np.testing.assert_allclose(grown.compute_crowding(lines), whole, atol=1e-6)
     assert len(whole) == count
 
@@ -84,7 +86,7 @@ def test_vectors_that_come_late_count_as_if_they_had_always_been_there(count):
         waiting.fill([number], [vectors[number]])
         waiting.compute_crowding(lines)
     np.testing.assert_allclose(
-        waiting.compute_crowding(lines), store(vectors).crowding(lines), atol=1e-6
+        waiting.compute_crowding(lines), store(vectors).compute_crowding(lines), atol=1e-6
     )
 
 
@@ -98,11 +100,11 @@ def test_removed_vectors_crowd_nobody():
 
 
 def test_without_vectors_nothing_is_crowded():
-    assert SegmentVectors().crowding(np.arange(3)).tolist() == [0.0, 0.0, 0.0]
+    assert SegmentVectors().compute_crowding(np.arange(3)).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_vectors_in_bytes_are_nearly_as_crowded():
     vectors, lines = random_vectors(300), np.arange(300)
-    short = store(vectors, index="faiss", bits=8).crowding(lines)
-    off = np.abs(short - store(vectors).crowding(lines))
+    short = store(vectors, index="faiss", bits=8).compute_crowding(lines)
+    off = np.abs(short - store(vectors).compute_crowding(lines))
     assert np.quantile(off, 0.95) < 0.02

@@ -126,7 +126,7 @@ def test_sixteen_threads_load_the_files_once(monkeypatch):
 
     monkeypatch.setattr(embedding, "_load_model", load)
     lazy = embedding._LazyModel()
-    threads = [threading.Thread(target=lazy.model) for _ in range(16)]
+    threads = [threading.Thread(target=lazy.get_model) for _ in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:

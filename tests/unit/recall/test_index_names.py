@@ -175,7 +175,7 @@ from pathlib import Path
 warnings.simplefilter("ignore", DeprecationWarning)
 import faiss
 import numpy as np
-from langchain_convmem.recall import FaissIndex
+from langchain_convmem.recall.vectors import FaissIndex
 
 bits = int(sys.argv[1])
 threads = lambda: len(list(Path("/proc/self/task").iterdir()))
@@ -189,7 +189,7 @@ def use(index):
     index.replace(3, rows[5])
     index.remove([5])
     allowed = np.arange(len(index)) < 64
-    index.row(0)
+    index.get_row(0)
     return [index.search(rows[5], 2, allowed=allowed)[0].tolist(), len(index.similarities(rows[1]))]
 
 before = threads()

@@ -54,10 +54,10 @@ def test_consecutive_sessions_have_a_start_each(line):
 
 def test_threads_that_go_on_at_once_and_removals_leave_no_starts(line):
     at_once = filled([line("a", 0), line("b", 1, thread="u"), line("c", 2)])
-    assert at_once.starts() is None
+    assert at_once.find_session_starts() is None
     shortened = filled([line("a", 0), line("b", 1)])
-    shortened.remove_entries([shortened.line(0).entry_id])
-    assert shortened.starts() is None
+    shortened.remove_entries([shortened.get_line(0).entry_id])
+    assert shortened.find_session_starts() is None
 
 
 def test_links_stay_within_a_session_and_can_cross_it_but_never_a_thread(line):
@@ -95,7 +95,10 @@ def test_removal_closes_the_gap_whenever_it_happens(line, layout, removed, cut):
     late = filled(lines)
     late.remove_entries([lines[n].entry_id for n in removed if n < len(lines)])
     for cross in (False, True):
-        links, expected = table.get_links(cross_sessions=cross), late.links(cross_sessions=cross)
+        links, expected = (
+            table.get_links(cross_sessions=cross),
+            late.get_links(cross_sessions=cross),
+        )
         assert links.before.tolist() == expected.before.tolist()
         assert links.after.tolist() == expected.after.tolist()
     assert table.live.tolist() == late.live.tolist()
@@ -103,7 +106,7 @@ def test_removal_closes_the_gap_whenever_it_happens(line, layout, removed, cut):
     gone = {n for n in removed if n < len(lines)}
     for number in set(range(len(lines))) - gone:
         same = [m for m in range(number) if m not in gone and layout[m][0] == layout[number][0]]
-        assert late.links(cross_sessions=True).before[number] == (same[-1] if same else -1)
+        assert late.get_links(cross_sessions=True).before[number] == (same[-1] if same else -1)
 
 
 def test_removing_an_entry_takes_out_all_segments_of_its_lines(line):

@@ -130,13 +130,13 @@ async def test_every_way_to_ask_gives_the_same_vector():
 def passed(monkeypatch):
     """Note how many texts went through the network."""
     counts = []
-    vectors = Network.vectors
+    vectors = Network.embed
 
     def counting(self, texts):
         counts.append(len(texts))
         return vectors(self, texts)
 
-    monkeypatch.setattr(Network, "vectors", counting)
+    monkeypatch.setattr(Network, "embed", counting)
     return counts
 
 

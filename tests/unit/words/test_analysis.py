@@ -141,7 +141,7 @@ def test_a_word_is_found_by_its_other_forms_among_lines_of_all_languages(
     many_tongues, language, asked
 ):
     line, question = LANGUAGES[language][0], LANGUAGES[language][asked]
-    scores = many_tongues.scores(extract_query_terms(question, many_tongues))
+    scores = many_tongues.compute_scores(extract_query_terms(question, many_tongues))
     assert LINES[int(np.argmax(scores))] == line
     assert scores.max() > 0
 

@@ -34,7 +34,7 @@ def test_however_it_is_filled_it_is_the_list_of_what_was_put_in(steps):
         elif step == "view":
             assert grown.view.tolist() == expected
         assert len(grown) == len(expected)
-        assert [grown.at(number) for number in range(len(expected))] == expected
+        assert [grown.get_item(number) for number in range(len(expected))] == expected
     assert grown.view.tolist() == expected
 
 

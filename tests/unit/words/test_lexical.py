@@ -34,8 +34,8 @@ def test_a_repeated_query_term_counts_once():
 
 
 def test_an_empty_index_and_an_unknown_term_score_nothing():
-    assert LexicalIndex().scores(["a"]).tolist() == []
-    assert index_of([["b"]]).scores(["a"]).tolist() == [0.0]
+    assert LexicalIndex().compute_scores(["a"]).tolist() == []
+    assert index_of([["b"]]).compute_scores(["a"]).tolist() == [0.0]
 
 
 def test_an_index_can_grow_after_it_was_searched():
@@ -50,7 +50,9 @@ def test_an_index_can_grow_after_it_was_searched():
 def test_adding_in_parts_equals_adding_at_once(documents, cut):
     index = index_of(documents[:cut])
     index.add(documents[cut:])
-    assert index.compute_scores("abc").tolist() == index_of(documents).scores("abc").tolist()
+    assert (
+        index.compute_scores("abc").tolist() == index_of(documents).compute_scores("abc").tolist()
+    )
 
 
 @given(DOCUMENTS, st.sets(st.integers(0, 24)))
@@ -61,7 +63,7 @@ def test_removing_equals_never_having_added(documents, removed):
     index.remove(gone)
     scores = index.compute_scores("abc")
     kept = [number for number in range(len(documents)) if number not in gone]
-    expected = index_of([documents[number] for number in kept]).scores("abc")
+    expected = index_of([documents[number] for number in kept]).compute_scores("abc")
     np.testing.assert_allclose(scores[kept], expected, rtol=1e-6)
     assert not scores[sorted(gone)].any()
 
@@ -94,9 +96,11 @@ def test_many_documents_at_once_are_the_same_as_one_by_one(documents):
     many = index_of([*documents, *documents])
     single.add(documents)
     for terms in ("abc", "h", "gz"):
-        assert many.scores(terms).tolist() == single.compute_scores(terms).tolist()
+        assert many.compute_scores(terms).tolist() == single.compute_scores(terms).tolist()
     every = range(2 * len(documents))
-    assert [many.shared(["a"], [n]) for n in every] == [single.shared(["a"], [n]) for n in every]
+    assert [many.find_shared(["a"], [n]) for n in every] == [
+        single.find_shared(["a"], [n]) for n in every
+    ]
 
 
 @settings(max_examples=20, deadline=None)
@@ -125,7 +129,7 @@ def test_documents_added_in_any_portions_are_found_alike(portions, seed, is_aske
         single.settle()
     assert index.compute_scores("abcx").tolist() == single.compute_scores("abcx").tolist()
     every = range(len(documents))
-    assert index.find_shared("abcx", every) == single.shared("abcx", every)
+    assert index.find_shared("abcx", every) == single.find_shared("abcx", every)
     expected = {term: [n for n in every if term in documents[n]] for term in "abcdefgh"}
     found = index.find_documents("abcdefghx")
     assert {term: list(found[term]) for term in found} == {
