@@ -247,7 +247,7 @@ class ConversationHistory(BaseChatMessageHistory):
         summary: SummaryPlace = "system",
         token_counter: TokenCounter = count_tokens,
     ) -> Context:
-        """Return what a model gets; see `build_context`."""
+        """Return what a model gets; see `context`."""
         steps = build_context_steps(
             self.log,
             self.key,
@@ -266,7 +266,7 @@ class ConversationHistory(BaseChatMessageHistory):
         return self._wrap_turns(build_turns(self.entries))
 
     async def aturns(self) -> list[AddedTurn]:
-        """Return the conversation in display order; see `build_turns`."""
+        """Return the conversation in display order; see `turns`."""
         return self._wrap_turns(build_turns(await self.log.aentries(self.key)))
 
     @property
@@ -278,7 +278,7 @@ class ConversationHistory(BaseChatMessageHistory):
         return self._wrap_turns(build_model_turns(self.entries))
 
     async def amodel_turns(self) -> list[AddedTurn]:
-        """Return what no summary covers, in order; see `build_model_turns`."""
+        """Return what no summary covers, in order; see `model_turns`."""
         return self._wrap_turns(build_model_turns(await self.log.aentries(self.key)))
 
     def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
@@ -654,7 +654,7 @@ class AddedTurn(Turn):
     """A turn whose metadata can be extended, durably.
 
     Marks, times and data go to the newest part of the turn. What this object itself shows stays
-    what it was when it was read; read `build_turns` again to see them. A placeholder has no part in
+    what it was when it was read; read `turns` again to see them. A placeholder has no part in
     the log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
     """
 
@@ -901,7 +901,7 @@ def make_note(thread: LiveThread, view: Context, options: dict[str, Any]) -> Cac
     Args:
         thread: What was read.
         view: What a model gets of it.
-        options: Those of the view; see `build_context`.
+        options: Those of the view; see `context`.
     """
     if len(thread.entries) - len(view.positions) < _MANY:
         return None

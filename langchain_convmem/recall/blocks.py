@@ -111,7 +111,7 @@ def render(
     """Return a date header (UTC), then one `Speaker: text` line per line, verbatim.
 
     Of a long line only the chosen segments stand there, or passages of them, with `[...]` for what
-    is left out. With `get_now_ms` the header also gives the age of the first line.
+    is left out. With `now_ms` the header also gives the age of the first line.
     Where a chosen segment is among the `older` ones, it says that too.
     """
     first = table.get_line(next(iter(group.lines)))

@@ -528,7 +528,7 @@ class StopTexts:
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Look for `list_texts`; empty ones are left out."""
+        """Look for `texts`; empty ones are left out."""
         self._delimiters = Delimiters({text for text in texts if text})
         self._held = ""
         self.found = ""

@@ -56,7 +56,7 @@ class SummaryWindow:
         turns: In display order, without placeholders and system turns; ends with a reply of the
             assistant after which no tool is awaited. Empty when there is nothing to summarise.
         previous: The summary that the next one continues, if there is one and turns to add to it.
-        cover: Positions and digest of the entries in `build_turns`.
+        cover: Positions and digest of the entries in `turns`.
     """
 
     key: ThreadKey
@@ -77,7 +77,7 @@ class SummaryWindow:
 
     @property
     def entry_ids(self) -> tuple[str, ...]:
-        """Ids of the entries in `build_turns`, in order."""
+        """Ids of the entries in `turns`, in order."""
         return tuple(entry.id for turn in self.turns for entry in turn.entries)
 
     def __str__(self) -> str:

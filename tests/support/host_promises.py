@@ -220,7 +220,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
     },
     "Runs, events and numbers": {
         "recall run": Promise("Recall is a retriever run named `recall`"),
-        "events": Promise("`convmem.build_context` and `convmem.stored` tell of a turn in counts"),
+        "events": Promise("`convmem.context` and `convmem.stored` tell of a turn in counts"),
         "interrupted event": Promise(
             "`convmem.stored` counts a reply that was cut",
             differs={
