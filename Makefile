@@ -86,7 +86,7 @@ postgres: $(VENV)/.dev ## PostgresLog on a real PostgreSQL
 
 redis: $(VENV)/.dev ## The example of docs/own_log.md on a real Redis, which apt-get installs where it can
 	@$(BIN)/pip install --quiet --disable-pip-version-check --group redis
-	@command -v redis-server >/dev/null || apt-get install --yes --quiet=2 redis-server >/dev/null 2>&1 || true
+	@command -v redis-server >/dev/null || (apt-get update -qq && apt-get install --yes -qq redis-server) >/dev/null 2>&1 || true
 	@$(RUN) -m pytest -q -m redis tests/integration
 
 node: $(VENV)/.dev ## DynamoDBLog on dynalite, where npm is there
