@@ -257,7 +257,8 @@ WRITING = {
 
 NOT_WRITING = {
     ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
-    "refresh arefresh reindex areindex get_embedder_use aget_embedder_use forget aforget stats astats "
+    "refresh arefresh reindex areindex "
+    "get_embedder_use aget_embedder_use forget aforget stats astats "
     "flush aflush summarizes turn_memory",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
