@@ -28,9 +28,9 @@ from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.facts import Fact, find_untold
 from langchain_convmem.views.lines import format_day
-from langchain_convmem.views.providers import find_cut_off_reason
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.views.tool_calls import find_cut_off_reason
 
 _logger = logging.getLogger("langchain_convmem")
 

@@ -315,9 +315,6 @@ _ORIGINS: Mapping[str, Origin] = {
     "google_vertexai": "gemini",
     "openai": "openai",
 }
-_CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
-"""What providers give as the reason where a reply reached its limit, and where they give it."""
-_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 
 
 def find_origin(message: BaseMessage, unnamed: Origin | None = None) -> Origin | None:
@@ -329,13 +326,3 @@ def find_origin(message: BaseMessage, unnamed: Origin | None = None) -> Origin |
     """
     named = message.response_metadata.get("model_provider")
     return unnamed if named is None else _ORIGINS.get(str(named))
-
-
-def find_cut_off_reason(metadata: Mapping[str, Any]) -> str | None:
-    """Return the provider's word for a limit that ended a reply; None if none did.
-
-    Args:
-        metadata: The reply's `response_metadata`.
-    """
-    told = (str(metadata.get(name)) for name in _REASONS)
-    return next((reason for reason in told if reason in _CUT_OFF), None)

@@ -392,3 +392,22 @@ def _find_whole_id(block: Mapping[Any, Any]) -> str | None:
     if not is_whole or not isinstance(own, str) or not _OWN_ID.fullmatch(own):
         return None
     return own if own.startswith(prefix or tuple(_PREFIXES.values())) else None
+
+
+# -- Why a reply ended -----------------------------------------------------------------------
+
+
+_CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
+"""What providers give as the reason where a reply reached its limit, and where they give it."""
+
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+
+
+def find_cut_off_reason(metadata: Mapping[str, Any]) -> str | None:
+    """Return the provider's word for a limit that ended a reply; None if none did.
+
+    Args:
+        metadata: The reply's `response_metadata`.
+    """
+    told = (str(metadata.get(name)) for name in _REASONS)
+    return next((reason for reason in told if reason in _CUT_OFF), None)
