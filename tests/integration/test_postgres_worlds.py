@@ -158,14 +158,14 @@ import os, sys
 from langchain_core.messages import HumanMessage
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.codec import make_draft
 
 log, key = PostgresLog(sys.argv[1], schema=sys.argv[2]), ThreadKey("ana", "t1")
-log.append(key, [draft_of(HumanMessage("parent"))])
+log.append(key, [make_draft(HumanMessage("parent"))])
 child = os.fork()
 for number in range(20):
     name = "parent" if child else "child"
-    log.append(key, [draft_of(HumanMessage(f"{name} {number}"))])
+    log.append(key, [make_draft(HumanMessage(f"{name} {number}"))])
 if child:
     assert os.waitpid(child, 0)[1] == 0
     print(len(log.entries(key)))
