@@ -51,7 +51,7 @@ def serve(lines: int, folder: Path) -> None:
     model = latency.TurnModel()
     with ConversationMemory.open(folder / "memory.db", embeddings=EmbeddedEmbeddings()) as memory:
         for number, messages in enumerate(threads(lines)):
-            memory.add_messages(messages, user_id="ana", thread_id=f"t{number}", durable=False)
+            memory.add_messages(messages, user_id="ana", thread_id=f"t{number}")
         memory.refresh(user_id="ana")
         wrapped = memory.wrap(model, history_tokens=latency.HISTORY_TOKENS)
         config: Any = {"configurable": {"user_id": "ana", "thread_id": "long"}}
