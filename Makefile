@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz docs hosts cookbook migration package postgres redis node web
+.PHONY: help demo test test-all test-local check format bench fuzz chaos docs hosts cookbook migration package postgres redis node web
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -115,6 +115,7 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.recall_speed
 	@$(RUN) -m benchmarks.embedder
 	@$(RUN) -m benchmarks.templates
+	@$(RUN) -m benchmarks.injections
 	@$(RUN) -m benchmarks.loss
 	@$(RUN) -m benchmarks.prompts
 	@$(RUN) -m benchmarks.agent_storage
@@ -126,3 +127,8 @@ fuzz: $(VENV)/.dev ## Random histories through every profile, and property tests
 	@$(RUN) -m tests.fuzz.chat_templates --seed $(SEED) --least 40
 	@$(RUN) -m tests.fuzz.reply_formats
 	@CONVMEM_FUZZ=$(N) $(RUN) -m pytest -q -m "not package and not sockets" --timeout=3600 --hypothesis-profile=fuzz tests/unit
+
+# Its N is for each drill; that of `fuzz` is for all histories.
+chaos: N = 100
+chaos: $(VENV)/.dev ## Kills, forks, flips, full disks and worse, on this machine alone: make chaos N=500
+	@nice $(RUN) -m benchmarks.chaos --runs $(N) --seed $(SEED)

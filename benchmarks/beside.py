@@ -1,6 +1,7 @@
-"""What a turn costs beside earlier versions of this package, turn by turn in one run.
+"""What a turn or a recall costs beside earlier versions of this package, in one run.
 
-    python -m benchmarks.beside CHECKOUT [CHECKOUT ...] [--turns 600] [--lines 10000] [--json]
+    python -m benchmarks.beside CHECKOUT [CHECKOUT ...] [--turns 600] [--lines 10000]
+        [--recall people|assistant] [--json]
 
 A checkout is a folder that holds another version, such as `git worktree add` makes one. Each
 version runs in a process of its own and takes the same turns as `benchmarks.latency` measures: of a
@@ -15,6 +16,10 @@ Figures, for each version:
 
 Bar: at most 0.6 of each other version, by the median of the processor time or of the whole,
 whichever is larger.
+
+With `--recall`, the same of a recall within 1,000 tokens, by itself: of two people with names, or
+of a user, who says "I", and an assistant. Each question is asked once; some name who or what they
+are about, some are about nobody, some follow a statement. Bar: at most 1.2.
 """
 
 from __future__ import annotations
@@ -22,16 +27,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import IO, Any, cast
 
 BAR = 0.6
+RECALL_BAR = 1.2
+_RECALL_TOKENS = 1000
 _COUNTED = 200
+# Of those that the synthetic dialogue is about.
+_THINGS = ("umbrella", "bicycle", "recipe", "passport", "violin", "ladder", "camera", "suitcase")
+_PLACES = ("harbour", "market", "library", "station", "museum", "bakery", "theatre", "workshop")
 _LEAST = 4
 _OURS = Path(__file__).resolve().parent.parent
 
@@ -42,36 +55,87 @@ Times = tuple[float, float]
 # -- one version -----------------------------------------------------------------------------
 
 
-def serve(lines: int, folder: Path) -> None:
-    """Take a turn for each number that comes in; answer with the times of turn and model."""
-    from benchmarks import latency
+def serve(lines: int, folder: Path, recall: str | None) -> None:
+    """Take a turn for each number that comes in; answer with the times of turn and model.
+
+    With `recall`, recall instead; there is no model then, which takes no time.
+    """
     from benchmarks.synthetic_dialogue import threads
     from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 
-    model = latency.TurnModel()
     with ConversationMemory.open(folder / "memory.db", embeddings=EmbeddedEmbeddings()) as memory:
         for number, messages in enumerate(threads(lines)):
-            memory.add_messages(messages, user_id="ana", thread_id=f"t{number}")
+            said = messages if recall is None else [_say_as(one, recall) for one in messages]
+            memory.add_messages(said, user_id="ana", thread_id=f"t{number}")
         memory.refresh(user_id="ana")
-        wrapped = memory.wrap(model, history_tokens=latency.HISTORY_TOKENS)
-        config: Any = {"configurable": {"user_id": "ana", "thread_id": "long"}}
-        bare = latency.System(model, {}, lambda one: [one])
-        full = latency.System(wrapped, config, lambda one: one)
+        take = _make_turns(memory) if recall is None else _make_recalls(memory, recall)
         for line in sys.stdin:
-            model.turn = int(line)
-            print(json.dumps([full.turn_ms(model.turn), bare.turn_ms(model.turn)]), flush=True)
+            print(json.dumps(take(int(line))), flush=True)
 
 
-class Version:
-    """A version at work in a process of its own."""
+def _make_turns(memory: Any) -> Callable[[int], list[Times]]:
+    from benchmarks import latency
 
-    def __init__(self, checkout: Path, lines: int, folder: Path) -> None:
-        self.name = checkout.name
-        self.turns: list[Times] = []
-        self.bare: list[Times] = []
-        folder.mkdir()
+    model = latency.TurnModel()
+    wrapped = memory.wrap(model, history_tokens=latency.HISTORY_TOKENS)
+    config: Any = {"configurable": {"user_id": "ana", "thread_id": "long"}}
+    bare = latency.System(model, {}, lambda one: [one])
+    full = latency.System(wrapped, config, lambda one: one)
+
+    def take(number: int) -> list[Times]:
+        model.turn = number
+        return [full.turn_ms(number), bare.turn_ms(number)]
+
+    return take
+
+
+def _make_recalls(memory: Any, kind: str) -> Callable[[int], list[Times]]:
+    def take(number: int) -> list[Times]:
+        question = _make_question(number, kind)
+        start, busy = time.perf_counter(), time.process_time()
+        memory.recall(question, user_id="ana", max_tokens=_RECALL_TOKENS)
+        busy, end = time.process_time() - busy, time.perf_counter()
+        return [(1000 * (end - start), 1000 * busy), (0.0, 0.0)]
+
+    return take
+
+
+def _say_as(message: Any, kind: str) -> Any:
+    """Return a message as one of two people says it, or a user about themselves."""
+    is_user = message.type == "human"
+    if kind == "people":
+        return message.model_copy(update={"name": "Ana" if is_user else "Ben"})
+    text = re.sub(r"^\w+", "I", message.content) if is_user else message.content
+    return message.model_copy(update={"content": text})
+
+
+def _make_question(number: int, kind: str) -> str:
+    from benchmarks.synthetic_dialogue import said
+
+    chance = random.Random(f"asked {number}")
+    thing, place = chance.choice(_THINGS), chance.choice(_PLACES)
+    who = chance.choice(["Ana", "Ben"])
+    forms = {
+        "people": [
+            f"What did {who} say about the {thing} at the {place}?",
+            f"Which {thing} did {who} buy?",
+        ],
+        "assistant": [
+            f"What did I do with the {thing} at the {place}?",
+            f"Where is my {thing}, and what did I pay for it?",
+        ],
+    }
+    about_nobody = f"When was the {thing} at the {place} repaired?"
+    return chance.choice([*forms[kind], about_nobody, said(number)])
+
+
+class Process:
+    """A version that answers what it is asked, in a process of its own."""
+
+    def __init__(self, checkout: Path, script: str, *arguments: str) -> None:
+        """Run a script, of ours, with the packages of a checkout."""
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve", str(folder), "--lines", str(lines)],
+            [sys.executable, script, *arguments],
             env={**os.environ, "PYTHONPATH": str(checkout)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -80,18 +144,39 @@ class Version:
         self._asking = cast("IO[str]", self._process.stdin)
         self._answers = cast("IO[str]", self._process.stdout)
 
-    def take(self, number: int) -> None:
-        """Take a turn."""
-        print(number, file=self._asking, flush=True)
-        turn, bare = json.loads(self._answers.readline())
-        self.turns.append(tuple(turn))
-        self.bare.append(tuple(bare))
+    def ask(self, what: object) -> Any:
+        """Return what it answers."""
+        print(what, file=self._asking, flush=True)
+        return json.loads(self._answers.readline())
 
     def close(self) -> None:
         """End the process."""
         self._asking.close()
         self._answers.close()
         self._process.wait()
+
+
+class Version:
+    """A version at work in a process of its own."""
+
+    def __init__(self, checkout: Path, lines: int, folder: Path, recall: str | None) -> None:
+        self.name = checkout.name
+        self.turns: list[Times] = []
+        self.bare: list[Times] = []
+        folder.mkdir()
+        plan = ["--serve", str(folder), "--lines", str(lines)]
+        asked = plan if recall is None else [*plan, "--recall", recall]
+        self._process = Process(checkout, __file__, *asked)
+
+    def take(self, number: int) -> None:
+        """Take a turn."""
+        turn, bare = self._process.ask(number)
+        self.turns.append(tuple(turn))
+        self.bare.append(tuple(bare))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
 
     def added(self, clock: int) -> list[float]:
         """Return what the turns that count took longer than the model alone: 0 real, 1 busy."""
@@ -103,10 +188,12 @@ class Version:
 # -- all of them -----------------------------------------------------------------------------
 
 
-def measured(checkouts: Sequence[Path], turns: int, lines: int, folder: Path) -> list[Version]:
-    """Take all turns with all versions."""
+def measured(
+    checkouts: Sequence[Path], turns: int, lines: int, folder: Path, recall: str | None
+) -> list[Version]:
+    """Take all turns, or recalls, with all versions."""
     versions = [
-        Version(checkout, lines, folder / str(number))
+        Version(checkout, lines, folder / str(number), recall)
         for number, checkout in enumerate((_OURS, *checkouts))
     ]
     for number in range(1, turns + 1):
@@ -117,7 +204,7 @@ def measured(checkouts: Sequence[Path], turns: int, lines: int, folder: Path) ->
     return versions
 
 
-def reported(versions: Sequence[Version], lines: int) -> dict[str, Any]:
+def reported(versions: Sequence[Version], lines: int, recall: str | None) -> dict[str, Any]:
     """Return figures and bars as plain JSON."""
     ours = versions[0]
     rows = []
@@ -134,7 +221,15 @@ def reported(versions: Sequence[Version], lines: int) -> dict[str, Any]:
             row["processor_ratio"] = round(_ratio(ours, version, 1), 2)
         rows.append(row)
     worst = max(max(row["ratio"], row["processor_ratio"]) for row in rows[1:])
-    return {"lines_before": lines, "versions": rows, "worst": worst, "ok": worst <= BAR}
+    bar = BAR if recall is None else RECALL_BAR
+    return {
+        "lines_before": lines,
+        "measured": "added per turn" if recall is None else f"recall, {recall}",
+        "versions": rows,
+        "worst": worst,
+        "bar": bar,
+        "ok": worst <= bar,
+    }
 
 
 def _ratio(ours: Version, other: Version, clock: int) -> float:
@@ -144,7 +239,8 @@ def _ratio(ours: Version, other: Version, clock: int) -> float:
 
 def table(report: dict[str, Any]) -> str:
     """Return the report for people."""
-    rows = [f"{'added per turn, ms':<24}{'p50':>8}{'p95':>8}{'processor':>12}{'ours : it':>16}"]
+    what = f"{report['measured']}, ms"
+    rows = [f"{what:<24}{'p50':>8}{'p95':>8}{'processor':>12}{'ours : it':>16}"]
     for row in report["versions"]:
         ratio = f"{row['ratio']:.2f} / {row['processor_ratio']:.2f}" if "ratio" in row else ""
         rows.append(
@@ -152,7 +248,9 @@ def table(report: dict[str, Any]) -> str:
             f"{row['processor_ms']:>12.2f}{ratio:>16}"
         )
     verdict = "ok" if report["ok"] else "FAILED"
-    return "\n".join([*rows, "", f"bar: largest ratio {report['worst']}, at most {BAR} {verdict}"])
+    return "\n".join(
+        [*rows, "", f"bar: largest ratio {report['worst']}, at most {report['bar']} {verdict}"]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -165,18 +263,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("checkouts", nargs="*", type=Path, help="folders of other versions")
     parser.add_argument("--turns", type=int, default=600, help="turns of the thread")
     parser.add_argument("--lines", type=int, default=10_000, help="lines the user said before")
+    parser.add_argument(
+        "--recall", choices=("people", "assistant"), help="recalls alone, of such a memory"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.serve is not None:
-        serve(options.lines, options.serve)
+        serve(options.lines, options.serve, options.recall)
         return 0
     if not options.checkouts or options.turns < _LEAST:
         parser.error(f"name a checkout, and at least {_LEAST} turns")
     with tempfile.TemporaryDirectory(prefix="benchmark-beside-") as folder:
         checkouts = [checkout.resolve() for checkout in options.checkouts]
-        found = measured(checkouts, options.turns, options.lines, Path(folder))
-    report = reported(found, options.lines)
+        plan = (checkouts, options.turns, options.lines, Path(folder), options.recall)
+        found = measured(*plan)
+    report = reported(found, options.lines, options.recall)
     print(json.dumps(report, indent=2) if options.json else table(report))
     return 0 if report["ok"] else 1
 

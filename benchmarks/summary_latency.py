@@ -49,7 +49,7 @@ from benchmarks.synthetic_dialogue import answer, said
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing import SummarySettings
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.messages import count_tokens
 
 SYSTEMS = ("without", "background", "foreground")
 RATIO = 1.1

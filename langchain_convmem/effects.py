@@ -79,14 +79,16 @@ def run_sync(steps: Steps[R]) -> R:
     try:
         effect = next(steps)
         while True:
+            result, failure = None, None
             try:
                 result = effect.call()
             except BaseException as error:  # noqa: BLE001 - handed to the procedure, which decides
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(result)
+                failure = error
+            effect = resume(steps, result, failure)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    finally:
+        failure = None  # its traceback holds this frame
 
 
 async def run_async(steps: Steps[R]) -> R:
@@ -94,14 +96,27 @@ async def run_async(steps: Steps[R]) -> R:
     try:
         effect = next(steps)
         while True:
+            result, failure = None, None
             try:
                 result = await effect.acall()
             except BaseException as error:  # noqa: BLE001 - handed to the procedure, which decides
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(result)
+                failure = error
+            effect = resume(steps, result, failure)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    finally:
+        failure = None  # its traceback holds this frame
+
+
+def resume(steps: Generator[Any, Any, Any], result: Any, failure: BaseException | None) -> Any:
+    """Hand a procedure what came of its call, and return what it yields next.
+
+    Outside of any handler: an error that the procedure raises instead would carry this one along.
+    """
+    try:
+        return steps.send(result) if failure is None else steps.throw(failure)
+    finally:
+        del failure  # its traceback holds this frame
 
 
 def sync(procedure: Callable[P, Steps[R]]) -> Callable[P, R]:
@@ -111,7 +126,7 @@ def sync(procedure: Callable[P, Steps[R]]) -> Callable[P, R]:
     def run_directly(*args: P.args, **kwargs: P.kwargs) -> R:
         return run_sync(procedure(*args, **kwargs))
 
-    _sign(run_directly, procedure.__name__, procedure.__doc__, procedure)
+    _sign(run_directly, procedure)
     return run_directly
 
 
@@ -126,22 +141,29 @@ def twin(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     async def run_awaiting(*args: P.args, **kwargs: P.kwargs) -> R:
         return await run_async(procedure(*args, **kwargs))
 
-    name = method.__name__
-    _sign(
-        run_awaiting,
-        f"a{name}",
-        f"Async `{name}`; blocks no event loop.\n\n{method.__doc__}",
-        procedure,
-    )
+    _sign(run_awaiting, procedure)
+    name_twin(run_awaiting, method, owner=method.__qualname__.rpartition(".")[0])
     return run_awaiting
 
 
-def _sign(function: Any, name: str, doc: str | None, procedure: Callable[..., Any]) -> None:
+def name_twin(twin: Callable[..., Any], method: Callable[..., Any], *, owner: str) -> None:
+    """Name and document the asynchronous twin of a method after it.
+
+    Args:
+        twin: The twin.
+        method: The method.
+        owner: Name of the class that has the twin; empty for a function.
+    """
+    name = method.__name__
+    twin.__name__ = f"a{name}"
+    twin.__qualname__ = f"{owner}.a{name}".lstrip(".")
+    twin.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{method.__doc__}"
+
+
+def _sign(function: Any, procedure: Callable[..., Any]) -> None:
     """Let `help` and editors show a method as it is called: with what its steps return."""
     signature = inspect.signature(procedure)
     returned = str(signature.return_annotation)
     result = returned[len("Steps[") : -1] if returned.startswith("Steps[") else returned
     function.__signature__ = signature.replace(return_annotation=result)
     function.__annotations__ = {**procedure.__annotations__, "return": result}
-    function.__name__, function.__doc__ = name, doc
-    function.__qualname__ = f"{procedure.__qualname__.rpartition('.')[0]}.{name}".lstrip(".")

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, perform, run_async, run_sync, sync, twin
 from langchain_convmem.errors import (
     BudgetError,
@@ -52,7 +53,6 @@ from langchain_convmem.views.context import (
     is_self_contained,
     narrow_live_part,
 )
-from langchain_convmem.views.drafts import DraftBuilder, WriteHook, make_content
 from langchain_convmem.views.edits import (
     Heard,
     check_target,
@@ -73,8 +73,23 @@ from langchain_convmem.views.export import (
     format_text_table,
     make_turn_map,
 )
-from langchain_convmem.views.live import find_live_entries, find_live_summary
-from langchain_convmem.views.messages import MessagesInput, read_messages
+from langchain_convmem.views.live import (
+    build_model_turns,
+    build_turns,
+    find_live_entries,
+    find_live_summary,
+    make_turn,
+    split_runs,
+)
+from langchain_convmem.views.messages import (
+    DraftBuilder,
+    MessagesInput,
+    TokenCounter,
+    WriteHook,
+    count_tokens,
+    make_content,
+    read_messages,
+)
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.summaries import (
     SummaryWindow,
@@ -85,8 +100,6 @@ from langchain_convmem.views.summaries import (
     find_summary_window,
     plan_undo_summary,
 )
-from langchain_convmem.views.tokens import TokenCounter, count_tokens
-from langchain_convmem.views.turns import build_model_turns, build_turns, make_turn, split_runs
 
 T = TypeVar("T")
 
@@ -210,6 +223,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """Return the model's view."""
         return (await self.acontext()).messages
 
+    @sync
     def context(
         self,
         *,
@@ -217,7 +231,7 @@ class ConversationHistory(BaseChatMessageHistory):
         max_tokens: int | None = None,
         summary: SummaryPlace = "system",
         token_counter: TokenCounter = count_tokens,
-    ) -> Context:
+    ) -> Steps[Context]:
         """Return what a model gets: valid messages within budget, and what had to be repaired.
 
         Args:
@@ -229,7 +243,7 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             BudgetError: If the latest exchange alone is larger than the budget.
         """
-        steps = build_context_steps(
+        return build_context_steps(
             self.log,
             self.key,
             profile=profile,
@@ -237,26 +251,9 @@ class ConversationHistory(BaseChatMessageHistory):
             summary=summary,
             token_counter=token_counter,
         )
-        return run_sync(steps)
 
-    async def acontext(
-        self,
-        *,
-        profile: Profile = "strict",
-        max_tokens: int | None = None,
-        summary: SummaryPlace = "system",
-        token_counter: TokenCounter = count_tokens,
-    ) -> Context:
-        """Return what a model gets; see `context`."""
-        steps = build_context_steps(
-            self.log,
-            self.key,
-            profile=profile,
-            max_tokens=max_tokens,
-            summary=summary,
-            token_counter=token_counter,
-        )
-        return await run_async(steps)
+    acontext = twin(context)
+    """Async `context`."""
 
     # -- turns and entries ------------------------------------------------------------------------
 
@@ -317,17 +314,20 @@ class ConversationHistory(BaseChatMessageHistory):
         yield from self._append_drafts(drafts)
         return [make_turn(parts) for parts in split_runs(undone)]
 
-    def redo(self) -> bool:
+    @sync
+    def redo(self) -> Steps[bool]:
         """Bring back what the latest undo or clear took out, summaries included.
 
         Returns:
             Whether anything came back: not if something was said since.
         """
-        return bool(run_sync(self._apply_edit(plan_redo)))
+        return self._redo_steps()
 
-    async def aredo(self) -> bool:
-        """Bring back what the latest undo or clear took out; see `redo`."""
-        return bool(await run_async(self._apply_edit(plan_redo)))
+    aredo = twin(redo)
+    """Async `redo`."""
+
+    def _redo_steps(self) -> Steps[bool]:
+        return bool((yield from self._apply_edit(plan_redo)))
 
     def clear(self) -> None:
         """Let every view start anew; the log keeps what was said (`forget` erases)."""
@@ -469,7 +469,7 @@ class ConversationHistory(BaseChatMessageHistory):
     ) -> Steps[AddedTurn]:
         if not isinstance(window, SummaryWindow) or window.key != self.key:
             raise ConfigError(
-                f"window must be one of thread {self.key.thread_id!r}: {window!r:.80}"
+                f"window must be one of thread {self.key.thread_id!r}, got {describe_value(window)}"
             )
         pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
         if pieces is None:
@@ -574,17 +574,20 @@ class ConversationHistory(BaseChatMessageHistory):
             if written is not None:
                 return maps
 
-    def table(self) -> str:
+    @sync
+    def table(self) -> Steps[str]:
         """Return the conversation as text, one line per turn; `print(history)` shows the same.
 
         Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
         sink, `^` the live summary.
         """
-        return format_text_table(*run_sync(self._read_table()))
+        return self._format_table_steps()
 
-    async def atable(self) -> str:
-        """Return the conversation as text; see `table`."""
-        return format_text_table(*await run_async(self._read_table()))
+    atable = twin(table)
+    """Async `table`."""
+
+    def _format_table_steps(self) -> Steps[str]:
+        return format_text_table(*(yield from self._read_table()))
 
     def __str__(self) -> str:
         return self.table()
@@ -628,7 +631,9 @@ class ConversationHistory(BaseChatMessageHistory):
 def _make_text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
     make = _MESSAGES.get(role)
     if make is None:
-        raise InvalidMessageError(f"role must be one of {', '.join(_MESSAGES)}; got {role!r}")
+        raise InvalidMessageError(
+            f"role must be one of {', '.join(_MESSAGES)}; got {describe_value(role)}"
+        )
     spoken = check_pieces(contents, what="contents")
     return make(make_content(spoken))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future
@@ -14,6 +13,7 @@ from contextvars import ContextVar
 from itertools import takewhile
 
 from langchain_convmem.effects import Effect, Steps, run_async, run_sync
+from langchain_convmem.forks import make_lock
 
 
 class FifoLock:
@@ -39,7 +39,7 @@ class FifoLock:
             capacity: How many are inside at once.
         """
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._guard = threading.RLock()
+        self._guard = make_lock()
         self._line: deque[Waiter] = deque()
         self._pid = os.getpid()
         self._make_late_error = make_late_error

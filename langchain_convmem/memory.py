@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,8 +17,10 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Effect, Steps, perform, run_sync, sync, twin
 from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.forks import make_lock
 from langchain_convmem.history import (
     ConversationHistory,
     build_context_steps,
@@ -47,14 +48,17 @@ from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
-from langchain_convmem.views.drafts import DraftBuilder, WriteHook
 from langchain_convmem.views.facts import Fact, check_told
-from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import MessagesInput, read_messages
+from langchain_convmem.views.live import build_turns, find_live_entries
+from langchain_convmem.views.messages import (
+    DraftBuilder,
+    MessagesInput,
+    WriteHook,
+    count_tokens,
+    read_messages,
+)
 from langchain_convmem.views.providers import Profile, resolve_profile
 from langchain_convmem.views.summaries import find_summaries_over
-from langchain_convmem.views.tokens import count_tokens
-from langchain_convmem.views.turns import build_turns
 from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
@@ -66,10 +70,9 @@ if TYPE_CHECKING:
     from langchain_convmem.conversation.inputs import MediaLimits
     from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
-    from langchain_convmem.recall.dialog_recall import EmbedderUse
-    from langchain_convmem.recall.embedders import Embedder
+    from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
-    from langchain_convmem.recall.recall import Rewriter
+    from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import BackgroundJobs
     from langchain_convmem.summarizing.summarizers import SummarizerLike
@@ -168,6 +171,7 @@ class ConversationMemory:
         summarizer: SummarizerLike | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
+        signing_key: bytes | str | None = None,
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
@@ -193,10 +197,12 @@ class ConversationMemory:
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
                 thread that is due and hands it over, such as to a queue whose worker calls
                 `summarize`.
+            signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
+                nobody who lacks it can alter them unseen; see `SQLiteLog`.
 
         Raises:
             ConfigError: If the path names no file in an existing directory and no known log, or
-                an option makes no valid.
+                an option makes no sense; or if the log was signed with another key.
             MissingExtraError: If the log's driver is not installed.
         """
         options: dict[str, Any] = {
@@ -211,8 +217,10 @@ class ConversationMemory:
         }
         cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
-        memory = cls(InMemoryLog() if address == ":memory:" else open_log(address), **options)
-        memory._opened = _Opened(address, options)
+        in_memory = address == ":memory:"
+        log = InMemoryLog() if in_memory else open_log(address, signing_key=signing_key)
+        memory = cls(log, **options)
+        memory._opened = _Opened(address, options, signing_key)
         return memory
 
     def __repr__(self) -> str:
@@ -280,7 +288,7 @@ class ConversationMemory:
             msg = "a memory that was given its log cannot be pickled, since its log cannot; "
             raise ConfigError(msg + _WAY_OUT)
         address = make_address_portable(self._opened.address)
-        return _reopen, (type(self), address, self._opened.options)
+        return _reopen, (type(self), address, self._opened.options, self._opened.signing_key)
 
     # -- Chains and conversations -----------------------------------------------------------------
 
@@ -542,13 +550,13 @@ class ConversationMemory:
         hook = self._turn_memory.drafting.hook
         return ConversationHistory(self.log, thread_id, user_id=user_id, before_write=hook)
 
-    def threads(self, user_id: str | None = None) -> list[ThreadInfo]:
+    @sync
+    def threads(self, user_id: str | None = None) -> Steps[list[ThreadInfo]]:
         """Return a user's threads, latest first; None lists the threads of no user."""
-        return self.log.threads(user_id)
+        return perform(self.log.threads, self.log.athreads, user_id)
 
-    async def athreads(self, user_id: str | None = None) -> list[ThreadInfo]:
-        """Return a user's threads, latest first; see `threads`."""
-        return await self.log.athreads(user_id)
+    athreads = twin(threads)
+    """Async `threads`."""
 
     @sync
     def fork(
@@ -859,13 +867,14 @@ class ConversationMemory:
         )
         return found
 
+    @sync
     def refresh(
         self,
         *,
         user_id: str | None = None,
         thread_id: str | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[str, ...]:
+    ) -> Steps[tuple[str, ...]]:
         """Index new lines now, so that the next recall does not have to.
 
         Args:
@@ -880,17 +889,11 @@ class ConversationMemory:
         Raises:
             ConfigError: If neither a user nor a thread is given.
         """
-        return self.line_recall.refresh(_find_owner(user_id, thread_id), progress=progress)
+        recall, owner = self.line_recall, _find_owner(user_id, thread_id)
+        return perform(recall.refresh, recall.arefresh, owner, progress)
 
-    async def arefresh(
-        self,
-        *,
-        user_id: str | None = None,
-        thread_id: str | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[str, ...]:
-        """Index ahead what was added since; see `refresh`. `progress` is called in a worker."""
-        return await self.line_recall.arefresh(_find_owner(user_id, thread_id), progress=progress)
+    arefresh = twin(refresh)
+    """Async `refresh`; `progress` is called in a worker."""
 
     @sync
     def reindex(
@@ -1072,7 +1075,7 @@ class ConversationMemory:
         if thread_id is None and entry_ids is not None:
             raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
         if isinstance(entry_ids, str):
-            raise ConfigError(f"entry_ids must be a list of ids, got the text {entry_ids!r}")
+            raise ConfigError(f"entry_ids must be a list of ids, got {describe_value(entry_ids)}")
         ids = None if entry_ids is None else list(entry_ids)
         key = None if thread_id is None else ThreadKey(user_id, thread_id)
         receipt: ForgetReceipt
@@ -1118,7 +1121,7 @@ def _find_searched(
         msg = "with user_ids, pass both user_id and thread_id of the current thread, or neither"
         raise ConfigError(msg)
     if user_id is not None and user_id not in user_ids:
-        msg = f"user_id must be one of user_ids, got {user_id!r}"
+        msg = f"user_id must be one of user_ids, got {describe_value(user_id)}"
         raise ConfigError(msg)
     return owners
 
@@ -1164,14 +1167,10 @@ class TurnServices:
         return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
 
     def check_options(self, options: TurnOptions) -> None:
-        """Refuse options that would drop messages before they are summarised.
-
-        Raises:
-            ConfigError: If threads become due only at more tokens than a budget of messages holds.
-        """
-        self.summaries.check_budget(options.history_tokens)
+        """Have threads summarised before these options drop messages."""
+        self.summaries.fit_budget(options.history_tokens)
         if options.budget is not None:
-            self.summaries.check_budget(
+            self.summaries.fit_budget(
                 options.budget.list_message_budgets(self.get_recall_budget(options))[0]
             )
 
@@ -1220,7 +1219,7 @@ class Recaller:
 
             check_hooks(rewriter, reranker)
         if isinstance(embeddings, str) and embeddings != "auto":
-            from langchain_convmem.recall.embedders import EmbedderChoice
+            from langchain_convmem.recall.embedding import EmbedderChoice
 
             EmbedderChoice.check(embeddings)
         if given is not None:
@@ -1232,7 +1231,7 @@ class Recaller:
         self._settings = settings
         self._hooks = rewriter, reranker
         self._given = given
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._recall: DialogRecall | None = None
 
     @property
@@ -1289,7 +1288,9 @@ def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) ->
     from langchain_convmem.recall import DialogRecall
 
     if not isinstance(given, DialogRecall):
-        msg = f"recall must be a DialogRecall such as VectorStoreRecall, got {given!r:.80}"
+        msg = (
+            f"recall must be a DialogRecall such as VectorStoreRecall, got {describe_value(given)}"
+        )
         raise ConfigError(msg)
     if given.log is not log:
         msg = (
@@ -1328,7 +1329,7 @@ class Summaries:
         """Take what threads are compacted by and when; see `ConversationMemory.open`.
 
         Raises:
-            ConfigError: If a part makes no valid.
+            ConfigError: If a part makes no sense.
         """
         if not callable(when) and when not in ("background", "foreground"):
             msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
@@ -1345,7 +1346,7 @@ class Summaries:
             self._summarizer = as_summarizer(summarizer)
         self._settings = settings
         self._when = when
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._compactor: Compactor | None = None
         self._jobs: BackgroundJobs | None = None
 
@@ -1395,24 +1396,16 @@ class Summaries:
 
     # -- after turns ------------------------------------------------------------------------------
 
-    def check_budget(self, budget: int | None) -> None:
-        """Refuse a number of tokens that a model gets of a thread at most; None is any.
+    def fit_budget(self, budget: int | None) -> None:
+        """Have threads compacted before a model gets more of one than this; None is any number.
 
-        Raises:
-            ConfigError: If something would be left out before it is summarised.
+        Several hosts of one memory share its settings: the smallest budget decides.
         """
         if budget is None or self._summarizer is None:
             return
-        settings = self.compactor.settings
-        summary = settings.max_summary_tokens + settings.facts_tokens
-        mark = settings.trigger_tokens
-        if mark is not None and mark + summary > budget:
-            msg = (
-                f"a budget of {budget} tokens for messages is too small for summaries that are "
-                f"made from {mark} tokens on and take up to {summary}: what does not fit would be "
-                "left out before it is summarised; lower trigger or raise the budget"
-            )
-            raise ConfigError(msg)
+        compactor = self.compactor
+        with self._lock:
+            compactor.settings = compactor.settings.fit_to(budget)
 
     def finish_turn_steps(
         self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]
@@ -1546,12 +1539,16 @@ class _Opened:
 
     address: str
     options: Mapping[str, Any]
+    signing_key: bytes | str | None = field(default=None, repr=False)
 
 
 def _reopen(
-    kind: type[ConversationMemory], address: str, options: Mapping[str, Any]
+    kind: type[ConversationMemory],
+    address: str,
+    options: Mapping[str, Any],
+    signing_key: bytes | str | None,
 ) -> ConversationMemory:
-    return kind.open(address, **options)
+    return kind.open(address, **options, signing_key=signing_key)
 
 
 _WAY_OUT = "pass the address instead, and call ConversationMemory.open(...) where it is needed"
@@ -1597,6 +1594,7 @@ class ThreadStats:
         turns: Turns as `history.turns` shows them, placeholders and summaries left out.
         summaries: Summaries that views show.
         retracted: Entries that views skip: undone, replaced, cleared.
+        damaged: Entries that cannot be read, and stretches that are missing.
         interrupted: Replies among `messages` that were cut off.
         input_tokens: Sum of the input tokens that replies report. Every reply counts, even one
             that was replaced later: it was paid for.
@@ -1616,6 +1614,7 @@ class ThreadStats:
     turns: int = 0
     summaries: int = 0
     retracted: int = 0
+    damaged: int = 0
     interrupted: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -1646,6 +1645,7 @@ def compute_stats(entries: Sequence[Entry]) -> ThreadStats:
         turns=sum(bool(turn.entries) and turn.role != "summary" for turn in build_turns(entries)),
         summaries=len(live) - len(shown),
         retracted=said - len(live),
+        damaged=sum(bool(entry.damage) for entry in entries),
         interrupted=sum(INTERRUPTED in entry.metadata.attributes for entry in shown),
         input_tokens=_sum_counts(usage, "input_tokens"),
         output_tokens=_sum_counts(usage, "output_tokens"),
@@ -1683,6 +1683,8 @@ def _sum_counts(counts: Iterable[Any], name: str) -> int:
 
 
 def _measure_size(entry: Entry) -> int:
+    if entry.damage:
+        return 0
     body = Draft(
         role=entry.role,
         message=entry.message,

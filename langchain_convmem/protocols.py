@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_convmem.effects import Steps
     from langchain_convmem.locks import FifoLock
+    from langchain_convmem.logs.signatures import ThreadHead, Tombstone
     from langchain_convmem.records import (
         CacheDraft,
         Changes,
@@ -228,6 +229,38 @@ class OwnerListing(Protocol):
 
 
 @runtime_checkable
+class ChainedLog(Protocol):
+    """Optional ability of a log: its entries are signed, and chained by thread.
+
+    What such a log reads, it checks. An entry that is not as it was written comes back with
+    `Entry.damage`, and so does what stands for entries that are missing. Whoever keeps the heads of
+    its threads can tell later that no tail is missing either; see `logs.verification`.
+    """
+
+    def heads(self, owner: Owner | None = None) -> list[ThreadHead]:
+        """Return how far the chain of each thread has come, in no order.
+
+        Threads without a signed entry are left out.
+
+        Args:
+            owner: Whose threads; None is all.
+        """
+        ...
+
+    def tombstones(self, key: ThreadKey) -> list[Tombstone]:
+        """Return what is kept of a thread's erased entries, by position."""
+        ...
+
+    async def aheads(self, owner: Owner | None = None) -> list[ThreadHead]:
+        """Return heads, without blocking the event loop."""
+        ...
+
+    async def atombstones(self, key: ThreadKey) -> list[Tombstone]:
+        """Return tombstones, without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
 class LineSource(Protocol):
     """Optional ability of a log: it reads dialog lines without making messages of entries."""
 
@@ -241,8 +274,6 @@ class LineSource(Protocol):
             cursor: That of an earlier call, of this one or of `changes`.
             limit: Entries at most; a page may hold fewer lines, or none.
 
-        Raises:
-            CorruptEntryError: If an entry cannot be read.
         """
         ...
 
@@ -483,7 +514,7 @@ class ThreadMemory(Protocol):
     """
 
     @property
-    def gate(self) -> FifoLock | None:
+    def lock(self) -> FifoLock | None:
         """The line of those who run turns of this thread; None if only the conversation does."""
         ...
 
@@ -690,6 +721,27 @@ class TokenCountingSession(Protocol):
     @property
     def token_count(self) -> int:
         """Tokens of its state."""
+        ...
+
+
+@runtime_checkable
+class PiecewiseSession(Protocol):
+    """A session that makes tokens of each text of a prefill by itself, so that none lies across.
+
+    Where a message spells a control token, the text is cut inside it, and stays what it was. Other
+    sessions get it in one text, with a blank there.
+    """
+
+    reads_pieces: Literal[True]
+
+
+@runtime_checkable
+class TokenNamingEngine(Protocol):
+    """An engine that knows the tokens that are parts of no word, such as `<|im_start|>`."""
+
+    @property
+    def control_tokens(self) -> Collection[str]:
+        """What no text of a message may become in a prompt."""
         ...
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 Role = Literal["user", "assistant", "tool", "system", "summary", "control"]
-RetractReason = Literal["undo", "rewind", "failed", "cancelled", "replaced", "cleared"]
+RetractReason = Literal["undo", "rewind", "failed", "cancelled", "replaced", "cleared", "damaged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class ThreadKey:
 def _check_id(name: str, value: object) -> None:
     """Refuse an id that is not text, is empty, or holds surrogates, which cannot be encoded."""
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name} must be a non-empty string, got {value!r}")
+        raise ConfigError(f"{name} must be a non-empty string, got {describe_value(value)}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -97,7 +98,8 @@ class Control:
 
     Attributes:
         retracts: Ids of the entries that the views skip; the log keeps them.
-        reason: Why.
+        reason: Why; `damaged` for what stands in for an entry that cannot be read, which retracts
+            nothing and is never written.
         replacement: For `replaced`: the id of the entry that takes the retracted one's place.
     """
 
@@ -151,6 +153,11 @@ class Entry:
         metadata: See `Metadata`.
         control: Set for control entries only.
         cover: Set for summaries only.
+        checksum: 24 hexadecimal digits that stand for this entry and all before it in its thread;
+            whoever keeps it can tell later that nothing is missing. Empty where the log signs
+            nothing, or did not yet when it was written.
+        damage: What is wrong with the entry, in a few words; empty for a sound one. A damaged
+            entry shows nothing of what it held: it is a control entry that retracts nothing.
     """
 
     id: str
@@ -163,6 +170,8 @@ class Entry:
     metadata: Metadata = field(default_factory=Metadata)
     control: Control | None = None
     cover: Cover | None = None
+    checksum: str = field(default="", compare=False)
+    damage: str = ""
 
     @property
     def message_id(self) -> str:
@@ -192,6 +201,8 @@ class Turn:
 
 # -- Dialog lines, and what a recall answers with -------------------------------------------------
 Scalar: TypeAlias = "str | int | float | bool | None"
+Trust: TypeAlias = Literal["user", "model", "tool", "import", "outside"]
+"""Where a line came from; see `DialogLine.trust`."""
 Verdict: TypeAlias = Literal["answered", "related", "nothing"]
 """What a recall says of itself; see `Recall.verdict`."""
 
@@ -205,7 +216,7 @@ class DialogLine:
         key: The thread.
         position: Position of its entry.
         part: Which of the entry's lines, from 0.
-        speaker: The message's name, else `User` or `Assistant`.
+        speaker: The message's name as one line, else `User` or `Assistant`.
         text: Verbatim.
         time_ms: When it was said, milliseconds since the epoch.
         session: Label of the session it belongs to, if the message names one.
@@ -213,6 +224,8 @@ class DialogLine:
         entry_id: Id of its entry.
         tags: What else the message is marked with: the scalars of its `additional_kwargs`. Treat
             it as read-only.
+        trust: Who answers for it: the user or the model who said it here; "import" for what a file
+            brought; "tool" and "outside" for what the application marks as quoted from there.
     """
 
     line_id: str
@@ -226,6 +239,7 @@ class DialogLine:
     role: Role
     entry_id: str
     tags: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+    trust: Trust = "user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +265,8 @@ class RecalledBlock:
 
     Attributes:
         lines: In the order of the dialogue.
-        text: What a model should read: a date header, then `Speaker: text` lines, verbatim.
+        text: What a model should read: a date header, then `Speaker: text` lines, verbatim; further
+            lines of a text are indented, so that whatever begins a line is said by nobody.
         matches: The hits inside, best first.
         relevance: That of the best hit.
         similarity: Cosine of the best hit.
@@ -299,6 +314,9 @@ class StoredSegment:
         terms: Analysed words, separated by blanks.
         vector: float16, little endian; None while the embedding is pending.
         analysis: Version of the analysis that gave the terms; a vector is good under any.
+        terms_check: CRC-32 of the terms, begun with that of the segment's text: what does not fit
+            is not used. None where nobody noted it.
+        vector_check: The same of the vector.
     """
 
     position: int
@@ -307,6 +325,8 @@ class StoredSegment:
     terms: str
     vector: bytes | None
     analysis: int = 1
+    terms_check: int | None = None
+    vector_check: int | None = None
 
 
 # -- What logs and views answer with, and what summarisers are asked ------------------------------

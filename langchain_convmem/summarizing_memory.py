@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
@@ -24,8 +23,10 @@ from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
 from pydantic import ConfigDict, Field, InstanceOf, field_validator
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, run_async, run_sync
 from langchain_convmem.errors import ConfigError, SummaryError
+from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.protocols import Summarizer
@@ -55,7 +56,7 @@ class SummaryCache:
     def __init__(self, most: int = 1024) -> None:
         """Create an empty cache of at most so many summaries."""
         self._most = most
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._kept: OrderedDict[str, tuple[str, ...]] = OrderedDict()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -185,7 +186,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         if not isinstance(found, list | tuple):
             msg = (
                 "SummarizingMemory takes a list of messages, a prompt value, or a state with a "
-                f"list of messages under {self.messages_key!r}; got {value!r:.80}"
+                f"list of messages under {self.messages_key!r}; got {describe_value(value)}"
             )
             raise ConfigError(msg)
         return convert_to_messages(found)

@@ -42,13 +42,19 @@ from langchain_convmem.turns.messages import (
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
 from langchain_convmem.turns.replies import assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
-from langchain_convmem.turns.turn import TURN_QUEUE, find_turn_start, make_entry
-from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView, fold_recalled
+from langchain_convmem.turns.turn import (
+    TURN_QUEUE,
+    ModelContext,
+    TurnEntries,
+    TurnView,
+    find_turn_start,
+    fold_recalled,
+    make_entry,
+)
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_storable
-from langchain_convmem.views.drafts import is_remembered
 from langchain_convmem.views.edits import INTERRUPTED, plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
-from langchain_convmem.views.messages import build_message
+from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.providers import Profile
 
 if TYPE_CHECKING:
@@ -81,7 +87,7 @@ class MemoryThread:
         return f"thread {self.key.thread_id!r}"
 
     @property
-    def gate(self) -> FifoLock:
+    def lock(self) -> FifoLock:
         """The line of all who run turns over this thread in the process."""
         return TURN_QUEUE.get_lock((self.memory.log_place, self.key))
 
@@ -109,7 +115,8 @@ class MemoryThread:
         log = self.memory.log
         thread = yield from read_live_steps(log, self.key)
         shown = {entry.id for entry in thread.entries}
-        thread, meant = yield from reconcile_steps(log, thread, said, self._to_stored_form)
+        form = self.memory.drafting.filter_message
+        thread, meant = yield from reconcile_steps(log, thread, said, form)
         if meant.replaces is not None:
             if meant.replaces.id not in shown:
                 return said[-1:]  # the archive is not taken back
@@ -123,9 +130,6 @@ class MemoryThread:
             return said  # nothing of it was ever said here
         aside = meant.context_only if meant.context_before is None else ()
         return [*map(mark_unstored, aside), *meant.new]
-
-    def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
-        return self.memory.drafting.apply_hook(message) if is_remembered(message) else None
 
     # -- what the model sees ----------------------------------------------------------------------
 

@@ -51,6 +51,10 @@ from langchain_convmem.turns.replies import (
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
 from langchain_convmem.turns.turn import (
     TURN_QUEUE,
+    CallContext,
+    ModelContext,
+    TurnEntries,
+    TurnView,
     find_turn_start,
     is_answered,
     list_earlier_entries,
@@ -58,12 +62,10 @@ from langchain_convmem.turns.turn import (
     measure_times,
     store_reply_steps,
 )
-from langchain_convmem.turns.view import CallContext, ModelContext, TurnEntries, TurnView
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
-from langchain_convmem.views.drafts import is_remembered
 from langchain_convmem.views.edits import plan_replace, plan_rewind
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import build_message
+from langchain_convmem.views.messages import build_message, is_remembered
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.turn import TurnMemory
@@ -91,7 +93,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     history_key: str | None = None
     output_key: str | None = None
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+    )
 
     _fixed_shape: ChainShape | None = PrivateAttr(default=None)
 
@@ -421,7 +425,7 @@ class WrappedTurn:
     def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
         if message is self.incoming.human:
             return self.kept  # the write hook was asked already
-        return self.memory.drafting.apply_hook(message) if is_remembered(message) else None
+        return self.memory.drafting.filter_message(message)
 
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 

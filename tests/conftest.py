@@ -10,7 +10,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from langchain_convmem.recall import embedders as embedder_choice
+from langchain_convmem.recall import embedding as embedder_choice
 
 # A busy machine is no defect. The same examples in every run: `make fuzz` looks for new ones.
 settings.register_profile("house", deadline=None, derandomize=True)
@@ -72,7 +72,7 @@ def static_unless_marked(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     It takes a hundred times as long as the static embedder, and most tests are about neither.
     """
     if request.node.get_closest_marker("encoder") is None:
-        monkeypatch.setattr(embedder_choice, "find_installed_folder", lambda: None)
+        monkeypatch.setattr(embedder_choice, "is_encoder_installed", lambda: False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,7 +21,7 @@ from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import Entry, SummaryRequest
 from langchain_convmem.summarizing import SummarySettings
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.messages import count_tokens
 from tests.fuzz.validators import VALIDATORS
 
 __all__ = ["SETTINGS", "WINDOW", "Asked", "Measured", "TurnSeen", "measured"]

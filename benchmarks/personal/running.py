@@ -7,6 +7,8 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from langchain_core.embeddings import Embeddings
 
 import benchmarks.personal
 from benchmarks.personal.askings import earlier_askings
+from benchmarks.personal.beside import OtherMemory
 from benchmarks.personal.data import (
     FOLDER,
     Person,
@@ -89,7 +92,12 @@ def load_data(folder: Path, fill: Path | None) -> Data:
 
 
 def run(
-    data: Data, sizes: Sequence[int], embedders: dict[str, Embeddings], *, ablates: bool = False
+    data: Data,
+    sizes: Sequence[int],
+    embedders: dict[str, Embeddings],
+    *,
+    ablates: bool = False,
+    beside: Path | None = None,
 ) -> dict[str, Any]:
     """Return the report: for each embedder, what was measured on it.
 
@@ -98,6 +106,7 @@ def run(
         sizes: User messages in a memory.
         embedders: By name.
         ablates: Whether to measure the parts of the settings.
+        beside: A folder that holds another version of this package, asked too.
     """
     reached, skipped = {}, {}
     for size in sizes:
@@ -111,6 +120,14 @@ def run(
         name: _measure(data, reached, embeddings, name, ablates=ablates)
         for name, embeddings in embedders.items()
     }
+    if beside is not None:
+        report["embedders"][f"static of {beside.resolve().name}"] = {
+            "sizes": {
+                str(size): _measure_other(data, memories, beside)
+                for size, memories in reached.items()
+            },
+            "languages": {},
+        }
     report["skipped"] = skipped
     return report
 
@@ -164,6 +181,21 @@ def _measure_size(
         for name, way in ways_to_ask(memory).items():
             show_progress(f"{place}, {person.name}: {name}")
             outcomes[name] += ask_all(way, (*person.questions, *data.requests))
+    return {name: figures(part) for name, part in outcomes.items()}
+
+
+def _measure_other(
+    data: Data, memories: Sequence[tuple[Person, Sequence[Thread]]], checkout: Path
+) -> dict[str, Any]:
+    """Return the figures of the default way and the plain one in another version."""
+    ways: dict[str, dict[str, Any]] = {"default": {}, "plain": {"threshold": -1.0}}
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    for person, threads in memories:
+        show_progress(f"{checkout.name}, {person.name}")
+        with closing(OtherMemory(checkout, person.name, threads)) as memory:
+            for name, options in ways.items():
+                way = partial(memory.ask, max_tokens=BUDGET, **options)
+                outcomes[name] += ask_all(way, (*person.questions, *data.requests))
     return {name: figures(part) for name, part in outcomes.items()}
 
 
@@ -221,6 +253,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fill", type=Path, metavar="DIR", help="folder of dialogues by role")
     parser.add_argument("--embedder", choices=EMBEDDERS, default="static", help="default: static")
     parser.add_argument("--ablation", action="store_true", help="each part of the settings off")
+    parser.add_argument(
+        "--beside", type=Path, metavar="CHECKOUT", help="folder of another version, asked too"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--table", action="store_true", help="print Markdown tables")
     options = parser.parse_args(arguments)
@@ -230,7 +265,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     embedders = load_embedders(options.embedder, caches_questions=True)
-    report = run(data, options.size, embedders.loaded, ablates=options.ablation)
+    switches = {"ablates": options.ablation, "beside": options.beside}
+    report = run(data, options.size, embedders.loaded, **switches)
     report["skipped"] |= embedders.skipped
     print(file=sys.stderr)
     if options.json:

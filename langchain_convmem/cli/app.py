@@ -67,7 +67,9 @@ def _run(words: list[str]) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        sys.stderr.write(escape_controls(said.getvalue()))  # names of files come from anywhere
         return error.exit_code
 
 
@@ -145,6 +147,7 @@ for _command in (
     data.forget,
     data.verify,
     data.backup,
+    data.repair,
     models.reindex,
     models.show_embedder,
     prompts,

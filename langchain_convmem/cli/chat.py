@@ -103,7 +103,7 @@ def _load_prompt(path: str, terminal: Terminal) -> ChatPromptTemplate:
         raise ConfigError(msg) from error
     for finding in file.diagnostics:
         if finding.level != "info":
-            terminal.note(str(finding))
+            terminal.note_text(str(finding))
     return file.to_chat_prompt()
 
 
@@ -157,7 +157,7 @@ class _Chat:
         if self.terminal.as_json:
             self.terminal.print_json_line({"kind": kind, "text": text})
         else:
-            self.terminal.print_line(text)
+            self.terminal.print_text(text)
 
     def _recall(self, text: str) -> None:
         from langchain_convmem.cli.rendering import encode_recall, format_recall
@@ -255,6 +255,6 @@ def parse_line(line: str) -> ChatCommand | None:
     name, text = match[1].lower(), (match[2] or "").strip()
     if name not in _COMMANDS or (name == "recall") != bool(text):
         known = ", ".join(f"/{known}" for known in _COMMANDS)
-        msg = f"{line.strip()!r} is not a command; expected {known} (see /help, or start with //)"
+        msg = f"'/{match[1]}' is not a command; expected {known} (see /help, or start with //)"
         raise UnknownCommandError(msg)
     return ChatCommand(name, text)

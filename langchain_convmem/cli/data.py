@@ -8,18 +8,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from langchain_convmem.cli.options import (
     LOG,
+    check_file,
     command,
     db_option,
     find_thread,
+    is_address,
     open_existing_file,
     open_existing_log,
     open_memory,
+    read_signing_key,
     refuse_usage,
     user_option,
 )
@@ -27,10 +30,13 @@ from langchain_convmem.cli.output import Terminal, format_count
 from langchain_convmem.errors import ConfigError, ConvMemError
 
 if TYPE_CHECKING:
+    from langchain_convmem.logs.sqlite import SQLiteLog
     from langchain_convmem.logs.sqlite_maintenance import VerifyReport
+    from langchain_convmem.logs.sqlite_repair import RepairReport
+    from langchain_convmem.logs.verification import LogReport
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.protocols import MessageLog
-    from langchain_convmem.records import Owner
+    from langchain_convmem.protocols import ChainedLog, MessageLog
+    from langchain_convmem.records import Entry, Owner
     from langchain_convmem.transfer import CopyReport, ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
 
@@ -333,8 +339,9 @@ def copy(terminal: Terminal, *, source: str, target: str, users: tuple[str, ...]
     """Copy a log into another.
 
     A LOG is what --db takes in other commands: a file or an address. Entries that are already there
-    are skipped, and an interrupted copy continues where it stopped. Exits with 1 if the target
-    holds less than the source in the end.
+    are skipped, and an interrupted copy continues where it stopped. What is damaged in the source
+    is named and left out. Exits with 1 if there is any, or if the target holds less than the source
+    in the end.
     """
     from langchain_convmem.logs.addresses import open_log
     from langchain_convmem.transfer import copy_log
@@ -344,7 +351,7 @@ def copy(terminal: Terminal, *, source: str, target: str, users: tuple[str, ...]
         raise ConfigError(f"{source_name} cannot be copied into itself")
     with (
         closing(open_existing_log(source)) as source_log,
-        closing(open_log(target)) as target_log,
+        closing(open_log(target, signing_key=read_signing_key())) as target_log,
         terminal.show_progress() as add_stage,
     ):
         report = copy_log(
@@ -358,7 +365,7 @@ def copy(terminal: Terminal, *, source: str, target: str, users: tuple[str, ...]
         terminal.print_json({"source": source_name, "target": target_name, **_encode_copy(report)})
     else:
         _print_copy(terminal, report, target_name)
-    return 1 if report.short else 0
+    return 1 if report.short or report.damaged else 0
 
 
 def _find_owners(source: MessageLog, users: tuple[str, ...]) -> list[Owner] | None:
@@ -381,6 +388,9 @@ def _print_copy(terminal: Terminal, report: CopyReport, target_name: str) -> Non
         where = f"thread {short.key.thread_id!r} of user {short.key.user_id!r}"
         found = f"{_count_entries(short.expected)}, but {short.found} in {target_name}"
         terminal.print_line(f"{where}: {found}")
+    for one in report.damaged:
+        where = f"position {one.position} of thread {one.key.thread_id!r}"
+        terminal.print_line(f"{where} of user {one.key.user_id!r}: {one.damage}; not copied")
 
 
 def _encode_copy(report: CopyReport) -> dict[str, Any]:
@@ -399,6 +409,16 @@ def _encode_copy(report: CopyReport) -> dict[str, Any]:
         "entries": report.entries,
         "written": report.written,
         "short": short,
+        "damaged": [
+            {
+                "user_id": one.key.user_id,
+                "thread_id": one.key.thread_id,
+                "position": one.position,
+                "entry_id": one.id,
+                "what": one.damage,
+            }
+            for one in report.damaged
+        ],
     }
 
 
@@ -454,30 +474,122 @@ def _confirm(terminal: Terminal, scope: str) -> bool:
 # -- verify and backup ----------------------------------------------------------------------------
 
 
-@command("verify", "convmem verify", "convmem verify --db memory.db --json")
+@command(
+    "verify",
+    "convmem verify",
+    "convmem verify --db memory.db --json",
+    "convmem verify --against monday.db",
+    "convmem verify --heads heads.json",
+)
 @db_option
-def verify(terminal: Terminal, *, db: str) -> int:
-    """Check a database file from end to end.
+@click.option(
+    "--against",
+    metavar="FILE",
+    type=click.Path(),
+    help="Compare with heads or with a backup: nothing they hold may be gone.",
+)
+@click.option(
+    "--heads",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write how far each thread goes, if all is well.",
+)
+@click.option(
+    "--sign", is_flag=True, help="Sign entries that have no signature, or all with a first key."
+)
+def verify(
+    terminal: Terminal, *, db: str, against: str | None, heads: str | None, sign: bool
+) -> int:
+    """Check a log from end to end.
 
     Reads every page and every row; others may write meanwhile. Each problem is reported by thread
-    and position, never with message text. Exits with 1 if there is one. Takes no server's address.
+    and position, never with message text. Exits with 1 if there is one. Of a server, named by its
+    address, all entries are read, and each is checked as it is by every reader.
+
+    What is missing at a thread's end shows only against heads that were kept elsewhere. --sign
+    makes those of threads void that it signs anew. A key comes from CONVMEM_SIGNING_KEY.
     """
-    with closing(open_existing_file(db)) as log, terminal.show_progress() as add_stage:
-        report = log.verify(progress=add_stage("checking"))
+    if is_address(db):
+        return _verify_server(terminal, db, against=against, heads=heads, sign=sign)
+    log, key = _open_to_sign(db) if sign else (open_existing_file(db), None)
+    with closing(log), terminal.show_progress() as add_stage:
+        report = log.verify(
+            progress=add_stage("checking"), against=against, sign=sign, signing_key=key
+        )
+        if heads is not None and report.ok:
+            _write_heads(Path(heads), log)
     if terminal.as_json:
-        data = asdict(report)
-        data["problems"] = list(data["problems"])
-        terminal.print_json({**data, "path": db, "ok": report.ok})
+        terminal.print_json(_encode_verification(report, db))
     else:
         _print_verification(terminal, report, db)
     return 0 if report.ok else 1
 
 
-def _print_verification(terminal: Terminal, report: VerifyReport, db: str) -> None:
+def _open_to_sign(db: str) -> tuple[SQLiteLog, str | None]:
+    """Return a log, and the key with which to sign all of it if it had none so far."""
+    from langchain_convmem.logs.sqlite import SQLiteLog
+
+    try:
+        return open_existing_file(db), None
+    except ConfigError:
+        key = read_signing_key()
+        if key is None:
+            raise
+        return SQLiteLog(db), key
+
+
+def _encode_verification(report: VerifyReport | LogReport, name: str) -> dict[str, Any]:
+    return {"path": name, **asdict(report), "ok": report.ok} | {"path": name}
+
+
+def _write_heads(path: Path, log: ChainedLog) -> None:
+    from langchain_convmem.logs.sqlite_signing import dump_heads
+
+    _write_rows(path, dump_heads(log.heads()).splitlines())
+
+
+def _verify_server(
+    terminal: Terminal, db: str, *, against: str | None, heads: str | None, sign: bool
+) -> int:
+    from langchain_convmem.logs.sqlite_signing import load_heads
+    from langchain_convmem.logs.verification import verify_log
+
+    if sign:
+        raise ConfigError("--sign signs the entries of a file; those of a server stay as they are")
+    expected = () if against is None else load_heads(against)
+    name = _name_log(db)
+    with closing(open_existing_log(db)) as log, terminal.show_progress() as add_stage:
+        report = verify_log(log, against=expected, progress=add_stage("checking"))
+        if heads is not None and report.ok:
+            _write_heads(Path(heads), cast("ChainedLog", log))
+    if terminal.as_json:
+        terminal.print_json(_encode_verification(report, name))
+        return 0 if report.ok else 1
+    _print_problems(terminal, report)
+    counts = (
+        _count_entries(report.entries),
+        format_count(report.threads, "thread"),
+        format_count(report.owners, "owner"),
+        f"{report.unsigned} unsigned",
+    )
+    problems = format_count(len(report.problems) + report.more, "problem")
+    terminal.print_line(f"{name}: {', '.join(counts)}: {'no problems' if report.ok else problems}")
+    return 0 if report.ok else 1
+
+
+def _print_problems(terminal: Terminal, report: VerifyReport | LogReport) -> None:
     for problem in report.problems:
         terminal.print_line(problem)
     if report.more:
         terminal.print_line(f"and {format_count(report.more, 'more problem')}")
+
+
+def _print_verification(terminal: Terminal, report: VerifyReport, db: str) -> None:
+    _print_problems(terminal, report)
+    for note in report.notes:
+        terminal.print_line(f"note: {note}")
+    for path in report.unfinished_copies:
+        terminal.note(f"an unfinished copy, which backup and forget remove: {path}")
     counts = (
         _count_entries(report.entries),
         format_count(report.threads, "thread"),
@@ -485,6 +597,9 @@ def _print_verification(terminal: Terminal, report: VerifyReport, db: str) -> No
         format_count(report.documents, "document"),
         format_count(report.segments, "index row"),
     )
+    if report.unsigned:
+        unsigned = _count_entries(report.unsigned)
+        terminal.print_line(f"{unsigned} without a signature; --sign signs them")
     problems = format_count(len(report.problems) + report.more, "problem")
     terminal.print_line(f"{db}: {', '.join(counts)}: {'no problems' if report.ok else problems}")
 
@@ -499,13 +614,97 @@ def backup(terminal: Terminal, *, target: str, db: str) -> int:
     under its name only when it is complete. Takes no server's address.
     """
     with closing(open_existing_file(db)) as log, terminal.show_progress() as add_stage:
-        log.backup(target, progress=add_stage("copying"))
+        report = log.backup(target, progress=add_stage("copying"))
     size = Path(target).stat().st_size
+    for problem in report.problems:
+        terminal.note(f"copied as it is: {problem}")
     if terminal.as_json:
-        terminal.print_json({"path": target, "bytes": size})
+        terminal.print_json(
+            {"path": target, "bytes": size, "ok": report.ok, "problems": list(report.problems)}
+        )
     else:
         terminal.print_line(f"{target}: {size} bytes")
-    return 0
+    return 0 if report.ok else 1
+
+
+# -- repair ---------------------------------------------------------------------------------------
+
+
+@command(
+    "repair",
+    "convmem repair --db memory.db",
+    "convmem repair --db memory.db --from monday.db",
+    "convmem repair --db memory.db --from monday.db --remove",
+)
+@db_option
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    type=click.Path(),
+    help="A backup, or an export of convmem, from which to restore.",
+)
+@click.option("--remove", is_flag=True, help="Take out what cannot be restored.")
+def repair(terminal: Terminal, *, db: str, source: str | None, remove: bool) -> int:
+    """Put a damaged database file right, as far as it can be proved.
+
+    Says what is damaged or missing, by thread and position, and restores what FILE holds of it:
+    only what is, by its checksum, what was said. Nothing that was forgotten comes back. A file that
+    SQLite cannot read is replaced by a new one with all that is readable, and kept under another
+    name: close every program that uses it first. Exits with 1 if something is still wrong.
+    """
+    from langchain_convmem.logs.sqlite import SQLiteLog
+
+    check_file(db)
+    report = SQLiteLog.repair_file(
+        db, _read_source(source), signing_key=read_signing_key(), remove=remove
+    )
+    if terminal.as_json:
+        data = asdict(report)
+        data["verified"] = _encode_verification(report.verified, db)
+        terminal.print_json({**data, "path": db, "ok": report.ok})
+    else:
+        _print_repair(terminal, report, db)
+    return 0 if report.ok else 1
+
+
+def _read_source(path: str | None) -> str | list[Entry] | None:
+    """Return a backup's path as it is, and the entries of an export."""
+    from langchain_convmem.transfer.formats.convmem import fits_export, read_export
+    from langchain_convmem.transfer.source import is_database, read_source
+
+    if path is None or is_database(Path(path)):
+        return path
+    source = read_source(Path(path))
+    if not fits_export(source):
+        raise ConfigError(f"{path} is neither a backup nor an export of convmem")
+    return [entry for thread in read_export(source, None) for entry in thread.entries]
+
+
+def _print_repair(terminal: Terminal, report: RepairReport, db: str) -> None:
+    stages = (("restored", report.restored), ("removed", report.removed), ("lost", report.lost))
+    for word, findings in stages:
+        for one in findings:
+            of_user = f" of user {one.user_id!r}" if one.user_id else ""
+            where = f"position {one.position} of thread {one.thread_id!r}{of_user}"
+            said = _format_moment(one.entry_id)
+            terminal.print_line(f"{word}: {where}{said}: {one.what}")
+    if report.kept:
+        terminal.print_line(
+            f"the damaged file is kept as {report.kept}; delete it when it is not needed"
+        )
+    for problem in report.verified.problems:
+        terminal.print_line(problem)
+    counts = ", ".join(f"{len(findings)} {word}" for word, findings in stages)
+    terminal.print_line(f"{db}: {counts}: {'no problems' if report.ok else 'problems are left'}")
+
+
+def _format_moment(entry_id: str) -> str:
+    """Return when an entry was written, as its id says."""
+    from langchain_convmem.ids import get_ulid_ms, is_ulid
+    from langchain_convmem.views.lines import format_iso_time
+
+    return f", written {format_iso_time(get_ulid_ms(entry_id))}" if is_ulid(entry_id) else ""
 
 
 def _count_entries(number: int) -> str:

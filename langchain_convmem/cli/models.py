@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.recall.dialog_recall import EmbedderUse
+    from langchain_convmem.recall.recall import EmbedderUse
 
 T = TypeVar("T")
 

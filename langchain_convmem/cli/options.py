@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from langchain_convmem.protocols import MessageLog
     from langchain_convmem.records import ThreadInfo
 
+_SIGNING_KEY = "CONVMEM_SIGNING_KEY"
+"""In the environment alone: what stands on a command line, others can see."""
 LOG = click.Path(path_type=str)
 """The type of `--db`, `--from` and `--to`: a path or an address; shells complete it as a path."""
 
@@ -126,7 +129,8 @@ def open_memory(
 
     if not create:
         _require_file(db)
-    with ConversationMemory.open(db, embeddings=embeddings) as memory:
+    key = read_signing_key()
+    with ConversationMemory.open(db, embeddings=embeddings, signing_key=key) as memory:
         yield memory
 
 
@@ -139,7 +143,19 @@ def open_existing_log(db: str) -> MessageLog:
     from langchain_convmem.logs.addresses import open_log
 
     _require_file(db)
-    return open_log(db)
+    return open_log(db, signing_key=read_signing_key())
+
+
+def check_file(db: str) -> None:
+    """Refuse what is no database file.
+
+    Raises:
+        ConfigError: If there is no such file, or it is the address of a server.
+    """
+    if is_address(db):
+        # Not quoted: it may hold a password.
+        raise ConfigError("this is the address of a server; expected the path of a database file")
+    _require_file(db)
 
 
 def open_existing_file(db: str) -> SQLiteLog:
@@ -150,19 +166,22 @@ def open_existing_file(db: str) -> SQLiteLog:
     """
     from langchain_convmem.logs.sqlite import SQLiteLog
 
-    if _is_address(db):
-        # Not quoted: it may hold a password.
-        raise ConfigError("this is the address of a server; expected the path of a database file")
-    _require_file(db)
-    return SQLiteLog(db)
+    check_file(db)
+    return SQLiteLog(db, signing_key=read_signing_key())
 
 
-def _is_address(db: str) -> bool:
+def read_signing_key() -> str | None:
+    """Return the key that the environment names; an empty one is none."""
+    return os.environ.get(_SIGNING_KEY) or None
+
+
+def is_address(db: str) -> bool:
+    """Return whether this is the address of a server, not the path of a file."""
     return "://" in db
 
 
 def _require_file(db: str) -> None:
-    if not _is_address(db) and not Path(db).exists():
+    if not is_address(db) and not Path(db).exists():
         msg = (
             f"there is no database at {db}; create one with 'convmem import FILE --db {db}' "
             f"or 'convmem chat --db {db}', or name another with --db"

@@ -29,7 +29,7 @@ class Styled(NamedTuple):
 
 
 class Terminal:
-    """Where a command reads and prints. Text is shown as it is, terminal codes made visible.
+    """Where a command reads and prints. Text is shown as it is, control characters made visible.
 
     Attributes:
         is_interactive: Whether a person sits in front of it, rather than a pipe.
@@ -60,14 +60,18 @@ class Terminal:
     # -- results ----------------------------------------------------------------------------------
 
     def print_line(self, text: str, style: str | None = None) -> None:
-        """Print a line of the result, or the rest of one."""
-        self._is_mid_line = False
-        self._out.out(escape_controls(text), style=style, highlight=False)
+        """Print a line of the result, or the rest of one; line ends in it are shown as such."""
+        self.print_text(escape_line(text), style)
 
     def print_lines(self, lines: Iterable[Styled]) -> None:
-        """Print styled lines of the result."""
+        """Print styled lines of the result; a long text may be several lines."""
         for line in lines:
-            self.print_line(line.text, line.style)
+            self.print_text(line.text, line.style)
+
+    def print_text(self, text: str, style: str | None = None) -> None:
+        """Print text of any number of lines."""
+        self._is_mid_line = False
+        self._out.out(escape_controls(text), style=style, highlight=False)
 
     def print_json(self, value: Any) -> None:
         """Print the whole result as JSON."""
@@ -79,17 +83,21 @@ class Terminal:
         self._out.file.flush()
 
     def print_rows(self, rows: Iterable[str]) -> int:
-        """Print rows that are safe to print as UTF-8, whatever the terminal's encoding.
+        """Print rows of JSON or of our own text as UTF-8, whatever the encoding of the process.
+
+        A terminal gets JSON with control characters escaped, which reads back the same.
 
         Returns:
             How many.
         """
         count = 0
         file = self._out.file
-        buffer = getattr(file, "buffer", None)
+        buffer = None if self._out.is_terminal else getattr(file, "buffer", None)
         for row in rows:
             count += 1
-            if buffer is None:
+            if self._out.is_terminal:
+                file.write(f"{_escape_json(row)}\n")
+            elif buffer is None:
                 file.write(f"{row}\n")
             else:
                 buffer.write(f"{row}\n".encode())
@@ -109,7 +117,11 @@ class Terminal:
     # -- everything else --------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Say something that is not a result."""
+        """Say something that is not a result, in one line."""
+        self.note_text(escape_line(text))
+
+    def note_text(self, text: str) -> None:
+        """Say something that is not a result, in any number of lines."""
         self._err.out(escape_controls(text), style="dim", highlight=False)
 
     def complain(self, error: Exception) -> None:
@@ -184,7 +196,7 @@ class Terminal:
 
     def ask(self, question: str) -> bool:
         """Ask a person; anything but a yes is a no."""
-        answer = next(self.read_lines(f"{question} [y/N] "), "")
+        answer = next(self.read_lines(f"{escape_line(question)} [y/N] "), "")
         return is_yes(answer)
 
 
@@ -201,19 +213,38 @@ def format_count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_NOT_IN_JSON = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
+_ON_TERMINALS = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+"""What JSON leaves as it is: C1 controls, separators of lines, direction marks, half characters."""
+_CONTROLS = re.compile(rf"[\x00-\x08\x0b-\x1f{_ON_TERMINALS}]")
+_NOT_IN_JSON = re.compile(f"[{_ON_TERMINALS}]")
 
 
 def escape_controls(text: str) -> str:
     """Return the text with control characters made visible, line feeds and tabs apart.
 
-    What was said once may come from anywhere; printed as it is, it could command the terminal.
+    What was said once may come from anywhere; printed as it is, it could command the terminal, or
+    let a line seem to say something else. Letters of any script, marks and emoji stay.
     """
-    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))
+    return _CONTROLS.sub(_escape_character, text.replace("\r\n", "\n"))
+
+
+def escape_line(text: str) -> str:
+    """Return what must stay one line, such as a name, with its line ends made visible as well."""
+    return escape_controls(text).replace("\n", "\\n")
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < _FIRST_LONG else f"\\u{code:04x}"
+
+
+_FIRST_LONG = 0x100
 
 
 def encode_json(value: Any, *, indent: int | None = 2) -> str:
     """Return the value as JSON that is safe to print and exact to read back."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _escape_json(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def _escape_json(text: str) -> str:
     return _NOT_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -114,7 +114,7 @@ def show(
     else:
         terminal.print_lines(_format_sections(found))
     for line in format_findings(problems):
-        terminal.note(line.text)
+        terminal.note_text(line.text)
     return int(bool(problems))
 
 
@@ -134,7 +134,7 @@ def _find_titles(prompt: PromptFile, wanted: Sequence[str]) -> list[str]:
 
 
 def _read_section(prompt: PromptFile, title: str, texts: Mapping[str, str]) -> _Section:
-    from langchain_convmem.views.tokens import count_text_tokens
+    from langchain_convmem.views.messages import count_text_tokens
 
     functions = dict.fromkeys(found.function_name for found in prompt.occurrences.get(title, ()))
     return _Section(title, texts[title], count_text_tokens(texts[title]), list(functions))
@@ -344,13 +344,13 @@ class _Dialogue(NamedTuple):
         read = read_prompt(path, self.functions)
         if read.prompt is not None:
             rendered = read.prompt.format(read.prompt.sections, on_problem=self._complain)
-            self.terminal.print_line(f"{rendered}\n")
+            self.terminal.print_text(f"{rendered}\n")
         self.terminal.print_lines(format_findings(read.findings))
         self.terminal.print_line(count_findings(path, read.findings))
         return None if fails_check(read.findings, strict=self.strict) else read.prompt
 
     def _complain(self, problem: object) -> None:
-        self.terminal.note(str(problem))
+        self.terminal.note_text(str(problem))
 
     def _ask_targets(self, source: Path) -> list[Path]:
         beside = _name_targets(source)

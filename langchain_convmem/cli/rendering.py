@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_convmem.cli.output import Styled, format_count
+from langchain_convmem.cli.output import Styled, escape_line, format_count
 from langchain_convmem.records import (
     DialogLine,
     Entry,
@@ -19,7 +19,7 @@ from langchain_convmem.records import (
     ThreadInfo,
 )
 from langchain_convmem.views.codec import get_line_time_ms
-from langchain_convmem.views.lines import DEFAULT_SPEAKERS, get_moment
+from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name, get_moment
 from langchain_convmem.views.live import find_retracted_ids
 
 _SHOWN_MATCHES = 3
@@ -50,7 +50,8 @@ def format_recall_briefly(found: Recall) -> Iterator[Styled]:
         best = block.matches[0]
         said = textwrap.shorten(best.line.text, _BRIEF_CHARS, placeholder=" ...")
         reasons = "; ".join(best.why) or "fits"
-        yield Styled(f"  recalled: {format_minute(best.line.time_ms)} {best.line.speaker}: {said}")
+        speaker = escape_line(best.line.speaker)
+        yield Styled(f"  recalled: {format_minute(best.line.time_ms)} {speaker}: {said}")
         yield Styled(f"            why: {reasons}")
     if len(found.blocks) > _BRIEF_BLOCKS:
         yield Styled(f"            (and {len(found.blocks) - _BRIEF_BLOCKS} more)")
@@ -60,14 +61,14 @@ def _format_head(block: RecalledBlock) -> str:
     first = block.lines[0]
     session = "" if first.session is None else f", session {first.session}"
     where = f"thread {first.key.thread_id}{session}"
-    return f"{where}, {format_minute(first.time_ms)}, {_format_scores(block)}"
+    return f"{escape_line(where)}, {format_minute(first.time_ms)}, {_format_scores(block)}"
 
 
 def _format_match(match: LineMatch) -> str:
     line = match.line
     reasons = "; ".join(match.why) or "fits"
     said = textwrap.shorten(line.text, _EXCERPT_CHARS, placeholder="...")
-    who = f"{line.speaker}, {format_minute(line.time_ms)}"
+    who = f"{escape_line(line.speaker)}, {format_minute(line.time_ms)}"
     return f'"{said}" ({who}): {reasons} ({_format_scores(match)})'
 
 
@@ -106,6 +107,7 @@ def _encode_line(line: DialogLine, match: LineMatch | None) -> dict[str, Any]:
         "line_id": line.line_id,
         "position": line.position,
         "speaker": line.speaker,
+        "trust": line.trust,
         "time": format_millisecond(line.time_ms),
         "text": line.text,
         "is_match": match is not None,
@@ -124,8 +126,8 @@ def format_log(entries: Sequence[Entry]) -> Iterator[Styled]:
     dead = find_retracted_ids(entries)
     for entry in entries:
         marks = [*entry.metadata.attributes, *(["retracted"] if entry.id in dead else [])]
-        suffix = f"  ({', '.join(marks)})" if marks else ""
-        head = f"{format_minute(_get_time(entry))}  {_name_speaker(entry)}: "
+        suffix = f"  ({escape_line(', '.join(marks))})" if marks else ""
+        head = f"{format_minute(_get_time(entry))}  {_show_speaker(entry)}: "
         # Lines after the first stand under the text, so that no text can pass for a new entry.
         body = indent_rest(_get_text(entry), " " * 4)
         yield Styled(f"{head}{body}{suffix}", "dim" if entry.id in dead else None)
@@ -138,15 +140,23 @@ def _get_time(entry: Entry) -> int:
 
 def _name_speaker(entry: Entry) -> str:
     name = None if entry.message is None else entry.message.name
-    return name or DEFAULT_SPEAKERS.get(entry.role) or entry.role.capitalize()
+    return clean_name(name or "") or DEFAULT_SPEAKERS.get(entry.role) or entry.role.capitalize()
+
+
+def _show_speaker(entry: Entry) -> str:
+    """Return a speaker for a terminal: what is hidden in a name shows, and no second name does."""
+    name = None if entry.message is None else entry.message.name
+    return clean_name(escape_line(name or "")) or _name_speaker(entry)
 
 
 def _get_text(entry: Entry) -> str:
+    if entry.damage:
+        return f"[damaged: {entry.damage}]"
     if entry.control is not None:
         retracted = format_count(len(entry.control.retracts), "entry", "entries")
         return f"{entry.control.reason}: retracts {retracted}"
     calls = entry.message.tool_calls if isinstance(entry.message, AIMessage) else []
-    asked = [f"[calls {call['name']}]" for call in calls]
+    asked = [f"[calls {escape_line(call['name'])}]" for call in calls]
     return "\n".join([*entry.contents, *asked]) or "[no text]"
 
 
@@ -174,6 +184,7 @@ def _encode_entry(entry: Entry, *, is_retracted: bool) -> dict[str, Any]:
         "retracts": [] if control is None else list(control.retracts),
         "reason": None if control is None else control.reason,
         "is_retracted": is_retracted,
+        "damage": entry.damage or None,
     }
 
 
@@ -184,11 +195,12 @@ def format_threads(threads: Sequence[ThreadInfo]) -> Iterator[Styled]:
     """Yield one line per thread, in the given order."""
     if not threads:
         yield Styled("no threads")
-    width = max((len(info.key.thread_id) for info in threads), default=0)
-    for info in threads:
+    names = [escape_line(info.key.thread_id) for info in threads]
+    width = max(map(len, names), default=0)
+    for name, info in zip(names, threads, strict=True):
         span = f"stored {format_minute(info.first_ms)} to {format_minute(info.last_ms)}"
         noun = "entry, " if info.entries == 1 else "entries,"
-        yield Styled(f"{info.key.thread_id:<{width}}  {info.entries:>6} {noun} {span}")
+        yield Styled(f"{name:<{width}}  {info.entries:>6} {noun} {span}")
 
 
 def encode_threads(threads: Sequence[ThreadInfo]) -> list[dict[str, Any]]:
@@ -242,4 +254,4 @@ def format_millisecond(at_ms: int) -> str | None:
 
 def indent_rest(text: str, margin: str) -> str:
     """Return the text with `margin` before each of its lines but the first."""
-    return text.replace("\n", f"\n{margin}")
+    return f"\n{margin}".join(text.splitlines())

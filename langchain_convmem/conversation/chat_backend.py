@@ -29,8 +29,7 @@ from langchain_convmem.streams import aclose_quietly, add_up
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.edits import INTERRUPTED
-from langchain_convmem.views.messages import merge_pieces
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.messages import count_tokens, merge_pieces
 from langchain_convmem.views.tool_calls import find_cut_off_reason
 
 T = TypeVar("T")

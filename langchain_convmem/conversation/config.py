@@ -22,7 +22,9 @@ class Preface(BaseModel):
         extra_context: What the chat template reads besides, such as `enable_thinking`.
     """
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+    )
 
     messages: tuple[BaseMessage, ...] = ()
     tools: tuple[Any, ...] = ()
@@ -86,7 +88,9 @@ class ConversationConfig(BaseModel):
         model_kwargs: Arguments of every call of the model, such as `temperature`.
     """
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+    )
 
     preface: Preface = Field(default_factory=Preface)
     template: ChatTemplate | str | None = None

@@ -47,6 +47,7 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
+from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.conversation.chat_backend import (
     Backend,
     ChatModelBackend,
@@ -85,9 +86,10 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
     UnsupportedError,
 )
+from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock, Waiter, note_held
-from langchain_convmem.protocols import TextEngine, ThreadMemory, ThreadView
+from langchain_convmem.protocols import TextEngine, ThreadMemory, ThreadView, TokenNamingEngine
 from langchain_convmem.streams import ClosingStreams, merge_chunks
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.messages import join_content
@@ -159,7 +161,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         self._config = state.config
         self._tools = state.tools
         self._turns = state.turns
-        self._gate = state.thread.gate or FifoLock(_make_busy_error, _make_inside_error)
+        self._lock = state.thread.lock or FifoLock(_make_busy_error, _make_inside_error)
         self._stats: tuple[RenderStats, ...] = ()
         self._pending: tuple[BaseMessage, ...] = ()
 
@@ -480,13 +482,16 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     # -- going back -------------------------------------------------------------------------------
 
-    def checkpoint(self, label: str | None = None) -> Checkpoint:
+    @sync
+    def checkpoint(self, label: str | None = None) -> Steps[Checkpoint]:
         """Return a mark of where the conversation stands."""
-        return Checkpoint(label, run_sync(self._thread.mark_steps()))
+        return self._mark_steps(label)
 
-    async def acheckpoint(self, label: str | None = None) -> Checkpoint:
-        """Return a mark of where the conversation stands."""
-        return Checkpoint(label, await run_async(self._thread.mark_steps()))
+    acheckpoint = twin(checkpoint)
+    """Async `checkpoint`."""
+
+    def _mark_steps(self, label: str | None) -> Steps[Checkpoint]:
+        return Checkpoint(label, (yield from self._thread.mark_steps()))
 
     @sync
     def rewind(self, checkpoint: Checkpoint) -> Steps[None]:
@@ -516,7 +521,10 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     adrop_pending = twin(drop_pending)
     """Async `drop_pending`."""
 
-    def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
+    @sync
+    def cut_reply(
+        self, heard_until: Heard, *, message_id: str | None = None
+    ) -> Steps[AIMessage | None]:
         """Cut a spoken reply to what was heard of it: the rest was never said.
 
         Waits for a turn that runs. Whoever speaks while the reply is being written cancels that
@@ -538,19 +546,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             InvalidMessageError: If the words are not in the reply.
             UnsupportedError: If the history is in a store that takes nothing back.
         """
-        return cast(
-            "AIMessage | None",
-            run_sync(self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))),
-        )
+        cut = self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))
+        return cast("Steps[AIMessage | None]", cut)
 
-    async def acut_reply(
-        self, heard_until: Heard, *, message_id: str | None = None
-    ) -> AIMessage | None:
-        """Cut a spoken reply to what was heard of it; see `cut_reply`."""
-        return cast(
-            "AIMessage | None",
-            await run_async(self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))),
-        )
+    acut_reply = twin(cut_reply)
+    """Async `cut_reply`."""
 
     @sync
     def clone(self) -> Steps[Conversation]:
@@ -590,7 +590,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """
         if data.get("version") != _VERSION:
             raise ConfigError(
-                f"version {data.get('version')!r} of a conversation cannot be read, only {_VERSION}"
+                f"version "
+                f"{describe_value(data.get('version'))} of a conversation cannot be "
+                f"read, only {_VERSION}"
             )
         messages = messages_from_dict(copy.deepcopy(data["messages"]))
         return ListThread(messages, data["starts"])
@@ -678,9 +680,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     def _run_flow(self, message: Any, config: RunnableConfig, sending: SendState) -> Flow[None]:
         """Run a turn from its place in the line to its last chunk."""
         control = sending.control
-        ticket = control.ticket = control.ticket or self._enter()
+        waiter = control.waiter = control.waiter or self._enter()
         try:
-            yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s, control.stopped)
+            yield from self._lock.wait_steps(waiter, self._config.busy_timeout_s, control.stopped)
             self._turns.check_open()
             asked = yield from self._prepare_steps(message)
             turn = self._build_turn(asked, config, sending)
@@ -736,16 +738,16 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ConversationBusyError: If this call comes from within a turn, or others come first and
                 nobody is to wait.
         """
-        ticket = self._gate.enter()
-        if self._config.on_busy == "error" and not ticket.done():
-            self._gate.leave(ticket)
+        waiter = self._lock.enter()
+        if self._config.on_busy == "error" and not waiter.done():
+            self._lock.leave(waiter)
             raise ConversationBusyError('a turn is running, and on_busy is "error"')
-        return ticket
+        return waiter
 
     def _leave(self, sending: SendState) -> None:
         sending.control.end()
-        if sending.control.ticket is not None:
-            self._gate.leave(sending.control.ticket)
+        if sending.control.waiter is not None:
+            self._lock.leave(sending.control.waiter)
 
     @contextmanager
     def _count(self, sending: SendState) -> Iterator[None]:
@@ -788,7 +790,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         counted = ExitStack()
         try:
             counted.enter_context(self._count(sending))
-            sending.control.ticket = self._enter()
+            sending.control.waiter = self._enter()
             counted.callback(self._leave, sending)
 
             def run_counted() -> AIMessage:
@@ -828,15 +830,15 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         control = TurnControl()
         control.end()
         with self._turns.count(control, None):
-            ticket = control.ticket = self._gate.enter()
+            waiter = control.waiter = self._lock.enter()
             try:
-                yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s)
+                yield from self._lock.wait_steps(waiter, self._config.busy_timeout_s)
                 result = yield from steps
                 if drops_pending:
                     self._pending = ()
                 return result
             finally:
-                self._gate.leave(ticket)
+                self._lock.leave(waiter)
 
     def _score_steps(self, texts: Sequence[str], options: Mapping[str, Any]) -> Steps[list[float]]:
         view = yield from self._thread.read_view_steps(())
@@ -907,7 +909,9 @@ class Engine:
             self._pool = SessionPool(model, max_live_sessions)
         elif not isinstance(model, Runnable):
             raise ConfigError(
-                f"{model!r:.80} is not a model; expected a LangChain chat model or a text engine"
+                f""
+                f"{describe_value(model)} is not a model; "
+                "expected a LangChain chat model or a text engine"
             )
 
     def __repr__(self) -> str:
@@ -1036,7 +1040,10 @@ def _find_template(config: ConversationConfig, engine: TextEngine) -> ChatTempla
             f"{type(engine).__name__} knows no chat template; pass template=, a ChatTemplate or "
             "the name of a built-in one"
         )
-    return ChatTemplate.from_builtin(template) if isinstance(template, str) else template
+    found = ChatTemplate.from_builtin(template) if isinstance(template, str) else template
+    if isinstance(engine, TokenNamingEngine):
+        return found.extend_control_tokens(engine.control_tokens)
+    return found
 
 
 def _refuse_settings(config: ConversationConfig, names: Sequence[str], why: str) -> None:
@@ -1123,7 +1130,7 @@ class ListThread:
     Reading is thread-safe; one turn writes at a time.
     """
 
-    gate = None
+    lock = None
 
     def __init__(
         self,
@@ -1139,7 +1146,7 @@ class ListThread:
             store: Where later turns are stored.
         """
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._lock = threading.RLock()
+        self._lock = make_lock()
         self._messages = _add_ids(messages)
         self._starts = _find_starts(self._messages) if starts is None else list(starts)
         self._store = store
@@ -1190,15 +1197,15 @@ class ListThread:
     def _store_steps(self, store: MessageStore, messages: Sequence[BaseMessage]) -> Steps[None]:
         copies = [copy_message(message) for message in messages]
         reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
-        try:
+        # Border to foreign code: a store may fail in any way, and the reply must not be lost.
+        with ErrorTrap(Exception, texts=[str(message.content) for message in copies]) as trap:
             yield Effect(
                 lambda: store.add_messages(copies),
                 lambda: store.aadd_messages(copies),  # type: ignore[attr-defined]
             )
-        # Border to foreign code: a store may fail in any way, and the reply must not be lost.
-        except Exception as error:
-            msg = f"the turn could not be stored ({error!r:.200}); the reply is in `text`"
-            raise HistoryWriteError(msg, text=reply) from error
+            return
+        msg = f"the turn could not be stored ({trap.reason}); the reply is in `text`"
+        raise HistoryWriteError(msg, text=reply) from trap.cause
 
     def retract_steps(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
@@ -1221,7 +1228,9 @@ class ListThread:
         """Take back the last turns; see `ThreadMemory`."""
         yield from ()
         if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
-            raise ConfigError(f"turns must be a whole number of at least 1, got {turns!r}")
+            raise ConfigError(
+                f"turns must be a whole number of at least 1, got {describe_value(turns)}"
+            )
         with self._lock:
             first = self._starts[-turns] if turns <= len(self._starts) else 0
             return self._cut(first)

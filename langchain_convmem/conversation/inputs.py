@@ -26,37 +26,34 @@ from langchain_core.messages import (
     ChatMessage,
     HumanMessage,
     InvalidToolCall,
-    RemoveMessage,
     SystemMessage,
     ToolCall,
     ToolMessage,
-    message_chunk_to_message,
 )
-from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.prompt_values import PromptValue
 
+from langchain_convmem.causes import ErrorTrap, describe_name, describe_value
 from langchain_convmem.effects import Effect, Steps, run_sync
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.text.messages import REASONING_KEYS, ROLES, TEMPLATE_FIELDS, make_plain
 from langchain_convmem.views.codec import decode_message
 from langchain_convmem.views.media import detect_media_type, get_family, read_media
-from langchain_convmem.views.messages import change_class, copy_detached, unpack_messages
+from langchain_convmem.views.messages import (
+    MESSAGE_FORMS,
+    OneMessage,
+    change_class,
+    copy_detached,
+    read_messages,
+)
 from langchain_convmem.workers import run_in_thread
 
 M = TypeVar("M", bound=BaseMessage)
-OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
-
 ConversationInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage]
 """Text is the user's; a pair is role and content; a map holds `role` and `content`; or a list."""
 
 DEFAULT_MAX_BYTES = 20_000_000
 """About what most providers take in one request."""
-
-_FORMS = (
-    "pass text, a LangChain message, a map with 'role' and 'content', a pair of role and content, "
-    "or a list of these"
-)
 
 _CLASSES: dict[str, type[BaseMessage]] = {
     "user": HumanMessage,
@@ -82,7 +79,6 @@ _PARTS = frozenset(
 )
 """Types of parts that a map's content may hold; LangChain messages may hold any of a provider."""
 
-_PAIR = ("role", "content")
 _MOST_KEYS = 8
 _MEDIA = frozenset({"audio", "file", "image", "video"})
 _WRAPPED_MEDIA = frozenset({"image_url", "input_audio", "video_url"})
@@ -177,9 +173,8 @@ def coerce_messages(
         `additional_kwargs` for chat templates.
 
     Raises:
-        InvalidMessageError: If a message lacks its role or content, or holds parts or media that
-            cannot be read.
-        TypeError: If it is nothing that could be a message.
+        InvalidMessageError: If it is nothing that could be a message, lacks its role or content,
+            or holds parts or media that cannot be read.
     """
     return run_sync(prepare_steps(value, limits=limits))
 
@@ -188,7 +183,8 @@ def prepare_steps(
     value: ConversationInput, *, limits: MediaLimits | None = None
 ) -> Steps[list[BaseMessage]]:
     """Do what `coerce_messages` does; media are read and checked in a step, off an event loop."""
-    messages = _coerce_messages(value)
+    given = enumerate(read_messages(value, _read_map))
+    messages = [_copy_whole(message, f"message {number}") for number, message in given]
     if any(map(has_media, messages)):
         chosen = limits or MediaLimits()
         yield Effect(
@@ -198,56 +194,17 @@ def prepare_steps(
     return messages
 
 
-def _coerce_messages(value: Any) -> list[BaseMessage]:
-    items = unpack_messages(value)
-    if items is None:
-        return [_coerce_message(value, "the message")]
-    return [_coerce_message(item, f"message {number}") for number, item in enumerate(items)]
-
-
-def _coerce_message(value: Any, what: str) -> BaseMessage:
-    if isinstance(value, str):
-        return HumanMessage(str(value))
-    if isinstance(value, BaseMessage):
-        return _copy_whole(value, what)
-    is_pair = isinstance(value, tuple) and len(value) == len(_PAIR)
-    if is_pair and not isinstance(value[0], BaseMessage | dict):
-        return _read_map(dict(zip(_PAIR, value, strict=True)), what)
-    if isinstance(value, Mapping):
-        return _read_map(value, what) if "role" in value else _decode_stored(value, what)
-    raise TypeError(f"{what} is {_describe(value)}; {_FORMS}")
-
-
 def _copy_whole(message: BaseMessage, what: str) -> BaseMessage:
-    if isinstance(message, RemoveMessage):
-        raise InvalidMessageError(f"{what} is a RemoveMessage; take turns back with undo or rewind")
-    try:
-        twin = copy_message(message)
-    except (TypeError, RecursionError) as error:
-        raise InvalidMessageError(f"{what} holds what cannot be copied: {error}") from error
-    whole = message_chunk_to_message(twin) if isinstance(twin, BaseMessageChunk) else twin
+    whole: BaseMessage | None = None
+    with ErrorTrap(TypeError, RecursionError) as trap:
+        whole = copy_message(message)
+    if whole is None:
+        raise InvalidMessageError(f"{what} holds what cannot be copied: {trap.reason}")
     if not isinstance(whole, ChatMessage):
         return whole
     # A role that has a class of its own, such as `model`, is one of that.
     kind = _CLASSES.get(ROLES.get(whole.role.lower(), ""))
     return whole if kind is None else change_class(whole, kind)
-
-
-def _decode_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
-    """Return the message that LangChain wrote as a map: with its type, flat or with `data`."""
-    fields = value.get("data", value)
-    kind = value.get("type")
-    if not isinstance(fields, Mapping) or not isinstance(kind, str) or "content" not in fields:
-        is_part = isinstance(kind, str)
-        hint = "wrap parts as {'role': 'user', 'content': [...]}" if is_part else _FORMS
-        raise InvalidMessageError(f"{what} has no role: it is {_describe(value)}; {hint}")
-    try:
-        message = decode_message({**fields, "type": kind})
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidMessageError(
-            f"{what} is not a stored message of type {kind!r}: {error}"
-        ) from error
-    return _copy_whole(message, what)
 
 
 def copy_message(message: M) -> M:
@@ -268,7 +225,7 @@ def _describe(value: Any) -> str:
     kind = f"of type {type(value).__name__}"
     if not isinstance(value, Mapping):
         return kind
-    keys = ", ".join(sorted(repr(str(key))[:40] for key in value)[:_MOST_KEYS])
+    keys = ", ".join(sorted(f"'{describe_name(key)}'" for key in value)[:_MOST_KEYS])
     return f"{kind} with the keys {keys or 'none'}"
 
 
@@ -283,9 +240,13 @@ def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
     Raises:
         InvalidMessageError: If it lacks what its role needs, or holds what cannot be read.
     """
+    if "role" not in value:
+        return _decode_stored(value, what)
     role = value["role"]
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
-        raise InvalidMessageError(f"{what} has the role {role!r}; it needs one such as 'user'")
+        raise InvalidMessageError(
+            f"{what} has the role {describe_value(role)}; it needs one such as 'user'"
+        )
     rest = {key: item for key, item in value.items() if key != "role"}
     known = ROLES.get(role.lower())
     try:
@@ -299,6 +260,23 @@ def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
     if known is None:
         return ChatMessage(content=content, role=role, **fields)
     return _CLASSES[known](content=content, **fields)
+
+
+def _decode_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
+    """Return the message that LangChain wrote as a map: with its type, flat or with `data`."""
+    fields = value.get("data", value)
+    kind = value.get("type")
+    if not isinstance(fields, Mapping) or not isinstance(kind, str) or "content" not in fields:
+        is_part = isinstance(kind, str)
+        hint = "wrap parts as {'role': 'user', 'content': [...]}" if is_part else MESSAGE_FORMS
+        raise InvalidMessageError(f"{what} has no role: it is {_describe(value)}; {hint}")
+    message: BaseMessage | None = None
+    with ErrorTrap(TypeError, ValueError, AttributeError) as trap:
+        message = decode_message({**fields, "type": kind})
+    if message is None:
+        known = describe_value(kind)
+        raise InvalidMessageError(f"{what} is not a stored message of type {known}: {trap.reason}")
+    return message
 
 
 def _read_assistant(rest: dict[str, Any], what: str) -> BaseMessage:
@@ -364,7 +342,7 @@ def _read_part(part: Any, what: str) -> dict[str, Any]:
         return {"type": "text", "text": part}
     kind = part.get("type", "text" if "text" in part else None) if isinstance(part, dict) else None
     if kind not in _PARTS:
-        found = f"of the type {kind[:40]!r}" if isinstance(kind, str) else _describe(part)
+        found = f"of the type {describe_value(kind)}" if isinstance(kind, str) else _describe(part)
         known = ", ".join(sorted(_PARTS))
         raise InvalidMessageError(f"{what} is {found}; a part's 'type' is one of {known}")
     if kind == "text" and not isinstance(part.get("text"), str):
@@ -477,8 +455,7 @@ def _build_block(part: Mapping[str, Any], data: bytes, what: str) -> dict[str, A
     media_type = detect_media_type(data) or part.get("mime_type")
     if not isinstance(media_type, str) or "/" not in media_type:
         raise InvalidMessageError(
-            f"{what} is not {kind} of a known type: it begins with {data[:8]!r}; "
-            "name its type with 'mime_type'"
+            f"{what} is not {kind} of a known type; name its type with 'mime_type'"
         )
     # A container may hold sound alone, though its beginning does not say so.
     may_be_audio = kind == "audio" and media_type in ("video/mp4", "video/webm")
@@ -497,19 +474,18 @@ def _decode_base64(text: Any, limits: MediaLimits, what: str) -> bytes:
         limits.check_size(len(data), what)
         return data
     if not isinstance(text, str):
-        raise InvalidMessageError(f"{what} has {text!r:.{_SHOWN}} for base64 text")
+        raise InvalidMessageError(f"{what} has {describe_value(text)} for base64 text")
     plain = "".join((_DATA_URL.sub("", text)).split())
     plain = plain.replace("-", "+").replace("_", "/").rstrip("=")
     limits.check_size(len(plain) * 3 // 4, what)
-    try:
-        data = binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
-    except ValueError as error:
-        raise InvalidMessageError(
-            f"{what} is not base64: {error}; it begins with {text[:20]!r}"
-        ) from error
-    if not data:
+    decoded: bytes | None = None
+    with ErrorTrap(ValueError):
+        decoded = binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
+    if decoded is None:
+        raise InvalidMessageError(f"{what} is not base64: {len(text)} characters")
+    if not decoded:
         raise InvalidMessageError(f"{what} is empty; pass the media by 'path' or 'blob'")
-    return data
+    return decoded
 
 
 def _check_part(part: dict[str, Any], limits: MediaLimits, what: str) -> dict[str, Any]:
@@ -519,7 +495,7 @@ def _check_part(part: dict[str, Any], limits: MediaLimits, what: str) -> dict[st
         return part
     if not found.data:
         raise InvalidMessageError(
-            f"{what} is {part!r:.{_SHOWN}} and holds nothing that can be read; give it "
+            f"{what} is {_describe(part)} and holds nothing that can be read; give it "
             "'path', 'blob' (base64), 'url' or 'file_id'"
         )
     if found.form == "base64":

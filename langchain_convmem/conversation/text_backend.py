@@ -7,7 +7,6 @@ transaction works on a copy of the state; the session is put back if it is rolle
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -33,12 +32,14 @@ from langchain_convmem.errors import (
     ConversationError,
     UnsupportedError,
 )
+from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
     ModelSession,
     Part,
+    PiecewiseSession,
     RewindableSession,
     ScoringSession,
     TextEngine,
@@ -48,8 +49,8 @@ from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
 from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
-from langchain_convmem.views.reasoning import drop_reasoning
-from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.views.content import drop_reasoning
+from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.workers import run_in_thread
 
 T = TypeVar("T")
@@ -278,7 +279,7 @@ class TextTransaction:
         live.rewind(kept)
         self._is_sound = False
         session = live.open(pool.engine)
-        parts = self._list_parts(media, live.held)
+        parts = self._list_parts(media, live.held, session)
         if parts:
             yield Effect(lambda: session.prefill(parts), lambda: session.aprefill(parts))
         self._mark()
@@ -323,10 +324,16 @@ class TextTransaction:
         state.messages = wanted[:-1] if is_unended else wanted
         state.is_unended = is_unended
         self._stats.append(increment.stats)
+        if increment.stats.neutralized:
+            _logger.warning(
+                "%d control tokens in the text of messages were broken up",
+                increment.stats.neutralized,
+            )
+        # What the model said may spell a control token; it is read again, broken up.
+        is_for_template = is_for_template and not increment.stats.neutralized
         if increment.diverged and is_for_template and config.on_divergence == "error":
             raise ConversationError(
-                f"the template writes an earlier turn otherwise than the session has it: "
-                f"{increment.stats.prompt_has!r} for {increment.stats.session_had!r}; "
+                "the template writes an earlier turn otherwise than the session has it; "
                 'on_divergence="rewind" lets the session read it again'
             )
         return increment.kept
@@ -348,8 +355,12 @@ class TextTransaction:
         # A message that was edited since is another one.
         return shown if said is not None and said.content == message.content else message
 
-    def _list_parts(self, media: Sequence[Media], start: int) -> list[Part]:
+    def _list_parts(
+        self, media: Sequence[Media], start: int, session: ModelSession | None = None
+    ) -> list[Part]:
         text = self.state.render.read_text
+        if not media and isinstance(session, PiecewiseSession):
+            return list[Part](self.state.render.read_pieces(start))
         if not media:
             return [text(start)] if start < self.state.render.length else []
         return interleave(text(), None, media, messages=self.state.messages, start=start)
@@ -537,9 +548,9 @@ class SessionPool:
         """
         self.engine = engine
         self._max_live = max_live
-        self._gate = FifoLock(_make_busy_error, _make_inside_error, capacity=max_live or 1)
+        self._queue = FifoLock(_make_busy_error, _make_inside_error, capacity=max_live or 1)
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._lock = threading.RLock()
+        self._lock = make_lock()
         self._idle: OrderedDict[LiveSession, None] = OrderedDict()
         self._busy: dict[LiveSession, Waiter | None] = {}
         self._known: WeakSet[LiveSession] = WeakSet()
@@ -554,14 +565,14 @@ class SessionPool:
             stopped: Ends the wait; see `FifoLock.wait_steps`.
         """
         if live not in self._busy:
-            ticket = None if self._max_live is None else self._gate.enter()
+            waiter = None if self._max_live is None else self._queue.enter()
             try:
-                if ticket is not None:
-                    yield from self._gate.wait_steps(ticket, stopped=stopped)
-                self._make_room(live, ticket)
+                if waiter is not None:
+                    yield from self._queue.wait_steps(waiter, stopped=stopped)
+                self._make_room(live, waiter)
             except BaseException:
-                if ticket is not None:
-                    self._gate.leave(ticket)
+                if waiter is not None:
+                    self._queue.leave(waiter)
                 raise
 
     def give_back(self, live: LiveSession) -> None:
@@ -569,13 +580,13 @@ class SessionPool:
         with self._lock:
             if live not in self._busy:
                 return
-            ticket = self._busy.pop(live)
+            waiter = self._busy.pop(live)
             if self._is_closed or live in self._unwanted:
                 live.drop()
             elif live.session is not None and self._max_live is not None:
                 self._idle[live] = None
-        if ticket is not None:
-            self._gate.leave(ticket)
+        if waiter is not None:
+            self._queue.leave(waiter)
         self._close_engine()
 
     def use_while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
@@ -614,14 +625,14 @@ class SessionPool:
         if self._is_closed and not self._busy:
             self.engine.close()
 
-    def _make_room(self, live: LiveSession, ticket: Waiter | None) -> None:
+    def _make_room(self, live: LiveSession, waiter: Waiter | None) -> None:
         with self._lock:
             self._known.add(live)
             self._idle.pop(live, None)
             if self._max_live is not None and live.session is None:
                 while len(self._idle) + len(self._busy) >= self._max_live and self._idle:
                     self._idle.popitem(last=False)[0].drop()
-            self._busy[live] = ticket
+            self._busy[live] = waiter
 
 
 def _make_busy_error(timeout_s: float) -> ConversationBusyError:

@@ -19,6 +19,7 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.media import read_media
@@ -61,7 +62,7 @@ class ToolSet:
             ConfigError: If one is not a tool, or two have one name.
         """
         if not isinstance(tools, Iterable) or isinstance(tools, Mapping | str):
-            raise ConfigError(f"the tools are {tools!r:.80}; pass a list of tools")
+            raise ConfigError(f"the tools are {describe_value(tools)}; pass a list of tools")
         self._tools = tuple(_describe_tool(tool) for tool in tools)
         names = self.names
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -237,7 +238,8 @@ def _change_call(
 ) -> ToolCall | ToolMessage:
     if not isinstance(verdict, Mapping) or not isinstance(verdict.get("args"), Mapping):
         raise ConfigError(
-            f"the tool handler returned {verdict!r:.80} for {call['name']!r}; return True, False, "
+            f"the tool handler returned "
+            f"{describe_value(verdict)} for {call['name']!r}; return True, False, "
             "a reason against the call, or the call to run instead"
         )
     name = verdict.get("name", call["name"])

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_che
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.chat_backend import (
     Backend,
     Flow,
@@ -29,7 +30,7 @@ from langchain_convmem.conversation.tools import (
     find_stray_results,
     find_unanswered_calls,
 )
-from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.effects import Effect, Steps, resume
 from langchain_convmem.errors import (
     ConfigError,
     ContextFullError,
@@ -41,6 +42,7 @@ from langchain_convmem.errors import (
     ToolLoopLimitError,
     TurnCancelledError,
 )
+from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.locks import Waiter, get_held
 from langchain_convmem.protocols import ThreadMemory, ThreadView
@@ -165,7 +167,7 @@ class ConversationTurn:
         if message.invalid_tool_calls and config.on_invalid_tool_call == "raise":
             call = message.invalid_tool_calls[0]
             raise ReplyFormatError(
-                f"the call of {call['name']!r} cannot be read: {call['error'] or call['args']}",
+                f"the call of {describe_value(call['name'])} cannot be read; `text` is the reply",
                 text=message.text,
             )
         if reply.is_cut and config.on_max_tokens == "raise":
@@ -404,14 +406,14 @@ class TurnControl:
 
     def __init__(self) -> None:
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._lock = threading.RLock()
+        self._lock = make_lock()
         self._error: ConversationError | None = None
         self._is_told = False
         self._is_sealed = False
         self._wake: Callable[[], object] | None = None
         self.stopped: Future[None] = Future()
         """Gets the error of a turn that is to end early; for those who wait for several things."""
-        self.ticket: Waiter | None = None
+        self.waiter: Waiter | None = None
         """The turn's place in the line."""
         self.held: frozenset[Waiter] = frozenset()
         """What the turn is inside by while it shows a chunk; so is whoever reads it."""
@@ -419,7 +421,7 @@ class TurnControl:
     @property
     def is_mine(self) -> bool:
         """Whether the running code was started by the turn."""
-        return self.ticket is not None and self.ticket.is_mine
+        return self.waiter is not None and self.waiter.is_mine
 
     @property
     def is_sealed(self) -> bool:
@@ -495,7 +497,7 @@ class ActiveTurns:
         """
         self._what = what
         self._parent = parent
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(make_lock())
         self._running: dict[TurnControl, str | None] = {}
         self._is_closed = False
 
@@ -572,22 +574,23 @@ def drive(flow: Flow[None], control: TurnControl) -> Generator[AIMessageChunk]:
     try:
         item = next(flow)
         while True:
+            result, failure = None, None
             try:
                 if isinstance(item, Effect):
                     result = item.call()
                 else:
                     control.held = get_held()
                     yield item
-                    result = None
                 _raise_due(control)
             except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
-                item = flow.throw(_translate(error, control))
-            else:
-                item = flow.send(result)
+                failure = _translate(error, control)
+            item = resume(flow, result, failure)
     except StopIteration:
         return
     except _ReaderLeftError:
         raise GeneratorExit from None
+    finally:
+        failure = None  # its traceback holds this frame
 
 
 async def adrive(flow: Flow[None], control: TurnControl) -> AsyncGenerator[AIMessageChunk]:
@@ -595,22 +598,23 @@ async def adrive(flow: Flow[None], control: TurnControl) -> AsyncGenerator[AIMes
     try:
         item = next(flow)
         while True:
+            result, failure = None, None
             try:
                 if isinstance(item, Effect):
                     result = await _await_step(item, control)
                 else:
                     control.held = get_held()
                     yield item
-                    result = None
                 _raise_due(control)
             except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
-                item = flow.throw(_translate(error, control))
-            else:
-                item = flow.send(result)
+                failure = _translate(error, control)
+            item = resume(flow, result, failure)
     except StopIteration:
         return
     except _ReaderLeftError:
         raise GeneratorExit from None
+    finally:
+        failure = None  # its traceback holds this frame
 
 
 def _raise_due(control: TurnControl) -> None:
@@ -677,8 +681,8 @@ class ReplyStream(AsyncGenerator[AIMessageChunk, None]):
         self._control = control
 
     def __del__(self) -> None:
-        for ticket in self._control.held:
-            ticket.is_over = True
+        for waiter in self._control.held:
+            waiter.is_over = True
 
     async def asend(self, value: None) -> AIMessageChunk:
         """Return the next chunk."""
@@ -737,11 +741,13 @@ def _change_items(
         item = next(flow)
         while True:
             changed = change(item)
+            sent, failure = None, None
             try:
                 sent = yield changed
             except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
-                item = flow.throw(error)
-            else:
-                item = flow.send(sent)
+                failure = error
+            item = resume(flow, sent, failure)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    finally:
+        failure = None  # its traceback holds this frame

@@ -20,10 +20,10 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.streams import shield_write
 from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
+from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
-    NodeContext,
     StateSync,
     SyncedTurn,
     TurnNote,
@@ -35,17 +35,15 @@ from langchain_convmem.turns.state_sync import (
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import (
     SPOKEN,
-    find_turn_start,
-    list_earlier_entries,
-    make_entry,
-    measure_times,
-)
-from langchain_convmem.turns.view import (
     CallContext,
     ModelContext,
     TurnEntries,
     TurnView,
+    find_turn_start,
     join_searchable,
+    list_earlier_entries,
+    make_entry,
+    measure_times,
 )
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.providers import Profile, find_profile, resolve_profile

@@ -6,7 +6,6 @@ Requires the extra `langgraph`. The log keeps messages; a checkpointer keeps gra
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
+from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.protocols import MessageLog
@@ -30,6 +30,7 @@ from langchain_convmem.streams import shield_write
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
+from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
     PartialReplyHandler,
@@ -38,7 +39,6 @@ from langchain_convmem.turns.replies import (
 )
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
-    NodeContext,
     StateSync,
     SyncedTurn,
     TurnNote,
@@ -50,7 +50,11 @@ from langchain_convmem.turns.state_sync import (
 )
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import (
+    CallContext,
+    ModelContext,
+    TurnEntries,
     TurnMemory,
+    TurnView,
     draft_reply,
     find_turn_start,
     is_answered,
@@ -58,7 +62,6 @@ from langchain_convmem.turns.turn import (
     make_entry,
     measure_times,
 )
-from langchain_convmem.turns.view import CallContext, ModelContext, TurnEntries, TurnView
 from langchain_convmem.views.codec import (
     decode_message,
     dump_json,
@@ -1129,7 +1132,7 @@ class StreamReader:
 
     def __init__(self) -> None:
         """Begin with somebody who reads, and nothing to do."""
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._has_left = False
         self._action: Callable[[], None] | None = None
 

@@ -13,8 +13,7 @@ from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.turns.options import get_current_context, read_thread_id, read_user_id
-from langchain_convmem.turns.turn import SPOKEN
-from langchain_convmem.turns.view import fence_blocks, select_visible
+from langchain_convmem.turns.turn import SPOKEN, fence_blocks, select_visible
 from langchain_convmem.views.lines import format_iso_time
 from langchain_convmem.views.live import find_live_entries
 
@@ -65,9 +64,9 @@ def search_dialog_tool(
     since the model already sees it.
     The content is for the model: verbatim lines, fenced and marked as data. The artifact
     holds the same as plain values, one map per block of neighbouring lines, best first:
-    `similarity`, `relevance`, `thread_id`, and `lines` with `line_id`, `speaker`, `time` (ISO 8601,
-    UTC) and `text`. Where the settings keep a relevance buffer, what is found enters that of the
-    thread, and the whole buffer is shown, latest find first. Thread-safe.
+    `similarity`, `relevance`, `thread_id`, and `lines` with `line_id`, `speaker`, `trust`, `time`
+    (ISO 8601, UTC) and `text`. Where the settings keep a relevance buffer, what is found enters
+    that of the thread, and the whole buffer is shown, latest find first. Thread-safe.
 
     Args:
         memory: The memory to use; the caller closes it.
@@ -166,6 +165,7 @@ def _describe_block(block: RecalledBlock) -> dict[str, Any]:
             {
                 "line_id": line.line_id,
                 "speaker": line.speaker,
+                "trust": line.trust,
                 "time": format_iso_time(line.time_ms),
                 "text": line.text,
             }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -15,6 +14,7 @@ from langchain_core.vectorstores import VectorStore
 
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, LineStoreError, LogError, ThreadBusyError
+from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.integrations.vector_store_sync import (
     OWNER,
@@ -37,7 +37,6 @@ from langchain_convmem.integrations.vector_store_sync import (
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.recall.blocks import build_recall
-from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
 from langchain_convmem.recall.embedding import (
     EmbeddedEmbeddings,
     compute_fingerprint,
@@ -45,12 +44,14 @@ from langchain_convmem.recall.embedding import (
 )
 from langchain_convmem.recall.options import (
     Owners,
+    Progress,
     RecallQuery,
     RecallSettings,
     Scope,
     sort_owners,
 )
 from langchain_convmem.recall.ranking import rank
+from langchain_convmem.recall.recall import DialogRecall
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Entry, Owner, Recall, ThreadKey
@@ -135,7 +136,7 @@ class VectorStoreRecall(DialogRecall):
         self._dialect = find_dialect(store) if dialect is None else dialect
         self._writer = make_ulid()
         self._border = SafeStore(store, self._dialect)
-        self._guard = threading.Lock()
+        self._guard = make_lock()
         self._locks: WeakValueDictionary[Owner, FifoLock] = WeakValueDictionary()
 
     def __repr__(self) -> str:
@@ -365,7 +366,7 @@ def find_conditions(scope: Scope) -> Conditions:
             found[name] = _match_one(
                 label_value(one if one is None else str(one)) for one in values
             )
-        elif name in ("speaker", "role"):
+        elif name in ("speaker", "role", "trust"):
             found[name] = _match_one(map(label_value, values))
         elif name != "user_id":
             found[name_tag_field(name)] = _match_one(map(label_value, values))

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
+from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import ConfigError, ConvMemError, LineStoreError, LogError
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -601,7 +602,12 @@ def make_documents(owner: Owner, entry: Entry) -> list[Document]:
 def _describe_line(owner: Owner, line: DialogLine) -> dict[str, str | int]:
     """Return the metadata of a line: where it stands, and what a recall may filter by."""
     own = {} if owner.user_id is None else {"user_id": escape_text(owner.user_id)}
-    marks = {"speaker": line.speaker, "role": line.role, "session": line.session}
+    marks = {
+        "speaker": line.speaker,
+        "role": line.role,
+        "session": line.session,
+        "trust": line.trust,
+    }
     return {
         OWNER: label_owner(owner),
         THREAD: escape_text(line.key.thread_id),
@@ -718,11 +724,10 @@ class SafeStore:
         acall = partial(run_in_worker, call)
         if self._is_async(name):
             acall = partial(getattr(self._store, "a" + name), *args, **kwargs)
-        try:
+        with ErrorTrap(Exception, texts=_list_texts(args)) as trap:
             return (yield Effect(call, acall))
-        except Exception as error:
-            msg = f"{what}: {type(self._store).__name__}: {type(error).__name__}: {error}"
-            raise LineStoreError(msg) from error
+        msg = f"{what}: {type(self._store).__name__}: {trap.reason}"
+        raise LineStoreError(msg) from trap.cause
 
     def _is_async(self, name: str) -> bool:
         declared = getattr(self._store, "async_mode", None)
@@ -873,3 +878,19 @@ def _filter_by_operators(conditions: Conditions) -> dict[str, Any]:
 
 def _convert_distance(distance: float) -> float:
     return 1.0 - distance
+
+
+def _list_texts(args: Iterable[Any]) -> list[str]:
+    """Return the texts among what a store is given: questions, and what documents say."""
+    found = []
+    for arg in args:
+        for one in arg if isinstance(arg, list | tuple) else (arg,):
+            if isinstance(one, Document):
+                found += [one.page_content, *filter(_is_text, one.metadata.values())]
+            elif isinstance(one, str):
+                found.append(one)
+    return found
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from langchain_convmem.errors import ConfigError
@@ -19,12 +19,15 @@ _FORMS = (
 _POSTGRES = ("postgres", "postgresql")
 
 
-def open_log(address: str, *, must_exist: bool = False) -> MessageLog:
+def open_log(
+    address: str, *, must_exist: bool = False, signing_key: bytes | str | None = None
+) -> MessageLog:
     """Open the log at an address; the caller closes it.
 
     Args:
         address: A path of a SQLite file, or a URL; see `_FORMS`.
         must_exist: Refuse a path at which there is no file, instead of making one.
+        signing_key: With what the log signs its entries; see `SQLiteLog`.
 
     Raises:
         ConfigError: If the address is none of these, or there is no such file.
@@ -32,11 +35,13 @@ def open_log(address: str, *, must_exist: bool = False) -> MessageLog:
     """
     parts = _split(address)
     if parts is None:
-        return _open_file(address, must_exist=must_exist)
+        return _open_file(address, must_exist=must_exist, signing_key=signing_key)
+    # A server's log that takes no key refuses one.
+    options: dict[str, Any] = {} if signing_key is None else {"signing_key": signing_key}
     if parts.scheme == "dynamodb":
-        return _open_dynamodb(parts)
+        return _open_dynamodb(parts, options)
     if parts.scheme in _POSTGRES:
-        return _open_postgres(parts)
+        return _open_postgres(parts, options)
     msg = f"no log is known by the name of {parts.scheme}://; expected {_FORMS}"
     raise ConfigError(msg)
 
@@ -73,15 +78,15 @@ def _join(parts: SplitResult, options: Iterable[tuple[str, str]]) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path}{tail}"
 
 
-def _open_file(path: str, *, must_exist: bool) -> MessageLog:
+def _open_file(path: str, *, must_exist: bool, signing_key: bytes | str | None) -> MessageLog:
     from langchain_convmem.logs.sqlite import SQLiteLog
 
     if must_exist and not Path(path).exists():
         raise ConfigError(f"there is no database at {path}")
-    return SQLiteLog(path)
+    return SQLiteLog(path, signing_key=signing_key)
 
 
-def _open_dynamodb(parts: SplitResult) -> MessageLog:
+def _open_dynamodb(parts: SplitResult, signing: dict[str, Any]) -> MessageLog:
     from langchain_convmem.logs.dynamodb import DynamoDBLog
 
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -91,13 +96,16 @@ def _open_dynamodb(parts: SplitResult) -> MessageLog:
         msg = f"expected dynamodb://TABLE?region=NAME&endpoint=URL{found}"
         raise ConfigError(msg)
     # Names of tables keep their case, which the host of a URL does not.
-    return DynamoDBLog(table_name=parts.netloc, region_name=region, endpoint_url=endpoint)
+    return DynamoDBLog(
+        table_name=parts.netloc, region_name=region, endpoint_url=endpoint, **signing
+    )
 
 
-def _open_postgres(parts: SplitResult) -> MessageLog:
+def _open_postgres(parts: SplitResult, signing: dict[str, Any]) -> MessageLog:
     from langchain_convmem.logs.postgres import PostgresLog
 
     options = parse_qsl(parts.query, keep_blank_values=True)
     schemas = [value for name, value in options if name == "schema"]
     dsn = _join(parts, (pair for pair in options if pair[0] != "schema"))
-    return PostgresLog(dsn, schema=schemas[-1]) if schemas else PostgresLog(dsn)
+    chosen: dict[str, Any] = {"schema": schemas[-1]} if schemas else {}
+    return PostgresLog(dsn, **chosen, **signing)

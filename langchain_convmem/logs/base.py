@@ -11,6 +11,9 @@ the synchronous methods of `MessageLog` and `ThreadState`:
 - `annotate` puts `annotate_metadata` of the stored text in its place.
 - `forget` checks what it was given (`check_scope`), raises the owner's generation, and gives no
   position again.
+- A log may sign its rows (`logs.signatures`): `plan_append(sign=...)` signs new ones, and what
+  reads rows takes the `Signer`. A row that is damaged becomes an entry that says so (`damage`) and
+  takes nothing else down.
 - `set_state` stores `encode_state` under `make_version`, if the version is the one expected.
 
 What a log must promise, by value: positions rise in the order of commits, with no two alike for an
@@ -28,13 +31,28 @@ import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
+from langchain_convmem.causes import describe_value
+from langchain_convmem.effects import name_twin
 from langchain_convmem.errors import ConfigError, CorruptEntryError
-from langchain_convmem.ids import get_ulid_ms, make_ulid
-from langchain_convmem.protocols import MessageLog, ThreadState, ThreadTransactions
+from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
+from langchain_convmem.logs.signatures import (
+    START,
+    Signer,
+    Tombstone,
+    find_breaks,
+    format_checksum,
+    name_gap,
+)
+from langchain_convmem.protocols import (
+    CACHE_PREFIX,
+    MessageLog,
+    ThreadState,
+    ThreadTransactions,
+)
 from langchain_convmem.records import (
     Changes,
     Control,
@@ -45,6 +63,7 @@ from langchain_convmem.records import (
     Metadata,
     Owner,
     Role,
+    StateDocument,
     ThreadKey,
 )
 from langchain_convmem.views.codec import (
@@ -78,7 +97,6 @@ __all__ = [
     "hash_message_id",
     "make_twin",
     "make_version",
-    "merge_entries",
     "plan_append",
     "read_message_id",
 ]
@@ -108,6 +126,9 @@ class Row:
         role: Of whom it is.
         body: Message, contents, control and cover, as JSON text.
         metadata: As JSON text; None where there is nothing to keep.
+        signature: What `Signer` made of it; None where it is unsigned.
+        damage: What is wrong with its columns, in a few words, without what they hold; empty
+            where they can be read. The others then hold whatever could be read.
     """
 
     id: str
@@ -116,6 +137,8 @@ class Row:
     role: Role
     body: str
     metadata: str | None
+    signature: bytes | None = None
+    damage: str = ""
 
 
 class EncodedDraft(NamedTuple):
@@ -146,23 +169,134 @@ def encode_drafts(drafts: Iterable[Draft]) -> list[EncodedDraft]:
     ]
 
 
-def decode_entry(key: ThreadKey, row: Row) -> Entry:
-    """Return the entry of a row.
+def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entry:
+    """Return the entry of a row; one that is damaged is named so, and shows nothing it held.
 
-    Raises:
-        CorruptEntryError: If the row cannot be read; the message names thread and position.
+    Args:
+        key: The thread.
+        row: The row.
+        signer: Of a log that signs its rows.
     """
+    damage = row.damage if signer is None else signer.find_damage(key, row)
+    if damage:
+        return build_damaged_entry(key, row, damage)
     try:
         decoded = decode_body(row.body)
         metadata = decode_metadata(row.metadata, created_ms=get_ulid_ms(row.id))
-    except ValueError as error:
-        msg = (
-            f"entry {row.position} of thread {key.thread_id!r} cannot be read: {error}; "
-            "restore it from a backup, or forget it by its id "
-            f"({row.id})"
-        )
-        raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position) from error
+    except ValueError:  # which may quote what it could not read
+        return build_damaged_entry(key, row, "its text is no stored message")
     return build_entry(key, row, decoded, metadata)
+
+
+def build_damaged_entry(key: ThreadKey, row: Row, damage: str) -> Entry:
+    """Return what stands in for an entry that cannot be read: a control entry without effect."""
+    created_ms = get_ulid_ms(row.id) if is_ulid(row.id) else 0
+    return Entry(
+        id=row.id,
+        key=key,
+        position=row.position,
+        turn_id=row.turn_id,
+        role="control",
+        metadata=Metadata(timing={"creation": created_ms}),
+        control=Control((), "damaged"),
+        damage=damage,
+    )
+
+
+def make_gap_row(position: int) -> Row:
+    """Return what stands for rows that are missing, at a position that none of them may have."""
+    name = name_gap(position)
+    return Row(name, position, name, "control", "", None, damage="entries are missing here")
+
+
+def mark_missing(
+    signer: Signer,
+    key: ThreadKey,
+    rows: Sequence[Row],
+    tombstones: Iterable[Tombstone],
+    *,
+    is_start: bool,
+    except_before: Collection[int] = (),
+) -> list[Row]:
+    """Return a thread's rows with a gap row wherever others are missing.
+
+    Ask `is_linked` first: mostly there is nothing to mark.
+
+    Args:
+        signer: That of the log.
+        key: The thread.
+        rows: By ascending position, with none left out between them.
+        tombstones: All of the thread; only genuine ones count.
+        is_start: Whether the rows begin where the thread does.
+        except_before: Positions before which others may be missing, since they have ended.
+    """
+    # What is damaged itself proves nothing of its neighbours.
+    noted = note_damage(signer, key, rows)
+    within = select_within(tombstones, rows, is_start=is_start)
+    breaks = find_breaks(
+        noted, signer.select_genuine(key, within), after=START if is_start else None
+    )
+    return mark_breaks(noted, [one for one in breaks if one not in except_before])
+
+
+def select_within(
+    tombstones: Iterable[Tombstone], rows: Sequence[Row], *, is_start: bool
+) -> list[Tombstone]:
+    """Return the tombstones that lie between the first and the last of some rows.
+
+    Others lead to rows that were not read. Where the rows begin with their thread, all before the
+    last one count.
+    """
+    first = 0 if is_start else rows[0].position
+    return [one for one in tombstones if first < one.position < rows[-1].position]
+
+
+def mark_breaks(rows: Sequence[Row], breaks: Iterable[int]) -> list[Row]:
+    """Return a thread's rows with a gap row before each of the positions that `find_breaks` found.
+
+    Where nothing has room before a row, none can be missing: then the row itself is damaged.
+    """
+    marked = {row.position: row for row in rows}
+    for position in breaks:
+        if position > 1 and position - 1 not in marked:
+            marked[position - 1] = make_gap_row(position - 1)
+        elif position not in marked:  # an erased row stood here
+            marked[position] = make_gap_row(position)
+        else:
+            damage = "it does not follow the entry before it"
+            marked[position] = replace(marked[position], damage=damage)
+    return [marked[position] for position in sorted(marked)]
+
+
+def note_damage(signer: Signer, key: ThreadKey, rows: Iterable[Row]) -> list[Row]:
+    """Return rows, each with its `damage`."""
+    noted = list(rows)
+    for row in noted:
+        row.damage = signer.find_damage(key, row)
+    return noted
+
+
+def annotate_row(
+    key: ThreadKey, row: Row, change: Callable[[str | None], str | None], signer: Signer
+) -> Row:
+    """Return a row with other metadata, signed again.
+
+    Args:
+        key: Its thread.
+        row: The row.
+        change: Returns the new metadata as JSON text; see `annotate_metadata`.
+        signer: That of the log.
+
+    Raises:
+        CorruptEntryError: If the row is damaged; a new signature would hide that.
+    """
+    damage = signer.find_damage(key, row)
+    if damage:
+        msg = f"entry {row.id!r} of thread {key.thread_id!r} is damaged: {damage}; forget it"
+        raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position)
+    changed = replace(row, metadata=change(row.metadata))
+    changed.signature = signer.sign_metadata(key, changed)
+    return changed
 
 
 def build_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metadata) -> Entry:
@@ -179,21 +313,27 @@ def build_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metada
         metadata=metadata,
         control=control,
         cover=cover,
+        checksum=format_checksum(row.signature),
     )
 
 
-def build_changes(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int) -> Changes:
-    """Return rows after a cursor as entries; see `MessageLog.changes`.
-
-    Raises:
-        CorruptEntryError: If a row cannot be read; the message names thread and position.
-    """
-    entries = tuple(decode_entry(key, row) for key, row in rows)
+def build_changes(
+    rows: Iterable[tuple[ThreadKey, Row]],
+    cursor: int,
+    generation: int,
+    signer: Signer | None = None,
+) -> Changes:
+    """Return rows after a cursor as entries; see `MessageLog.changes`."""
+    entries = tuple(decode_entry(key, row, signer) for key, row in rows)
     return Changes(entries, entries[-1].position if entries else cursor, generation)
 
 
 def build_line_changes(
-    rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int, limit: int | None
+    rows: Iterable[tuple[ThreadKey, Row]],
+    cursor: int,
+    generation: int,
+    limit: int | None,
+    signer: Signer | None = None,
 ) -> LineChanges:
     """Return the dialog lines of rows after a cursor; see `LineSource.line_changes`.
 
@@ -202,15 +342,17 @@ def build_line_changes(
         cursor: Where they begin.
         generation: See `Changes`.
         limit: How many were asked for.
-
-    Raises:
-        CorruptEntryError: If a row cannot be read; the message names thread and position.
+        signer: Of a log that signs its rows.
     """
     lines: list[DialogLine] = []
     controls: list[Entry] = []
     count = 0
     for count, (key, row) in enumerate(rows, 1):  # noqa: B007 - what is left of it counts
         cursor = row.position
+        damage = row.damage if signer is None else signer.find_damage(key, row)
+        if damage:
+            controls.append(build_damaged_entry(key, row, damage))
+            continue
         found = read_plain_lines(key, row.id, cursor, row.role, row.body, metadata=row.metadata)
         if found is None:
             entry = decode_entry(key, row)
@@ -315,11 +457,7 @@ class AppendPlan(NamedTuple):
     bodies: Sequence[DecodedBody | None]
 
     def build_entries(self, key: ThreadKey) -> list[Entry]:
-        """Return one entry for each draft, as it will be read.
-
-        Raises:
-            CorruptEntryError: If a row that was there already cannot be read.
-        """
+        """Return one entry for each draft, as it will be read."""
         entries = []
         for row, body in zip(self.rows, self.bodies, strict=True):
             if body is None:
@@ -340,6 +478,7 @@ def plan_append(
     *,
     first_position: int,
     make_id: Callable[[int], str] = _make_ulid,
+    sign: Callable[[Row], bytes] | None = None,
 ) -> AppendPlan:
     """Return what an append of drafts writes to a thread. No I/O.
 
@@ -350,14 +489,13 @@ def plan_append(
     Args:
         batch: The drafts, encoded.
         stored: Rows of the thread, by ascending position: every version of a message whose own id
-            is among the drafts', and, if there is any, every control entry. Others do no harm.
+            is among the drafts', and, if there is any, every control entry. Others do no harm, and
+            what is damaged does not count.
         first_position: Of the first new row; the next ones count on.
         make_id: Returns the id of an entry from its position, ascending; a new ULID by default.
-
-    Raises:
-        CorruptEntryError: If a stored control entry cannot be read.
+        sign: Returns the signature of each new row, in order (`Signer.chain`); None signs nothing.
     """
-    planner = _Planner(first_position, make_id)
+    planner = _Planner(first_position, make_id, sign)
     if stored:
         planner.note(stored, frozenset(list_own_ids(batch)))
     for encoded in batch:
@@ -368,7 +506,12 @@ def plan_append(
 class _Planner:
     """A thread's rows with new ones after them, by message id."""
 
-    def __init__(self, first_position: int, make_id: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        first_position: int,
+        make_id: Callable[[int], str],
+        sign: Callable[[Row], bytes] | None,
+    ) -> None:
         self._rows: list[Row] = []
         self._added: list[Row] = []
         self._key_hashes: list[int | None] = []
@@ -376,12 +519,15 @@ class _Planner:
         self.plan = AppendPlan(self._rows, self._added, self._key_hashes, self._bodies)
         self._next_position = first_position
         self._make_id = make_id
+        self._sign = sign
         self._versions: dict[str, list[Row]] = {}
         self._controls: list[Row] = []
         self._dead: frozenset[str] | None = None
 
     def note(self, stored: Iterable[Row], wanted: Collection[str]) -> None:
         for row in stored:
+            if row.damage:  # whoever says it again puts it right
+                continue
             if row.role == "control":
                 self._controls.append(row)
             elif (message_id := read_message_id(row.id, row.body)) in wanted:
@@ -422,6 +568,8 @@ class _Planner:
         return self._make_id(position), position
 
     def _add(self, row: Row, message_id: str | None) -> None:
+        if self._sign is not None:
+            row.signature = self._sign(row)
         self._added.append(row)
         if row.role == "control":  # the id of a control entry is no message's
             self._controls.append(row)
@@ -449,7 +597,7 @@ def check_scope(scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> 
     if entry_ids is not None and not isinstance(scope, ThreadKey):
         raise ConfigError("entry_ids need the thread they belong to; pass a ThreadKey")
     if isinstance(entry_ids, str):
-        raise ConfigError(f"entry_ids must be a collection of ids, got the text {entry_ids!r}")
+        raise ConfigError(f"entry_ids must be a collection of ids, got {describe_value(entry_ids)}")
 
 
 def check_ids(message_ids: Collection[str]) -> None:
@@ -459,7 +607,9 @@ def check_ids(message_ids: Collection[str]) -> None:
         ConfigError: If the ids come as one text.
     """
     if isinstance(message_ids, str):
-        raise ConfigError(f"message_ids must be a collection of ids, got the text {message_ids!r}")
+        raise ConfigError(
+            f"message_ids must be a collection of ids, got {describe_value(message_ids)}"
+        )
 
 
 def check_user(user_id: str | None) -> None:
@@ -496,6 +646,37 @@ def encode_state(value: Any) -> str:
     return dump_json(value, what="state document")
 
 
+def decode_document(
+    key: ThreadKey, name: str, stored: tuple[int, bytes | str, bytes | None], signer: Signer
+) -> StateDocument | None:
+    """Return a stored document; None for a cache that is damaged, which can be made again.
+
+    Args:
+        key: Its thread.
+        name: Its name.
+        stored: Version, JSON text (or the bytes of it), and what `Signer.sign_document` made of
+            both; None for the latter where an older release wrote the document.
+        signer: That of the log.
+
+    Raises:
+        CorruptEntryError: If it is damaged and no cache.
+    """
+    version, value, checksum = stored
+    try:
+        text = value if isinstance(value, str) else value.decode()
+        if signer.is_document_sound(key, name, version, text, checksum):
+            return StateDocument(load_json(text), version)
+    except ValueError:  # which may quote what it could not read
+        pass
+    if name.startswith(CACHE_PREFIX):
+        return None
+    msg = (
+        f"state document {name!r} of thread {key.thread_id!r} is damaged; restore it from a "
+        "backup, or delete it with delete_state"
+    )
+    raise CorruptEntryError(msg, thread_id=key.thread_id)
+
+
 def make_version(before: int | None) -> int:
     """Return a version greater than `before`, and than any deleted document's version was."""
     return max((before or 0) + 1, time.time_ns() // 1000)
@@ -519,14 +700,8 @@ def make_twin(
         result: T = await self._run_off_loop(getattr(self, name), *args, **kwargs)
         return result
 
-    _name_twin(call, name, "AsyncTwins")
+    name_twin(call, method, owner="AsyncTwins")
     return call
-
-
-def _name_twin(twin: Callable[..., object], name: str, owner: str) -> None:
-    twin.__name__ = f"a{name}"
-    twin.__qualname__ = f"{owner}.a{name}"
-    twin.__doc__ = f"Do what `{name}` does, without blocking the event loop."
 
 
 class AsyncTwins(MessageLog, ThreadState):

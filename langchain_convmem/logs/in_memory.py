@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from langchain_convmem.errors import LogClosedError, LogError
+from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.logs.base import (
     AppendPlan,
@@ -17,6 +18,7 @@ from langchain_convmem.logs.base import (
     Row,
     TransactionTwins,
     annotate_metadata,
+    annotate_row,
     build_changes,
     build_line_changes,
     check_ids,
@@ -28,9 +30,22 @@ from langchain_convmem.logs.base import (
     list_own_ids,
     make_twin,
     make_version,
+    mark_missing,
     merge_entries,
+    note_damage,
     plan_append,
     read_message_id,
+)
+from langchain_convmem.logs.signatures import (
+    START,
+    Signer,
+    ThreadHead,
+    Tombstone,
+    close_gap,
+    find_head,
+    is_linked,
+    make_head,
+    read_gap_positions,
 )
 from langchain_convmem.protocols import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
@@ -62,7 +77,8 @@ class InMemoryLog(TransactionTwins):
     """Nothing outlives the process, so what recall derives need not either."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = make_lock()
+        self._signer = Signer()
         self._threads: dict[ThreadKey, _StoredThread] = {}
         self._generations: dict[Owner, int] = {}
         self._epoch = 0
@@ -104,11 +120,16 @@ class InMemoryLog(TransactionTwins):
         return plan.build_entries(key)
 
     def _plan(self, thread: _StoredThread, batch: Sequence[EncodedDraft]) -> AppendPlan:
-        return plan_append(batch, thread.read_stored(batch), first_position=self._position + 1)
+        return plan_append(
+            batch,
+            note_damage(self._signer, thread.key, thread.read_stored(batch)),
+            first_position=self._position + 1,
+            sign=self._signer.chain(thread.key, thread.head),
+        )
 
     def _make_thread(self, key: ThreadKey) -> _StoredThread:
         self._generations.setdefault(key.owner, self._epoch)
-        return self._threads.setdefault(key, _StoredThread())
+        return self._threads.setdefault(key, _StoredThread(key))
 
     def annotate(
         self,
@@ -120,16 +141,14 @@ class InMemoryLog(TransactionTwins):
         aux: Mapping[str, Any] | None = None,
     ) -> Entry:
         """Add to an entry's metadata; see `MessageLog.annotate`."""
+        change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
         with self._lock:
             self._check_open()
             rows = self._threads[key].rows if key in self._threads else []
             for number, row in enumerate(rows):
                 if row.id == entry_id:
-                    text = annotate_metadata(
-                        row.metadata, attributes=attributes, timing=timing, aux=aux
-                    )
-                    rows[number] = replace(row, metadata=text)
-                    return decode_entry(key, rows[number])
+                    rows[number] = annotate_row(key, row, change, self._signer)
+                    return decode_entry(key, rows[number], self._signer)
         msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
         raise LogError(msg, thread_id=key.thread_id)
 
@@ -151,16 +170,23 @@ class InMemoryLog(TransactionTwins):
             stop = len(rows) if until is None else bisect_right(rows, until, key=_get_position)
             if last is not None:
                 start = max(start, stop - max(last, 0))
-            kept = rows[start:stop]
-        return [decode_entry(key, row) for row in kept]
+            kept = self._mark_missing(key, rows[start:stop], is_start=start == 0)
+            kept = kept if last is None else kept[-max(last, 1) :]
+        return [decode_entry(key, row, self._signer) for row in kept]
+
+    def _mark_missing(self, key: ThreadKey, rows: list[Row], *, is_start: bool) -> list[Row]:
+        if is_linked([row.signature for row in rows], START if is_start else None):
+            return rows
+        erased = self._threads[key].tombstones
+        return mark_missing(self._signer, key, rows, erased, is_start=is_start)
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`."""
         check_ids(message_ids)
         with self._lock:
             self._check_open()
-            rows = self._threads.get(key, _StoredThread()).find(message_ids)
-        return [decode_entry(key, row) for row in rows]
+            rows = self._threads.get(key, _StoredThread(key)).find(message_ids)
+        return [decode_entry(key, row, self._signer) for row in rows]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
@@ -182,17 +208,38 @@ class InMemoryLog(TransactionTwins):
 
     aowners = make_twin(owners)
 
+    def heads(self, owner: Owner | None = None) -> list[ThreadHead]:
+        """Return how far each thread's chain has come; see `ChainedLog.heads`."""
+        with self._lock:
+            self._check_open()
+            return [
+                make_head(key, thread.rows, thread.tombstones)
+                for key, thread in self._threads.items()
+                if owner in (None, key.owner) and thread.head != START
+            ]
+
+    aheads = make_twin(heads)
+
+    def tombstones(self, key: ThreadKey) -> list[Tombstone]:
+        """Return what is kept of a thread's erased entries; see `ChainedLog.tombstones`."""
+        with self._lock:
+            self._check_open()
+            erased = self._threads[key].tombstones if key in self._threads else []
+            return self._signer.select_genuine(key, erased)
+
+    atombstones = make_twin(tombstones)
+
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         rows, generation = self._read_later(owner, cursor, limit)
-        return build_changes(rows, cursor, generation)
+        return build_changes(rows, cursor, generation, self._signer)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         rows, generation = self._read_later(owner, cursor, limit)
-        return build_line_changes(rows, cursor, generation, limit)
+        return build_line_changes(rows, cursor, generation, limit, self._signer)
 
     def _read_later(
         self, owner: Owner, cursor: int, limit: int | None
@@ -273,16 +320,17 @@ class InMemoryLog(TransactionTwins):
         )
 
     def _forget_entries(self, key: ThreadKey, ids: frozenset[str]) -> ForgetReceipt:
-        thread = self._threads.get(key, _StoredThread())
-        kept = [
-            row
-            for row in thread.rows
-            if row.id not in ids and read_message_id(row.id, row.body) not in ids
-        ]
-        count = len(thread.rows) - len(kept)
-        thread.rows, thread.versions = [], {}
-        for row in kept:
-            thread.add(row)
+        thread = self._threads.get(key, _StoredThread(key))
+        rows, thread.rows, thread.versions = thread.rows, [], {}
+        for row in rows:
+            if ids.isdisjoint((row.id, read_message_id(row.id, row.body))):
+                thread.add(row)
+            else:
+                thread.keep_tombstone(self._signer.bury(key, row.position, row.signature))
+        count = len(rows) - len(thread.rows)
+        for position in read_gap_positions(ids):
+            bridge = close_gap(self._signer, key, thread.rows, thread.tombstones, position)
+            thread.keep_tombstone(bridge)
         caches = [name for name in thread.documents if name.startswith(CACHE_PREFIX)]
         for name in caches:
             del thread.documents[name]
@@ -322,9 +370,21 @@ class InMemoryLog(TransactionTwins):
 
 @dataclass(slots=True)
 class _StoredThread:
+    key: ThreadKey
     rows: list[Row] = field(default_factory=list)
     versions: dict[str, list[int]] = field(default_factory=dict)  # message id -> places in rows
     documents: dict[str, tuple[str, int]] = field(default_factory=dict)
+    tombstones: list[Tombstone] = field(default_factory=list)
+
+    @property
+    def head(self) -> bytes:
+        """The checksum that the next row follows."""
+        return find_head(self.rows[-1:], self.tombstones[-1:])
+
+    def keep_tombstone(self, tombstone: Tombstone | None) -> None:
+        if tombstone is not None:
+            others = [one for one in self.tombstones if one.position != tombstone.position]
+            self.tombstones = sorted([*others, tombstone])
 
     def add(self, row: Row) -> None:
         if row.role != "control":  # a control entry's id is no message's

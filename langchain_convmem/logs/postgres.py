@@ -6,14 +6,17 @@ visible in ascending order, and a reader's cursor never passes one that is still
 
 The schema is a list of numbered migrations: append to it, never edit what has shipped.
 
-log_meta   one row: schema version, the epoch that every `forget` raises, and where the positions
-           of a new owner begin (above those of any owner that was forgotten)
+log_meta   one row: schema version, the epoch that every `forget` raises, where the positions of a
+           new owner begin (above those of any owner that was forgotten), and which key signs
 owners     a user, or a thread of no user (user_id NULL); last_position numbers its entries, and
            its row lock puts its writers in a line; generation = epoch of its last `forget`
 threads    one row per (owner, thread_id); digests are the keys, since ids may be long
-entries    (owner, position); key_hash finds a message's id
-documents  small JSON documents of a thread, with a version for compare-and-set
-segments   what recall derived from lines; rebuildable, gone with its entry
+entries    (owner, position); key_hash finds a message's id; an empty signature is of an older
+           release
+tombstones what is kept of an erased entry, so that the chain of its thread stays whole
+documents  small JSON documents of a thread, with a version for compare-and-set, and a checksum
+segments   what recall derived from lines, with checks that tie it to their text; rebuildable,
+           gone with its entry
 """
 
 from __future__ import annotations
@@ -23,12 +26,10 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, get_args
 from uuid import UUID
-
-from ulid import ULID
 
 from langchain_convmem.effects import Effect, Steps, perform, sync, twin
 from langchain_convmem.errors import (
@@ -37,11 +38,12 @@ from langchain_convmem.errors import (
     LogUnavailableError,
     SchemaVersionError,
 )
-from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid
+from langchain_convmem.ids import decode_ulid, encode_ulid, get_now_ms, get_ulid_ms, is_ulid
 from langchain_convmem.logs.base import (
     EncodedDraft,
     Row,
     annotate_metadata,
+    annotate_row,
     build_changes,
     build_line_changes,
     cap_bound,
@@ -49,12 +51,15 @@ from langchain_convmem.logs.base import (
     check_ids,
     check_scope,
     check_user,
+    decode_document,
     decode_entry,
     encode_drafts,
     encode_state,
     hash_message_id,
     list_own_ids,
     make_version,
+    mark_missing,
+    note_damage,
     plan_append,
     read_message_id,
 )
@@ -66,6 +71,16 @@ from langchain_convmem.logs.postgres_pool import (
     PostgresConnections,
     Transaction,
 )
+from langchain_convmem.logs.signatures import (
+    START,
+    Signer,
+    ThreadHead,
+    Tombstone,
+    check_key,
+    close_gap,
+    is_linked,
+    read_gap_positions,
+)
 from langchain_convmem.logs.sql import Dialect, Statements, add_thread_keys
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
@@ -75,6 +90,7 @@ from langchain_convmem.records import (
     ForgetReceipt,
     LineChanges,
     Owner,
+    Role,
     StateDocument,
     StoredSegment,
     ThreadInfo,
@@ -94,8 +110,12 @@ _SEGMENTS_AT_ONCE = 1000
 _PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Between questions about a commit whose answer was lost."""
 
-_COLUMNS = "e.position, e.id, e.turn, e.turn_name, e.role, e.body, e.metadata"
-"""What `_read_row` takes, of the table `entries e`."""
+_COLUMNS = (
+    "e.position, e.id, e.turn, e.turn_name, textsend(e.role), textsend(e.payload), "
+    "textsend(e.metadata), e.signature"
+)
+"""What `_read_row` takes, of the table `entries e`; text as bytes, whatever it is."""
+_ROLES: Mapping[bytes, Role] = {role.encode(): role for role in get_args(Role)}
 _THREAD = (
     "(SELECT t.thread FROM {s}.threads t JOIN {s}.owners o ON o.owner = t.owner "
     "WHERE o.digest = %s AND t.digest = %s)"
@@ -109,6 +129,15 @@ _DIALECT = Dialect(
     control="'control'",
     among=lambda _: "= ANY(%s::bigint[])",
 )
+_JOIN_HEAD = (
+    "LEFT JOIN LATERAL (SELECT * FROM ("
+    "(SELECT e.position, substr(e.signature, 21, 12) AS checksum FROM {s}.entries e "
+    "WHERE e.thread = t.thread ORDER BY e.position DESC LIMIT 1) UNION ALL "
+    "(SELECT b.position, b.checksum FROM {s}.tombstones b "
+    "WHERE b.thread = t.thread ORDER BY b.position DESC LIMIT 1)"
+    ") ends ORDER BY position DESC LIMIT 1) h ON true"
+)
+"""How far the chain of each thread `t` has come: position and checksum `h`."""
 _BY_NUMBER = Statements(_DIALECT, thread="%s")
 _BY_NAME = Statements(_DIALECT, thread=_THREAD)
 
@@ -136,6 +165,7 @@ class PostgresLog:
         max_size: int = 10,
         statement_timeout_s: float | None = 30.0,
         prepared_statements: bool = True,
+        signing_key: bytes | str | None = None,
     ) -> None:
         """Prepare the log; the first call connects.
 
@@ -153,6 +183,9 @@ class PostgresLog:
                 settings count.
             prepared_statements: Let own connections keep prepared statements; switch it off behind
                 a PgBouncer older than 1.21.
+            signing_key: A secret of 16 to 64 bytes with which entries are signed: then the log
+                shows changes by anybody who does not know it, too. All that open the schema need
+                it, from its first entry on.
 
         Raises:
             MissingExtraError: If psycopg is not installed.
@@ -183,6 +216,7 @@ class PostgresLog:
             prepared_statements=prepared_statements,
         )
         self._connections = PostgresConnections(options)
+        self._signer = Signer(signing_key)
         self._is_set_up = False
 
     def __repr__(self) -> str:
@@ -208,6 +242,7 @@ class PostgresLog:
 
         Raises:
             SchemaVersionError: If a newer release or another program wrote the schema.
+            ConfigError: If its entries are signed with another key, or with none.
         """
         return self._set_up()
 
@@ -235,7 +270,7 @@ class PostgresLog:
         self._connections.check_open()
         if not batch:
             return []
-        job = partial(_append, key=key, batch=batch)
+        job = partial(_append, key=key, batch=batch, signer=self._signer)
         return (yield from self._call(Mode.WRITE if durable else Mode.RELAXED, job))
 
     aappend = twin(append)
@@ -252,7 +287,8 @@ class PostgresLog:
     ) -> Steps[Entry]:
         """Add to an entry's metadata, durably; see `MessageLog.annotate`."""
         change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
-        return self._call(Mode.WRITE, partial(_annotate, key=key, entry_id=entry_id, change=change))
+        job = partial(_annotate, key=key, entry_id=entry_id, change=change, signer=self._signer)
+        return self._call(Mode.WRITE, job)
 
     aannotate = twin(annotate)
 
@@ -268,7 +304,9 @@ class PostgresLog:
         last: int | None = None,
     ) -> Steps[list[Entry]]:
         """Return entries in order of position; see `MessageLog.entries`."""
-        job = partial(_read_range, key=key, after=after, until=until, last=last)
+        job = partial(
+            _read_range, key=key, after=after, until=until, last=last, signer=self._signer
+        )
         return self._call(Mode.READ, job)
 
     aentries = twin(entries)
@@ -277,7 +315,8 @@ class PostgresLog:
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> Steps[list[Entry]]:
         """Return the entries with these message ids, by an index; see `MessageLog.find`."""
         check_ids(message_ids)
-        return self._call(Mode.READ, partial(_find, key=key, wanted=frozenset(message_ids)))
+        job = partial(_find, key=key, wanted=frozenset(message_ids), signer=self._signer)
+        return self._call(Mode.READ, job)
 
     afind = twin(find)
 
@@ -297,11 +336,24 @@ class PostgresLog:
     aowners = twin(owners)
 
     @sync
+    def heads(self, owner: Owner | None = None) -> Steps[list[ThreadHead]]:
+        """Return how far each thread's chain has come; see `ChainedLog.heads`."""
+        return self._call(Mode.READ, partial(_list_heads, owner=owner))
+
+    aheads = twin(heads)
+
+    @sync
+    def tombstones(self, key: ThreadKey) -> Steps[list[Tombstone]]:
+        """Return what is kept of a thread's erased entries; see `ChainedLog.tombstones`."""
+        return self._call(Mode.READ, partial(_list_tombstones, key=key, signer=self._signer))
+
+    atombstones = twin(tombstones)
+
+    @sync
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Steps[Changes]:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
-        return self._call(
-            Mode.READ, partial(_read_changes, owner=owner, cursor=cursor, limit=limit)
-        )
+        job = partial(_read_changes, owner=owner, cursor=cursor, limit=limit, signer=self._signer)
+        return self._call(Mode.READ, job)
 
     achanges = twin(changes)
 
@@ -310,7 +362,9 @@ class PostgresLog:
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> Steps[LineChanges]:
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
-        job = partial(_read_line_changes, owner=owner, cursor=cursor, limit=limit)
+        job = partial(
+            _read_line_changes, owner=owner, cursor=cursor, limit=limit, signer=self._signer
+        )
         return self._call(Mode.READ, job)
 
     # -- erasing --------------------------------------------------------------------------------
@@ -326,7 +380,9 @@ class PostgresLog:
         """
         check_scope(scope, entry_ids)
         ids = None if entry_ids is None else tuple(entry_ids)
-        return self._call(Mode.ERASE, partial(_forget, scope=scope, entry_ids=ids))
+        return self._call(
+            Mode.ERASE, partial(_forget, scope=scope, entry_ids=ids, signer=self._signer)
+        )
 
     aforget = twin(forget)
 
@@ -335,7 +391,8 @@ class PostgresLog:
     @sync
     def get_state(self, key: ThreadKey, name: str) -> Steps[StateDocument | None]:
         """Return the document, or None."""
-        return self._call(Mode.READ, partial(_read_document, key=key, name=name))
+        job = partial(_read_document, key=key, name=name, signer=self._signer)
+        return self._call(Mode.READ, job)
 
     aget_state = twin(get_state)
 
@@ -345,9 +402,10 @@ class PostgresLog:
     ) -> Steps[StateDocument | None]:
         """Write the document if its version is `expected`; see `ThreadState.set_state`."""
         text, version = encode_state(value), make_version(expected)
-        job = partial(
-            _write_document, key=key, name=name, text=text, expected=expected, version=version
+        new = _NewDocument(
+            name, text, version, self._signer.sign_document(key, name, version, text)
         )
+        job = partial(_write_document, key=key, new=new, expected=expected, signer=self._signer)
         is_written = yield from self._call(Mode.WRITE, job)
         return StateDocument(load_json(text), version) if is_written else None
 
@@ -411,8 +469,9 @@ class PostgresLog:
     def _set_up(self) -> Steps[None]:
         self._connections.check_open()
         if not self._is_set_up:
-            if not (yield from self._try(Mode.READ, _is_current)):
-                yield from self._try(Mode.ERASE, _migrate)
+            key_id = self._signer.key_id
+            if not (yield from self._try(Mode.READ, partial(_is_current, key_id=key_id))):
+                yield from self._try(Mode.ERASE, partial(_migrate, key_id=key_id))
             self._is_set_up = True
 
     def _try(self, mode: Mode, job: Job[T]) -> Steps[T]:
@@ -523,38 +582,55 @@ def _make_owner(tx: Transaction, owner: Owner) -> Steps[_LockedOwner]:
 
 def _make_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> Steps[int]:
     """Return the number of a locked owner's thread, made if need be."""
+    return (yield from _open_thread(tx, owner, thread_id))[0]
+
+
+def _open_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> Steps[tuple[int, bytes]]:
+    """Return number and head of a locked owner's thread, made if need be."""
     digest = _digest_thread(thread_id)
     found = yield tx.query(
-        "SELECT thread FROM {s}.threads WHERE owner = %s AND digest = %s", owner.number, digest
+        f"SELECT t.thread, h.checksum FROM {{s}}.threads t {_JOIN_HEAD} "
+        "WHERE t.owner = %s AND t.digest = %s",
+        owner.number,
+        digest,
     )
     if not found:
         found = yield tx.query(
             "INSERT INTO {s}.threads(owner, digest, thread_id) VALUES (%s, %s, %s) "
-            "RETURNING thread",
+            "RETURNING thread, NULL::bytea",
             owner.number,
             digest,
             _store_name(thread_id),
         )
-    return int(found[0][0])
+    number, head = found[0]
+    return int(number), head if head is not None and len(head) == len(START) else START
 
 
 # -- writing ----------------------------------------------------------------------------------
 
 
-def _append(tx: Transaction, key: ThreadKey, batch: Sequence[EncodedDraft]) -> Steps[list[Entry]]:
+def _append(
+    tx: Transaction, key: ThreadKey, batch: Sequence[EncodedDraft], signer: Signer
+) -> Steps[list[Entry]]:
     """Store what is new of a batch."""
     owner = yield from _make_owner(tx, key.owner)
-    thread = yield from _make_thread(tx, owner, key.thread_id)
+    thread, head = yield from _open_thread(tx, owner, key.thread_id)
     stored = yield from _read_stored(tx, thread, batch)
-    plan = plan_append(batch, stored, first_position=owner.last_position + 1)
+    plan = plan_append(
+        batch,
+        note_damage(signer, key, stored),
+        first_position=owner.last_position + 1,
+        sign=signer.chain(key, head),
+    )
     if plan.added:
         pairs = zip(plan.added, plan.key_hashes, strict=True)
         columns = zip(*(_write_row(row, key_hash) for row, key_hash in pairs), strict=True)
         yield tx.query(
             "WITH numbered AS (UPDATE {s}.owners SET last_position = %s WHERE owner = %s) "
             "INSERT INTO {s}.entries(owner, thread, position, id, turn, turn_name, role, key_hash, "
-            "body, metadata) SELECT %s, %s, * FROM unnest(%s::bigint[], %s::uuid[], %s::uuid[], "
-            "%s::bytea[], %s::text[], %s::bigint[], %s::text[], %s::text[])",
+            "payload, metadata, signature) SELECT %s, %s, * FROM unnest(%s::bigint[], %s::uuid[], "
+            "%s::uuid[], %s::bytea[], %s::text[], %s::bigint[], %s::text[], %s::text[], "
+            "%s::bytea[])",
             plan.added[-1].position,
             owner.number,
             owner.number,
@@ -576,7 +652,11 @@ def _read_stored(tx: Transaction, thread: int, batch: Iterable[EncodedDraft]) ->
 
 
 def _annotate(
-    tx: Transaction, key: ThreadKey, entry_id: str, change: Callable[[str | None], str | None]
+    tx: Transaction,
+    key: ThreadKey,
+    entry_id: str,
+    change: Callable[[str | None], str | None],
+    signer: Signer,
 ) -> Steps[Entry]:
     """Change an entry's metadata; its row lock keeps changes at once from losing one."""
     found: list[tuple[Any, ...]] = []
@@ -591,35 +671,76 @@ def _annotate(
         msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
         raise LogError(msg, thread_id=key.thread_id)
     owner, *columns = found[0]
-    row = _read_row(columns)
-    text = change(row.metadata)
+    row = annotate_row(key, _read_row(columns), change, signer)
     yield tx.change(
-        "UPDATE {s}.entries SET metadata = %s WHERE owner = %s AND position = %s",
-        text,
+        "UPDATE {s}.entries SET metadata = %s, signature = %s WHERE owner = %s AND position = %s",
+        row.metadata,
+        row.signature or _UNSIGNED,
         owner,
         row.position,
     )
-    return decode_entry(key, replace(row, metadata=text))
+    return decode_entry(key, row, signer)
 
 
 # -- reading ----------------------------------------------------------------------------------
 
 
 def _read_range(
-    tx: Transaction, key: ThreadKey, *, after: int, until: int | None, last: int | None
+    tx: Transaction,
+    key: ThreadKey,
+    *,
+    after: int,
+    until: int | None,
+    last: int | None,
+    signer: Signer,
 ) -> Steps[list[Entry]]:
     """Return a thread's entries after `after` up to `until`, ascending; the latest `last`."""
     bounds = cap_bound(after), cap_bound(until), cap_count(last)
     found = yield tx.query(_BY_NAME.entries, *_name_thread(key), *bounds)
-    return [decode_entry(key, _read_row(columns)) for columns in reversed(found)]
+    rows = [_read_row(columns) for columns in reversed(found)]
+    is_start = after <= 0 and (last is None or len(rows) < last)
+    if not is_linked([row.signature for row in rows], START if is_start else None):
+        tombstones = yield from _list_tombstones(tx, key, signer)
+        rows = mark_missing(signer, key, rows, tombstones, is_start=is_start)
+        rows = rows[-bounds[-1] :]
+    return [decode_entry(key, row, signer) for row in rows]
 
 
-def _find(tx: Transaction, key: ThreadKey, wanted: Collection[str]) -> Steps[list[Entry]]:
+def _list_tombstones(tx: Transaction, key: ThreadKey, signer: Signer) -> Steps[list[Tombstone]]:
+    found = yield tx.query(
+        "SELECT position, previous, checksum, mark FROM {s}.tombstones "
+        f"WHERE thread = {_THREAD} ORDER BY position",
+        *_name_thread(key),
+    )
+    return signer.select_genuine(key, [Tombstone(*columns) for columns in found])
+
+
+def _list_heads(tx: Transaction, owner: Owner | None) -> Steps[list[ThreadHead]]:
+    """Return how far the chains of an owner's threads have come, or of all."""
+    whose, values = ("true", []) if owner is None else ("o.digest = %s", [_digest_owner(owner)])
+    found = yield tx.query(
+        "SELECT o.user_id, t.thread_id, h.position, h.checksum FROM {s}.owners o "
+        f"JOIN {{s}}.threads t ON t.owner = o.owner {_JOIN_HEAD} WHERE {whose}",
+        *values,
+    )
+    return [
+        ThreadHead(
+            None if user is None else _read_name(user), _read_name(thread), position, checksum.hex()
+        )
+        for user, thread, position, checksum in found
+        if checksum
+    ]
+
+
+def _find(
+    tx: Transaction, key: ThreadKey, wanted: Collection[str], signer: Signer
+) -> Steps[list[Entry]]:
     """Return a thread's entries with these message ids, ascending."""
     hashes = [hash_message_id(message_id) for message_id in wanted]
     found = yield tx.query(_BY_NAME.select_versions(len(hashes)), *_name_thread(key), hashes)
     rows = [_read_row(columns) for columns in found]
-    return [decode_entry(key, row) for row in rows if read_message_id(row.id, row.body) in wanted]
+    named = [row for row in rows if read_message_id(row.id, row.body) in wanted]
+    return [decode_entry(key, row, signer) for row in named]
 
 
 def _list_threads(tx: Transaction, user_id: str | None) -> Steps[list[ThreadInfo]]:
@@ -662,19 +783,19 @@ def _list_owners(tx: Transaction) -> Steps[list[Owner]]:
 
 
 def _read_changes(
-    tx: Transaction, owner: Owner, cursor: int, *, limit: int | None
+    tx: Transaction, owner: Owner, cursor: int, *, limit: int | None, signer: Signer
 ) -> Steps[Changes]:
     """Return an owner's entries after a cursor, in the order they were committed."""
     rows, generation = yield from _read_later(tx, owner, cursor, limit)
-    return build_changes(rows, cursor, generation)
+    return build_changes(rows, cursor, generation, signer)
 
 
 def _read_line_changes(
-    tx: Transaction, owner: Owner, cursor: int, *, limit: int | None
+    tx: Transaction, owner: Owner, cursor: int, *, limit: int | None, signer: Signer
 ) -> Steps[LineChanges]:
     """Return the dialog lines of an owner after a cursor, in the order they were committed."""
     rows, generation = yield from _read_later(tx, owner, cursor, limit)
-    return build_line_changes(rows, cursor, generation, limit)
+    return build_line_changes(rows, cursor, generation, limit, signer)
 
 
 def _read_later(
@@ -702,7 +823,10 @@ def _read_later(
 
 
 def _forget(
-    tx: Transaction, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
+    tx: Transaction,
+    scope: Owner | ThreadKey,
+    entry_ids: Collection[str] | None,
+    signer: Signer,
 ) -> Steps[ForgetReceipt]:
     """Erase an owner, a thread or some of its entries, and raise the owner's generation."""
     owner = yield from _lock_owner(tx, scope.owner if isinstance(scope, ThreadKey) else scope)
@@ -710,10 +834,11 @@ def _forget(
     dropped = False
     if owner is not None:
         numbers = yield from _list_numbers(tx, owner, scope)
-        if entry_ids is None:
+        if entry_ids is None or isinstance(scope, Owner):
             counts = yield from _erase_threads(tx, numbers)
-        else:
-            counts = yield from _erase_entries(tx, owner, numbers, entry_ids)
+        elif numbers:
+            thread = _NumberedThread(scope, numbers[0])
+            counts = yield from _erase_entries(tx, owner, thread, entry_ids, signer)
         dropped = yield from _drop_if_empty(tx, owner)
     yield from _raise_epoch(tx, owner, dropped=dropped)
     return ForgetReceipt(*counts, at_ms=get_now_ms())
@@ -748,33 +873,85 @@ def _erase_threads(tx: Transaction, numbers: Sequence[int]) -> Steps[_Counts]:
     return entries, threads, segments, documents
 
 
+class _NumberedThread(NamedTuple):
+    """A thread with the number that stands for it in other tables."""
+
+    key: ThreadKey
+    number: int
+
+
 def _erase_entries(
-    tx: Transaction, owner: _LockedOwner, numbers: Sequence[int], ids: Collection[str]
+    tx: Transaction,
+    owner: _LockedOwner,
+    thread: _NumberedThread,
+    ids: Collection[str],
+    signer: Signer,
 ) -> Steps[_Counts]:
     """Delete entries by entry id or message id, every version of a message, and all caches."""
     found = yield tx.query(
-        "SELECT position, id, body FROM {s}.entries WHERE thread = ANY(%s::bigint[]) "
+        "SELECT position, id, textsend(payload) FROM {s}.entries WHERE thread = %s "
         "AND (id = ANY(%s::uuid[]) OR key_hash = ANY(%s::bigint[]))",
-        numbers,
+        thread.number,
         [_to_uuid(wanted) for wanted in ids if is_ulid(wanted)],
         [hash_message_id(wanted) for wanted in ids],
     )
     wanted = frozenset(ids)
     positions = [
         position
-        for position, entry_id, body in found
-        if wanted.intersection((_to_ulid(entry_id), read_message_id("", body)))
+        for position, entry_id, payload in found
+        if wanted.intersection((_to_ulid(entry_id), _read_own_id(payload)))
     ]
     values = (owner.number, positions)
     chosen = "WHERE owner = %s AND position = ANY(%s::bigint[])"
     segments: int = yield tx.change(f"DELETE FROM {{s}}.segments {chosen}", *values)
-    entries: int = yield tx.change(f"DELETE FROM {{s}}.entries {chosen}", *values)
+    gone = yield tx.query(
+        f"DELETE FROM {{s}}.entries {chosen} RETURNING position, signature", *values
+    )
+    stones = (signer.bury(thread.key, position, signature) for position, signature in gone)
+    yield from _keep_tombstones(tx, thread, [stone for stone in stones if stone is not None])
+    for position in read_gap_positions(wanted):
+        yield from _close_gap(tx, thread, position, signer)
     caches: int = yield tx.change(
-        "DELETE FROM {s}.documents WHERE thread = ANY(%s::bigint[]) AND starts_with(name, %s)",
-        numbers,
+        "DELETE FROM {s}.documents WHERE thread = %s AND starts_with(name, %s)",
+        thread.number,
         CACHE_PREFIX,
     )
-    return entries, 0, segments, caches
+    return len(gone), 0, segments, caches
+
+
+def _keep_tombstones(
+    tx: Transaction, thread: _NumberedThread, stones: Sequence[Tombstone]
+) -> Steps[None]:
+    """Write tombstones, over those that stand at their positions."""
+    if stones:
+        yield tx.change(
+            "INSERT INTO {s}.tombstones(thread, position, previous, checksum, mark) "
+            "SELECT %s, * FROM unnest(%s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[]) "
+            "ON CONFLICT (thread, position) DO UPDATE SET previous = excluded.previous, "
+            "checksum = excluded.checksum, mark = excluded.mark",
+            thread.number,
+            *(list(column) for column in zip(*stones, strict=True)),
+        )
+
+
+def _read_own_id(payload: bytes) -> str:
+    """Return a stored message's own id; empty without one, or where it cannot be read."""
+    return read_message_id("", payload.decode(errors="replace"))
+
+
+def _close_gap(
+    tx: Transaction, thread: _NumberedThread, position: int, signer: Signer
+) -> Steps[None]:
+    """Keep a tombstone of entries that are missing, so that nothing tells of the gap any more."""
+    found = yield tx.query(
+        f"SELECT {_COLUMNS} FROM {{s}}.entries e WHERE e.thread = %s ORDER BY e.position",
+        thread.number,
+    )
+    rows = [_read_row(columns) for columns in found]
+    erased = yield from _list_tombstones(tx, thread.key, signer)
+    bridge = close_gap(signer, thread.key, rows, erased, position)
+    if bridge is not None:
+        yield from _keep_tombstones(tx, thread, [bridge])
 
 
 def _drop_if_empty(tx: Transaction, owner: _LockedOwner) -> Steps[bool]:
@@ -805,40 +982,70 @@ def _raise_epoch(tx: Transaction, owner: _LockedOwner | None, *, dropped: bool) 
 # -- state documents --------------------------------------------------------------------------
 
 
-def _read_document(tx: Transaction, key: ThreadKey, name: str) -> Steps[StateDocument | None]:
+@dataclass(frozen=True, slots=True)
+class _NewDocument:
+    """A state document to be written."""
+
+    name: str
+    text: str
+    version: int
+    checksum: bytes
+
+
+def _read_document(
+    tx: Transaction, key: ThreadKey, name: str, signer: Signer
+) -> Steps[StateDocument | None]:
     """Return a document, or None."""
     found = yield tx.query(
-        f"SELECT value, version FROM {{s}}.documents WHERE thread = {_THREAD} AND name = %s",
+        "SELECT version, textsend(value), checksum FROM {s}.documents "
+        f"WHERE thread = {_THREAD} AND name = %s",
         *_name_thread(key),
         _store_name(name),
     )
-    return StateDocument(load_json(found[0][0]), found[0][1]) if found else None
+    return decode_document(key, name, found[0], signer) if found else None
 
 
 def _write_document(
-    tx: Transaction, key: ThreadKey, name: str, text: str, *, expected: int | None, version: int
+    tx: Transaction, key: ThreadKey, new: _NewDocument, *, expected: int | None, signer: Signer
 ) -> Steps[bool]:
-    """Write a document's JSON text if its version is `expected`; return whether it was."""
+    """Write a document if its version is `expected`; return whether it was.
+
+    A damaged cache counts as none.
+    """
     if expected is None:
-        owner = yield from _make_owner(tx, key.owner)
-        thread = yield from _make_thread(tx, owner, key.thread_id)
-        touched: int = yield tx.change(
-            "INSERT INTO {s}.documents VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
-            thread,
-            _store_name(name),
-            version,
-            text,
-        )
-    else:
-        touched = yield tx.change(
-            "UPDATE {s}.documents SET version = %s, value = %s "
-            f"WHERE thread = {_THREAD} AND name = %s AND version = %s",
-            version,
-            text,
-            *_name_thread(key),
-            _store_name(name),
-            expected,
-        )
+        is_written = yield from _add_document(tx, key, new)
+        if is_written or not new.name.startswith(CACHE_PREFIX):
+            return is_written
+        if (yield from _read_document(tx, key, new.name, signer)) is not None:
+            return False
+        yield from _delete_document(tx, key, new.name)
+        return (yield from _add_document(tx, key, new))
+    touched: int = yield tx.change(
+        "UPDATE {s}.documents SET version = %s, value = %s, checksum = %s "
+        f"WHERE thread = {_THREAD} AND name = %s AND version = %s",
+        new.version,
+        new.text,
+        new.checksum,
+        *_name_thread(key),
+        _store_name(new.name),
+        expected,
+    )
+    return touched > 0
+
+
+def _add_document(tx: Transaction, key: ThreadKey, new: _NewDocument) -> Steps[bool]:
+    """Write a document unless there is one of its name; return whether it was."""
+    owner = yield from _make_owner(tx, key.owner)
+    thread = yield from _make_thread(tx, owner, key.thread_id)
+    touched: int = yield tx.change(
+        "INSERT INTO {s}.documents(thread, name, version, value, checksum) "
+        "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+        thread,
+        _store_name(new.name),
+        new.version,
+        new.text,
+        new.checksum,
+    )
     return touched > 0
 
 
@@ -859,7 +1066,8 @@ def _load_segments(
 ) -> Steps[list[StoredSegment]]:
     """Return an owner's rows after position `after`, by position, part and segment."""
     found = yield tx.query(
-        "SELECT s.position, s.part, s.segment, s.terms, s.vector, s.analysis FROM {s}.segments s "
+        "SELECT s.position, s.part, s.segment, s.terms, s.vector, s.analysis, "
+        "s.terms_check, s.vector_check FROM {s}.segments s "
         "JOIN {s}.owners o ON o.owner = s.owner "
         "JOIN {s}.fingerprints f ON f.fingerprint = s.fingerprint "
         "WHERE o.digest = %s AND f.name = %s AND s.position > %s "
@@ -869,9 +1077,13 @@ def _load_segments(
         after,
     )
     return [
-        StoredSegment(position, part, segment, _decode_terms(terms), vector, analysis)
-        for position, part, segment, terms, vector, analysis in found
+        StoredSegment(position, part, segment, _decode_terms(terms), *derived)
+        for position, part, segment, terms, *derived in found
     ]
+
+
+def _decode_terms(terms: bytes) -> str:
+    return terms.decode("utf-8", "surrogatepass")
 
 
 def _save_segments(
@@ -884,25 +1096,32 @@ def _save_segments(
     number = yield from _number_fingerprint(tx, fingerprint)
     # One statement cannot overwrite a row twice: the last of several with one key counts.
     latest = {(row.position, row.part, row.segment): row for row in rows}
-    columns: list[list[Any]] = [list(column) for column in zip(*latest, strict=True)]
-    terms = [row.terms.encode("utf-8", "surrogatepass") for row in latest.values()]
+    values = [_write_segment(row) for row in latest.values()]
     yield tx.query(
-        "INSERT INTO {s}.segments "
-        "(owner, position, part, segment, fingerprint, terms, vector, analysis) "
-        "SELECT e.owner, e.position, n.part, n.segment, %s, n.terms, n.vector, n.analysis "
+        "INSERT INTO {s}.segments (owner, position, part, segment, fingerprint, terms, vector, "
+        "analysis, terms_check, vector_check) "
+        "SELECT e.owner, e.position, n.part, n.segment, %s, n.terms, n.vector, n.analysis, "
+        "n.terms_check, n.vector_check "
         "FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::bytea[], %s::bytea[], "
-        "%s::integer[]) AS n(position, part, segment, terms, vector, analysis) "
+        "%s::integer[], %s::bigint[], %s::bigint[]) "
+        "AS n(position, part, segment, terms, vector, analysis, terms_check, vector_check) "
         "JOIN {s}.entries e ON e.owner = %s AND e.position = n.position "
         "ON CONFLICT (owner, position, part, segment, fingerprint) DO UPDATE "
-        "SET terms = excluded.terms, vector = coalesce(excluded.vector, segments.vector), "
-        "analysis = excluded.analysis",
+        "SET terms = excluded.terms, terms_check = excluded.terms_check, "
+        "vector = coalesce(excluded.vector, segments.vector), "
+        "vector_check = CASE WHEN excluded.vector IS NULL THEN segments.vector_check "
+        "ELSE excluded.vector_check END, analysis = excluded.analysis",
         number,
-        *columns,
-        terms,
-        [row.vector for row in latest.values()],
-        [row.analysis for row in latest.values()],
+        *map(list, zip(*values, strict=True)),
         locked.number,
     )
+
+
+def _write_segment(row: StoredSegment) -> tuple[Any, ...]:
+    """Return a row's columns from its position on."""
+    terms = row.terms.encode("utf-8", "surrogatepass")
+    derived = row.vector, row.analysis, row.terms_check, row.vector_check
+    return (row.position, row.part, row.segment, terms, *derived)
 
 
 def _list_fingerprints(tx: Transaction, owner: Owner) -> Steps[list[str]]:
@@ -930,10 +1149,6 @@ def _delete_segments(tx: Transaction, owner: Owner, fingerprint: str, *, most: i
         most,
     )
     return gone
-
-
-def _decode_terms(terms: bytes) -> str:
-    return terms.decode("utf-8", "surrogatepass")
 
 
 def _number_fingerprint(tx: Transaction, name: str) -> Steps[int]:
@@ -997,26 +1212,36 @@ def _encode_name(name: str) -> bytes:
 
 def _to_uuid(ulid: str) -> UUID:
     """Return the 128 bits of a ULID; they sort alike."""
-    return UUID(bytes=bytes(ULID.from_str(ulid).bytes))
+    return UUID(bytes=encode_ulid(ulid))
 
 
 def _to_ulid(value: UUID) -> str:
     """Return the ULID that `_to_uuid` took."""
-    return str(ULID.from_bytes(value.bytes))
+    return decode_ulid(value.bytes)
+
+
+_UNSIGNED = b""
+"""What the column of signatures holds of entries that an older release wrote."""
 
 
 def _read_row(columns: Sequence[Any]) -> Row:
-    """Return the row of `_COLUMNS`."""
-    position, entry_id, turn, turn_name, role, body, metadata = columns
+    """Return the row of `_COLUMNS`; what is wrong with them, if anything, is its `damage`."""
+    position, entry_id, turn, turn_name, role, payload, metadata, signature = columns
     text_id = _to_ulid(entry_id)
-    turn_id = text_id if turn is None else _to_ulid(turn)
-    if turn_name is not None:
-        turn_id = turn_name.decode("utf-8", "surrogatepass")
-    return Row(text_id, position, turn_id, role, body, metadata)
+    try:
+        turn_id = text_id if turn is None else _to_ulid(turn)
+        if turn_name is not None:
+            turn_id = turn_name.decode("utf-8", "surrogatepass")
+        text = None if metadata is None else metadata.decode()
+        body = payload.decode()
+        return Row(text_id, position, turn_id, _ROLES[role], body, text, signature or None)
+    except (ValueError, LookupError):  # which may quote what it could not read
+        damage = "its columns cannot be read"
+        return Row(text_id, position, text_id, "control", "", None, signature or None, damage)
 
 
 def _write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
-    """Return (position, id, turn, turn_name, role, key_hash, body, metadata) of a row.
+    """Return (position, id, turn, turn_name, role, key_hash, payload, metadata, signature).
 
     An entry that opens its turn stores no turn; a turn may have a name that is no ULID.
     """
@@ -1026,7 +1251,8 @@ def _write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
     else:
         turn_name = row.turn_id.encode("utf-8", "surrogatepass")
     return (
-        row.position, _to_uuid(row.id), turn, turn_name, row.role, key_hash, row.body, row.metadata
+        row.position, _to_uuid(row.id), turn, turn_name, row.role, key_hash, row.body, row.metadata,
+        row.signature or _UNSIGNED,
     )  # fmt: skip
 
 
@@ -1104,25 +1330,63 @@ ALTER TABLE {s}.segments ADD COLUMN analysis integer NOT NULL DEFAULT 1;
 UPDATE {s}.fingerprints SET name = replace(name, '/terms-1/', '/');
 """
 
-MIGRATIONS: tuple[str, ...] = (_M001, _M002)
+# The column of bodies has another name, and that of signatures no default: a process of an older
+# release that has the schema open can neither read entries nor write any.
+_M003 = """
+ALTER TABLE {s}.entries RENAME COLUMN body TO payload;
+ALTER TABLE {s}.entries ADD COLUMN signature bytea NOT NULL DEFAULT '';
+ALTER TABLE {s}.entries ALTER COLUMN signature DROP DEFAULT;
+CREATE TABLE {s}.tombstones(
+  thread bigint NOT NULL REFERENCES {s}.threads ON DELETE CASCADE,
+  position bigint NOT NULL,
+  previous bytea NOT NULL,
+  checksum bytea NOT NULL,
+  mark bytea NOT NULL,
+  PRIMARY KEY (thread, position)
+);
+ALTER TABLE {s}.documents ADD COLUMN checksum bytea;
+ALTER TABLE {s}.segments ADD COLUMN terms_check bigint, ADD COLUMN vector_check bigint;
+ALTER TABLE {s}.log_meta ADD COLUMN key_id bytea NOT NULL DEFAULT '';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003)
 """Script n brings a schema from version n to n + 1."""
 
 
-def _is_current(tx: Transaction) -> Steps[bool]:
-    """Return whether the schema is of the newest version; reads only.
+def _is_current(tx: Transaction, key_id: bytes) -> Steps[bool]:
+    """Return whether the schema is of the newest version, and signed with a key; reads only.
 
     Raises:
         SchemaVersionError: If a newer release wrote it, or another program did.
+        ConfigError: If its entries are signed with another key, or with none.
         LogError: If the database cannot hold every text.
     """
-    return (yield from _read_version(tx)) == len(MIGRATIONS)
+    if (yield from _read_version(tx)) != len(MIGRATIONS):
+        return False
+    return (yield from _has_key(tx, key_id))
 
 
-def _migrate(tx: Transaction) -> Steps[None]:
+def _has_key(tx: Transaction, key_id: bytes) -> Steps[bool]:
+    """Return whether this key signs the schema; False where it holds nothing yet that one could.
+
+    Raises:
+        ConfigError: If its entries are signed with another key, or with none.
+    """
+    [(stored, is_empty)] = yield tx.query(
+        "SELECT key_id, NOT EXISTS (SELECT FROM {s}.entries) FROM {s}.log_meta"
+    )
+    if is_empty and not stored:
+        return not key_id
+    check_key(stored, key_id, f"schema {tx.schema!r}")
+    return True
+
+
+def _migrate(tx: Transaction, key_id: bytes) -> Steps[None]:
     """Create the schema or bring it to the newest version; of several callers, one does it.
 
     Raises:
         SchemaVersionError: If a newer release wrote it, or another program did.
+        ConfigError: If its entries are signed with another key, or with none.
     """
     # Ends with the transaction: a lock of the session would stay behind in a pooler.
     yield tx.query(
@@ -1138,6 +1402,8 @@ def _migrate(tx: Transaction) -> Steps[None]:
     for script in MIGRATIONS[(yield from _read_version(tx)) :]:
         yield tx.query(script)
     yield tx.query("UPDATE {s}.log_meta SET version = %s", len(MIGRATIONS))
+    if not (yield from _has_key(tx, key_id)):
+        yield tx.query("UPDATE {s}.log_meta SET key_id = %s", key_id)
 
 
 def _read_version(tx: Transaction) -> Steps[int]:

@@ -228,8 +228,9 @@ class PostgresConnections:
         from psycopg import OperationalError
 
         state = error.sqlstate or ""
-        # The first line alone: the others may quote what was to be stored.
+        # The first line alone, of the cause as well: the others may quote what was to be stored.
         reason = str(error).partition("\n")[0]
+        error.args = (reason,)
         unavailable = f"the log on {self.place} is unavailable: {reason}; try again"
         operational = isinstance(error, OperationalError)
         # Errors without a state are the client's own: it found the connection broken.

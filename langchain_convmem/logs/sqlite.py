@@ -16,7 +16,6 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +29,6 @@ from langchain_convmem.logs.base import (
     annotate_metadata,
     build_changes,
     build_line_changes,
-    cap_bound,
-    cap_count,
     check_ids,
     check_scope,
     check_user,
@@ -44,18 +41,59 @@ from langchain_convmem.logs.base import (
     make_version,
     merge_entries,
     plan_append,
-    read_message_id,
 )
-from langchain_convmem.logs.sql import Dialect, Statements, add_thread_keys
+from langchain_convmem.logs.signatures import START, Signer, ThreadHead, Tombstone, get_head
+from langchain_convmem.logs.sqlite_copies import UnfinishedCopies
 from langchain_convmem.logs.sqlite_file import (
-    COLUMNS,
-    ROLES,
+    DAMAGED,
+    UNSIGNED,
     SQLiteConnections,
     find_position,
-    read_row,
+    has_sound_tables,
+    is_garbled,
+    read_damaged_name,
+    read_missing_name,
     write_row,
 )
-from langchain_convmem.logs.sqlite_maintenance import Progress, VerifyReport, copy_file, verify_file
+from langchain_convmem.logs.sqlite_maintenance import (
+    VerifyReport,
+    copy_file,
+    read_heads,
+    verify_file,
+)
+from langchain_convmem.logs.sqlite_repair import (
+    Repair,
+    RepairReport,
+    build_new_file,
+    needs_new_file,
+    open_source,
+)
+from langchain_convmem.logs.sqlite_rows import (
+    SQL,
+    DecodedEntries,
+    decode_noted,
+    find_rows,
+    is_damage,
+    link_rows,
+    note_damage,
+    read_controls,
+    read_later,
+    read_leniently,
+    read_one,
+    read_range,
+    read_stretch,
+    read_tombstones,
+    read_versions,
+)
+from langchain_convmem.logs.sqlite_signing import (
+    Heads,
+    bridge_gap,
+    bury,
+    load_heads,
+    sign_anew,
+    sign_unsigned,
+)
+from langchain_convmem.logs.verification import Progress
 from langchain_convmem.protocols import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
     CacheDraft,
@@ -75,39 +113,35 @@ from langchain_convmem.views.codec import load_json
 _log = logging.getLogger("langchain_convmem")
 
 _DELETED_AT_ONCE = 5000
-_HASHES_AT_ONCE = 500
 _WAITING_AT_ONCE = 64
 """Segments that may wait for the next write, and be lost if the process ends before."""
-_DECODED_AT_MOST = 4096
-_DECODED_BODY_CHARS = 20_000
-
-_SQL = Statements(
-    Dialect(
-        value="?",
-        tables="",
-        position="seq",
-        columns=COLUMNS,
-        control=str(ROLES.index("control")),
-        among=lambda count: f"IN ({', '.join('?' * count)})",
-    ),
-    thread="?",
-)
 
 
 class SQLiteLog(TransactionTwins):
     """A message log in a SQLite file; created on first use.
 
-    Safe to share between threads, and to open several times in several processes.
+    Safe to share between threads, to open several times in several processes, and to go on with
+    after a fork. A fork waits for what reads and writes; where it cannot wait long enough, the
+    child's calls raise `LogError`.
+
+    Entries are signed and chained: one that was altered, moved or taken out of the file behind the
+    log's back is named where it is read (`Entry.damage`), and `verify` finds it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, signing_key: bytes | str | None = None
+    ) -> None:
         """Open or create the file.
 
         Args:
             path: A file in a directory that exists.
+            signing_key: A secret of 16 to 64 bytes, kept elsewhere than the file: without it,
+                nobody can alter the file unseen. A file that has entries gets a key by
+                `verify(sign=True, signing_key=...)` alone.
 
         Raises:
-            ConfigError: If the path is empty, `:memory:`, a directory or in none.
+            ConfigError: If the path is empty, `:memory:`, a directory or in none, or if the file
+                was signed with another key than this.
             SchemaVersionError: If a newer release or another program wrote the file.
             LogError: If the file is no SQLite database, or cannot be opened.
         """
@@ -120,10 +154,37 @@ class SQLiteLog(TransactionTwins):
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a directory; name a file in it")
         self._connections = SQLiteConnections(self.path)
-        self._decoded = DecodedEntries()
+        self._signer = Signer(signing_key)
+        self._decoded = DecodedEntries(signer=self._signer)
         self._waiting = WaitingSegments()
-        with self._connections.read():
-            pass  # a file that cannot be used is refused here, not at the first message
+        # A file that cannot be used is refused here, not at the first message.
+        try:
+            self._open_signed()
+        except BaseException:
+            self._connections.close()
+            raise
+
+    def _open_signed(self) -> None:
+        """Learn how the file is signed; a new one gets the key.
+
+        Raises:
+            ConfigError: If it was signed with another key.
+        """
+        with self._connections.read() as db:
+            # Refused here, not at every call.
+            if not has_sound_tables(db):
+                raise LogError(f"the schema of the log on {self.path} {DAMAGED}")
+            key_id, is_new = _read_key_id(db)
+        if self._signer.has_key and is_new and key_id is None:
+            with self._connections.write() as db:
+                _, is_new = _read_key_id(db)
+                if is_new:
+                    query = "UPDATE meta SET key_id = ? WHERE key_id IS NULL"
+                    db.execute(query, (self._signer.key_id,))
+        with self._connections.read() as db:
+            _check_key(self._signer, _read_key_id(db)[0], self.path)
+            unsigned = db.execute("SELECT unsigned FROM meta").fetchone()[0]
+        self._signer.unsigned_until = unsigned if isinstance(unsigned, int) else 0
 
     def __repr__(self) -> str:
         return f"SQLiteLog({str(self.path)!r})"
@@ -150,7 +211,7 @@ class SQLiteLog(TransactionTwins):
         if not batch:
             return []
         with self._connections.write(durable=durable) as db:
-            plan = _append(db, key, batch)
+            plan = self._append(db, key, batch)
             self._waiting.write(db)
         return plan.build_entries(key)
 
@@ -168,13 +229,13 @@ class SQLiteLog(TransactionTwins):
         caches = [(one, encode_state(one.value)) for one in documents]
         with self._connections.write() as db:
             thread = _find_thread(db, key)
-            later = _read_range(db, key, thread, after=after, until=None, last=None)
-            rows = [*_find_rows(db, key, thread, message_ids), *later]
-            there = merge_entries(decode_entry(key, row) for row in rows)
+            later = read_range(db, thread, after=after, until=None, last=None)
+            rows = [*find_rows(db, thread, message_ids), *later]
+            there = merge_entries(decode_entry(key, row, self._signer) for row in rows)
             batch = encode_drafts(plan(there))
-            appended = _append(db, key, batch) if batch else None
+            appended = self._append(db, key, batch) if batch else None
             for cache, text in caches:
-                _write_document(db, key, cache.name, text, expected=cache.expected)
+                self._write_document(db, key, cache.name, text, expected=cache.expected)
             self._waiting.write(db)
         return [] if appended is None else appended.build_entries(key)
 
@@ -187,17 +248,50 @@ class SQLiteLog(TransactionTwins):
         timing: Mapping[str, int] | None = None,
         aux: Mapping[str, Any] | None = None,
     ) -> Entry:
-        """Add to an entry's metadata, durably; see `MessageLog.annotate`."""
+        """Add to an entry's metadata, durably; see `MessageLog.annotate`.
+
+        Raises:
+            CorruptEntryError: If the entry is damaged.
+            LogError: If the thread has no such entry.
+        """
         with self._connections.write() as db:
             position = find_position(db, _find_thread(db, key), entry_id)
             if position is None:
                 msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
                 raise LogError(msg, thread_id=key.thread_id)
-            query = f"SELECT {COLUMNS} FROM entries e WHERE seq = ?"
-            row = read_row(db.execute(query, (position,)).fetchone(), key.thread_id)
+            row = read_one(db, position)
+            _refuse_damage(key, row, self._signer)
             text = annotate_metadata(row.metadata, attributes=attributes, timing=timing, aux=aux)
-            db.execute("UPDATE entries SET metadata = ? WHERE seq = ?", (text, position))
-        return decode_entry(key, replace(row, metadata=text))
+            row = replace(row, metadata=text)
+            row.signature = self._signer.sign_metadata(key, row)
+            db.execute(
+                "UPDATE entries SET metadata = ?, signature = ? WHERE seq = ?",
+                (text, row.signature or UNSIGNED, position),
+            )
+        return decode_entry(key, row)
+
+    def _append(
+        self, db: sqlite3.Connection, key: ThreadKey, batch: Sequence[EncodedDraft]
+    ) -> AppendPlan:
+        """Store what is new of a batch."""
+        thread, end = _find_end(db, key)
+        _check_key(self._signer, end.key_id, self.path)
+        plan = plan_append(
+            batch,
+            note_damage(self._signer, key, _read_stored(db, thread, batch)),
+            first_position=end.position + 1,
+            make_id=make_numbered_ulid,
+            sign=self._signer.chain(key, end.head),
+        )
+        db.executemany(
+            "INSERT INTO entries(seq, thread, id, turn, role, key_hash, body, metadata, signature) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (row.position, thread, *write_row(row, key_hash))
+                for row, key_hash in zip(plan.added, plan.key_hashes, strict=True)
+            ],
+        )
+        return plan
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -212,15 +306,30 @@ class SQLiteLog(TransactionTwins):
         """Return entries in order of position; see `MessageLog.entries`."""
         with self._connections.read() as db:
             thread = _find_thread(db, key)
-            rows = _read_range(db, key, thread, after=after, until=until, last=last)
-        return [decode_entry(key, row) for row in rows]
+            found = read_range(db, thread, after=after, until=until, last=last)
+            rows = note_damage(self._signer, key, found)
+            is_start = after <= 0 and (last is None or len(rows) < last)
+            head = START if is_start else None
+            rows = link_rows(db, key, thread, rows, self._signer, head=head)
+        return self._check_entries([decode_noted(key, row) for row in rows])
+
+    def _check_entries(self, entries: list[Entry]) -> list[Entry]:
+        """Return entries; but where some are damaged, and the key is at fault, say so.
+
+        Raises:
+            ConfigError: If somebody gave the file another key meanwhile.
+        """
+        if [entry for entry in entries if entry.damage]:  # faster than `any`, at every read
+            with self._connections.read() as db:
+                _check_key(self._signer, _read_key_id(db)[0], self.path)
+        return entries
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`."""
         check_ids(message_ids)
         with self._connections.read() as db:
-            rows = _find_rows(db, key, _find_thread(db, key), message_ids)
-        return [decode_entry(key, row) for row in rows]
+            rows = find_rows(db, _find_thread(db, key), message_ids)
+        return self._check_entries([decode_entry(key, row, self._signer) for row in rows])
 
     def read_thread(
         self,
@@ -231,28 +340,33 @@ class SQLiteLog(TransactionTwins):
         """Return a document and entries; see `ThreadTransactions.read_thread`."""
         with self._connections.read() as db:
             thread = _find_thread(db, key)
-            document = _read_document(db, key, thread, name)
+            document = self._read_document(db, key, thread, name)
             found = [
-                columns
+                one
                 for after, until in stretches(document)
-                for columns in db.execute(
-                    _SQL.stretch, (thread, cap_bound(after), cap_bound(until))
-                )
+                for one in read_stretch(db, key, thread, self._signer, after=after, until=until)
             ]
             epoch = _read_epoch(db)
-        return document, self._decoded.decode(key, found, epoch)
+        return document, self._check_entries(self._decoded.decode(key, found, epoch))
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
         check_user(user_id)
         with self._connections.read() as db:
-            found = db.execute(
-                "SELECT t.thread_id, count(*), min(e.id), max(e.id) FROM owners o "
-                "JOIN threads t ON t.owner = o.owner JOIN entries e ON e.thread = t.thread "
-                "WHERE o.user_id = ? GROUP BY t.thread ORDER BY max(e.id) DESC",
-                (user_id or "",),
-            ).fetchall()
-        return [_read_info(ThreadKey(user_id, name), *columns) for name, *columns in found]
+            try:
+                found = db.execute(
+                    "SELECT t.thread_id, count(*), min(e.id), max(e.id) FROM owners o "
+                    "JOIN threads t ON t.owner = o.owner JOIN entries e ON e.thread = t.thread "
+                    "WHERE o.user_id = ? GROUP BY t.thread ORDER BY max(e.id) DESC",
+                    (user_id or "",),
+                ).fetchall()
+                return [_read_info(ThreadKey(user_id, name), *columns) for name, *columns in found]
+            except ValueError:
+                pass  # an id is damaged
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+            return _list_damaged_threads(db, user_id)
 
     def owners(self) -> list[Owner]:
         """Return every user and every thread of no user that has entries."""
@@ -269,8 +383,11 @@ class SQLiteLog(TransactionTwins):
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
-        rows = add_thread_keys(owner, found.rows, read_row)
-        return build_changes(rows, cursor, found.generation)
+        if not found.rows:
+            return Changes((), cursor, found.generation)
+        changes = build_changes(found.rows, cursor, found.generation, self._signer)
+        self._check_entries(list(changes.entries))
+        return changes
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
@@ -278,8 +395,9 @@ class SQLiteLog(TransactionTwins):
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
-        rows = add_thread_keys(owner, found.rows, read_row)
-        return build_line_changes(rows, cursor, found.generation, limit)
+        changes = build_line_changes(found.rows, cursor, found.generation, limit, self._signer)
+        self._check_entries(list(changes.controls))
+        return changes
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -288,9 +406,19 @@ class SQLiteLog(TransactionTwins):
     ) -> ForgetReceipt:
         """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
 
-        The freed space is overwritten and the write-ahead log folded in.
+        Damaged entries are forgotten by their ids, too: by `damaged-POSITION` where not even that
+        can be read; and a gap by its own, `missing-POSITION`, which says that nobody misses what
+        was there. The freed space is overwritten and the write-ahead log folded in, for which a
+        disk needs a little room: on a full one nothing is erased. Copies that a killed `backup`
+        left unfinished are removed.
+
+        Raises:
+            LogUnavailableError: If the disk is full or the file in use; the message says what is
+                erased and what to do.
+            LogError: If an unfinished copy cannot be removed; the rest is done.
         """
         check_scope(scope, entry_ids)
+        self._connections.reuse_wal()
         with self._connections.write() as db:
             self._waiting.write(db)
             owner = scope.owner if isinstance(scope, ThreadKey) else scope
@@ -302,18 +430,28 @@ class SQLiteLog(TransactionTwins):
                 thread = _find_thread(db, scope)
                 counts = _erase_threads(db, [] if thread is None else [thread])
             else:
-                counts = _erase_entries(db, _find_thread(db, scope), entry_ids)
+                thread = _find_thread(db, scope)
+                counts = _erase_entries(db, scope, thread, entry_ids, self._signer)
             _drop_empty_owner(db, number)
         self._decoded.clear()
         self._connections.fold_wal()
+        self._remove_unfinished_copies()
         return replace(counts, at_ms=get_now_ms())
+
+    def _remove_unfinished_copies(self) -> None:
+        """Remove what killed backups have left: it may hold what is to be forgotten."""
+        left = UnfinishedCopies(self.path).remove_abandoned()
+        if left:
+            names = ", ".join(map(str, left))
+            msg = f"entries are erased, but unfinished copies may hold them: delete {names}"
+            raise LogError(msg)
 
     # -- state documents ------------------------------------------------------------------------
 
     def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
         """Return the document, or None."""
         with self._connections.read() as db:
-            return _read_document(db, key, _find_thread(db, key), name)
+            return self._read_document(db, key, _find_thread(db, key), name)
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
@@ -321,13 +459,67 @@ class SQLiteLog(TransactionTwins):
         """Write the document if its version is `expected`; see `ThreadState.set_state`."""
         text = encode_state(value)
         with self._connections.write() as db:
-            version = _write_document(db, key, name, text, expected=expected)
+            version = self._write_document(db, key, name, text, expected=expected)
         return None if version is None else StateDocument(load_json(text), version)
+
+    def _read_document(
+        self, db: sqlite3.Connection, key: ThreadKey, thread: int | None, name: str
+    ) -> StateDocument | None:
+        """Return a document, or None; a damaged cache counts as none.
+
+        Raises:
+            LogError: If another document is damaged.
+        """
+        try:
+            found = db.execute(
+                "SELECT CAST(value AS BLOB), version, checksum FROM documents "
+                "WHERE thread = ? AND name = ?",
+                (thread, name),
+            ).fetchone()
+            if found is None:
+                return None
+            value, version, checksum = found
+            text = value.decode()
+            if self._signer.is_document_sound(key, name, version, text, checksum):
+                return StateDocument(load_json(text), version)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
+            pass  # which may quote what it could not read
+        if name.startswith(CACHE_PREFIX):
+            return None
+        msg = (
+            f"document {name!r} of thread {key.thread_id!r} is damaged; restore it from a backup "
+            "('convmem repair'), or delete it"
+        )
+        raise LogError(msg, thread_id=key.thread_id)
+
+    def _write_document(
+        self, db: sqlite3.Connection, key: ThreadKey, name: str, text: str, *, expected: int | None
+    ) -> int | None:
+        """Write a document's JSON text if its version is `expected`; return the new version."""
+        found = self._read_document(db, key, _find_thread(db, key), name)
+        if (None if found is None else found.version) != expected:
+            return None
+        version = make_version(expected)
+        db.execute(
+            "INSERT OR REPLACE INTO documents(thread, name, version, value, checksum) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (
+                _make_thread(db, key),
+                name,
+                version,
+                text,
+                self._signer.sign_document(key, name, version, text),
+            ),
+        )
+        return version
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
         with self._connections.write() as db:
-            db.execute(_SQL.delete_document, (_find_thread(db, key), name))
+            db.execute(SQL.delete_document, (_find_thread(db, key), name))
 
     # -- segments -------------------------------------------------------------------------------
 
@@ -336,15 +528,13 @@ class SQLiteLog(TransactionTwins):
     ) -> list[StoredSegment]:
         """Return the owner's rows, in order; see `SegmentCache.load_segments`."""
         with self._connections.read() as db:
-            # Positions are sorted before anything else is read: vectors are far larger.
-            found = db.execute(
-                "SELECT s.seq, s.part, s.segment, s.terms, s.vector, s.analysis FROM segments s "
-                f"WHERE s.seq IN (SELECT e.seq FROM entries e {_OF_OWNER} AND e.seq > ?) "
-                "AND s.fingerprint = (SELECT fingerprint FROM fingerprints WHERE name = ?) "
-                "ORDER BY s.seq, s.part, s.segment",
-                (_find_owner(db, owner)[0], after, fingerprint),
-            ).fetchall()
-        stored = [StoredSegment(*row) for row in found]
+            found = _load_segments(db, (_find_owner(db, owner)[0], after, fingerprint))
+        # What cannot be read is derived anew.
+        stored = [
+            StoredSegment(*row)
+            for row in found
+            if type(row[3]) is str and all(type(at) is int for at in row[:3])
+        ]
         return self._waiting.merge_into(stored, owner, fingerprint, after)
 
     def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
@@ -401,36 +591,180 @@ class SQLiteLog(TransactionTwins):
 
     # -- the whole file -------------------------------------------------------------------------
 
-    def verify(self, *, progress: Progress | None = None) -> VerifyReport:
+    def verify(
+        self,
+        *,
+        progress: Progress | None = None,
+        against: Heads | None = None,
+        sign: bool = False,
+        signing_key: bytes | str | None = None,
+    ) -> VerifyReport:
         """Check the file from end to end: what SQLite knows of it, and what a log must hold.
 
         Every page and every row is read, in constant memory and from one state of the file. Others
-        may go on writing; a `forget` waits for the end, as it does for any reader. Nothing is
-        changed and no message text is shown.
+        may go on writing; a `forget` waits for the end, as it does for any reader. Without `sign`
+        nothing is changed. No message text is shown.
 
         Args:
             progress: Called with the rows checked so far and the rows there are.
+            against: Heads that were held elsewhere: those of `heads`, a file that
+                `convmem verify --heads` wrote, or a backup. A thread that ends before its head, or
+                lost what it names, is a problem. Nothing in the file itself can show a lost tail.
+            sign: Sign what older releases left unsigned first, thread by thread. Heads that were
+                held elsewhere for such threads are void then.
+            signing_key: Sign everything with this key instead, in one transaction; from then on,
+                the file opens with it alone. Needs `sign`.
 
         Returns:
-            Counts, and a sentence for each problem; `ok` if there is none.
+            Counts, and a sentence for each problem; `ok` if there is none. Notes tell what SQLite
+            ignores at the end of the write-ahead file.
 
         Raises:
+            ConfigError: If `against` is no list of heads, or a key comes without `sign`.
             LogError: If the file is so damaged that it cannot even be opened.
         """
-        return verify_file(self._connections, progress)
+        if signing_key is not None and not sign:
+            raise ConfigError("a signing_key is for sign=True; without, the file is only checked")
+        if sign:
+            self._sign(signing_key)
+        heads = () if against is None else load_heads(against)
+        return verify_file(self._connections, self._signer, progress, heads)
 
-    async def averify(self, *, progress: Progress | None = None) -> VerifyReport:
+    async def averify(
+        self,
+        *,
+        progress: Progress | None = None,
+        against: Heads | None = None,
+        sign: bool = False,
+        signing_key: bytes | str | None = None,
+    ) -> VerifyReport:
         """Check the file, without blocking the event loop or this log's other calls.
 
         `progress` is called in another thread.
         """
-        return await asyncio.to_thread(self.verify, progress=progress)
+        return await asyncio.to_thread(
+            self.verify, progress=progress, against=against, sign=sign, signing_key=signing_key
+        )
 
-    def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
+    def _sign(self, signing_key: bytes | str | None) -> None:
+        if signing_key is None:
+            sign_unsigned(self._connections, self._signer)
+        else:
+            signer = Signer(signing_key)
+            sign_anew(self._connections, self._signer, signer)
+            self._signer = signer
+            self._decoded = DecodedEntries(signer=signer)
+        with self._connections.read() as db:
+            self._signer.unsigned_until = db.execute("SELECT unsigned FROM meta").fetchone()[0]
+
+    def heads(self, owner: Owner | None = None) -> list[ThreadHead]:
+        """Return how far each thread's chain has come: keep it elsewhere, as proof of its tail.
+
+        A thread that no signature stands at the end of has none.
+
+        Args:
+            owner: Whose threads; None is all.
+        """
+        with self._connections.read() as db:
+            found = [head for _, head in read_heads(db, self._signer)]
+        return [
+            head
+            for head in found
+            if owner is None or ThreadKey(head.user_id, head.thread_id).owner == owner
+        ]
+
+    aheads = make_twin(heads)
+
+    def tombstones(self, key: ThreadKey) -> list[Tombstone]:
+        """Return what is kept of a thread's erased entries; see `ChainedLog.tombstones`."""
+        with self._connections.read() as db:
+            return read_tombstones(db, key, _find_thread(db, key), self._signer)
+
+    atombstones = make_twin(tombstones)
+
+    def repair(
+        self,
+        source: str | os.PathLike[str] | Sequence[Entry] | None = None,
+        *,
+        remove: bool = False,
+    ) -> RepairReport:
+        """Put right what is damaged, as far as it can be proved, and say what is lost.
+
+        Indexes are built anew where SQLite finds fault with them, and damaged caches are dropped.
+        An entry is restored from `source` if its checksum is the one that the damaged entry, or
+        those beside it, still tell; what was forgotten is never brought back. All of it is one
+        transaction. Where SQLite cannot read a page, all that is readable goes into a new file
+        first, and the damaged one is kept beside it, under its name with `.damaged-` and a number:
+        nobody else may have the log open then, and the kept file holds text that a later `forget`
+        does not reach.
+
+        Args:
+            source: The file of a backup; or entries of an export.
+            remove: Take out what is still damaged; tombstones keep the chains.
+
+        Raises:
+            ConfigError: If the backup is no log.
+            LogError: If the file cannot be repaired; it is as it was then.
+        """
+        with open_source(source) as known:
+            kept = None
+            if needs_new_file(verify_file(self._connections, self._signer)):
+                kept = self._build_new_file(known.path)
+            report = Repair(self._connections, self._signer, known).run(
+                remove=remove, kept=None if kept is None else str(kept)
+            )
+        self._decoded.clear()
+        self._connections.fold_wal()
+        return report
+
+    def _build_new_file(self, backup: Path | None) -> Path:
+        self._connections.close()
+        try:
+            return build_new_file(self.path, backup)
+        finally:
+            self._connections = SQLiteConnections(self.path)
+
+    @classmethod
+    def repair_file(
+        cls,
+        path: str | os.PathLike[str],
+        source: str | os.PathLike[str] | Sequence[Entry] | None = None,
+        *,
+        signing_key: bytes | str | None = None,
+        remove: bool = False,
+    ) -> RepairReport:
+        """Repair a file that may be too damaged to be opened; see `repair`."""
+        kept = None
+        try:
+            log = cls(path, signing_key=signing_key)
+        except (ConfigError, LogError):
+            with open_source(source) as known:
+                if known.path is None:
+                    raise
+                kept = build_new_file(Path(os.fspath(path)).absolute(), known.path)
+            log = cls(path, signing_key=signing_key)
+        with log:
+            report = log.repair(source, remove=remove)
+        return report if kept is None else replace(report, kept=str(kept))
+
+    async def arepair(
+        self,
+        source: str | os.PathLike[str] | Sequence[Entry] | None = None,
+        *,
+        remove: bool = False,
+    ) -> RepairReport:
+        """Repair the log, without blocking the event loop or this log's other calls."""
+        return await asyncio.to_thread(self.repair, source, remove=remove)
+
+    def backup(
+        self, path: str | os.PathLike[str], *, progress: Progress | None = None
+    ) -> VerifyReport:
         """Copy the log into a new file while it is in use.
 
         The copy holds all that was committed before the call, from one state of the file. It has
-        its name only when it is whole and on the disk, and only its owner may read it. Others may
+        its name only when it is whole and on the disk, and only its owner may read it. Until then
+        it is a hidden file in the same directory; of a process that was killed it stays there, and
+        the log's next `backup` or `forget` removes it. Others may
         go on writing; a `forget` waits for the end, as it does for any reader. What is forgotten
         later stays in the copy: delete the copies that hold it too.
 
@@ -442,20 +776,24 @@ class SQLiteLog(TransactionTwins):
             path: A file that does not exist, in a directory that does.
             progress: Called with the pages copied so far and the pages there are.
 
+        Returns:
+            What a check of the copy found: what is damaged was copied as it is.
+
         Raises:
             ConfigError: If the file exists, or its directory does not; nothing was written.
             LogError: If the log cannot be read or the copy not be written; nothing is left of it.
         """
-        copy_file(self._connections, Path(os.fspath(path)).absolute(), progress)
+        target = Path(os.fspath(path)).absolute()
+        return copy_file(self._connections, target, self._signer, progress)
 
     async def abackup(
         self, path: str | os.PathLike[str], *, progress: Progress | None = None
-    ) -> None:
+    ) -> VerifyReport:
         """Copy the log, without blocking the event loop or this log's other calls.
 
         `progress` is called in another thread.
         """
-        await asyncio.to_thread(self.backup, path, progress=progress)
+        return await asyncio.to_thread(self.backup, path, progress=progress)
 
 
 # -- owners and threads -------------------------------------------------------------------------
@@ -474,12 +812,26 @@ def _find_owner(db: sqlite3.Connection, owner: Owner) -> tuple[int | None, int]:
 
 def _find_thread(db: sqlite3.Connection, key: ThreadKey) -> int | None:
     """Return a thread's number; None if nothing is kept of it."""
-    found = db.execute(
-        "SELECT t.thread FROM owners o JOIN threads t ON t.owner = o.owner "
-        "WHERE o.user_id = ? AND o.lone_thread = ? AND t.thread_id = ?",
-        (*_name_owner(key.owner), key.thread_id),
-    ).fetchone()
+    # As `_name_owner` says, without an owner: every call comes here.
+    lone_thread = key.thread_id if key.user_id is None else ""
+    values = key.user_id or "", lone_thread, key.thread_id
+    try:
+        found = db.execute(_FIND_THREAD, values).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        # Without the index of names, which is damaged, the tables themselves still tell.
+        found = db.execute(_SCAN_THREADS, values).fetchone()
     return None if found is None else int(found[0])
+
+
+_FIND_THREAD = (
+    "SELECT t.thread FROM owners o JOIN threads t ON t.owner = o.owner "
+    "WHERE o.user_id = ? AND o.lone_thread = ? AND t.thread_id = ?"
+)
+_SCAN_THREADS = _FIND_THREAD.replace(" o JOIN", " o NOT INDEXED JOIN").replace(
+    " t ON", " t NOT INDEXED ON"
+)
 
 
 def _make_thread(db: sqlite3.Connection, key: ThreadKey) -> int:
@@ -512,102 +864,140 @@ def _read_epoch(db: sqlite3.Connection) -> int:
 # -- appending ----------------------------------------------------------------------------------
 
 
-def _append(db: sqlite3.Connection, key: ThreadKey, batch: Sequence[EncodedDraft]) -> AppendPlan:
-    """Store what is new of a batch."""
-    thread = _make_thread(db, key)
-    plan = plan_append(
-        batch,
-        _read_stored(db, key, thread, batch),
-        first_position=_read_next_position(db),
-        make_id=make_numbered_ulid,
-    )
-    db.executemany(
-        "INSERT INTO entries(seq, thread, id, turn, role, key_hash, body, metadata) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (row.position, thread, *write_row(row, key_hash))
-            for row, key_hash in zip(plan.added, plan.key_hashes, strict=True)
-        ],
-    )
-    return plan
-
-
-def _read_stored(
-    db: sqlite3.Connection, key: ThreadKey, thread: int, batch: Iterable[EncodedDraft]
-) -> list[Row]:
+def _read_stored(db: sqlite3.Connection, thread: int, batch: Iterable[EncodedDraft]) -> list[Row]:
     """Return what `plan_append` asks for."""
     hashes = [hash_message_id(own_id) for own_id in list_own_ids(batch)]
-    found = _read_versions(db, thread, hashes)
-    if found:
-        found += db.execute(_SQL.controls, (thread,)).fetchall()
-    return [read_row(columns, key.thread_id) for columns in found]
+    found = read_versions(db, thread, hashes) if hashes else []
+    return [*found, *read_controls(db, thread)] if found else []
 
 
-def _read_versions(
-    db: sqlite3.Connection, thread: int | None, hashes: Sequence[int]
-) -> list[Sequence[Any]]:
-    """Return the `COLUMNS` of rows whose message ids have these hashes, by position."""
-    if not hashes:
-        return []
-    if len(hashes) <= _HASHES_AT_ONCE:
-        return db.execute(_SQL.select_versions(len(hashes)), (thread, *hashes)).fetchall()
-    found: list[Sequence[Any]] = []
-    wanted = sorted(set(hashes))
-    for start in range(0, len(wanted), _HASHES_AT_ONCE):
-        found += _read_versions(db, thread, wanted[start : start + _HASHES_AT_ONCE])
-    return sorted(found, key=itemgetter(0))
+class _End(NamedTuple):
+    """Where a file and one of its threads end."""
+
+    position: int
+    """The highest that was ever given."""
+    head: bytes
+    """Checksum of the thread's last row or tombstone."""
+    key_id: bytes | None
+    """Of the key that signs."""
 
 
-def _read_next_position(db: sqlite3.Connection) -> int:
-    found = db.execute(
-        "SELECT max(position_floor, coalesce((SELECT max(seq) FROM entries), 0)) + 1 FROM meta"
-    )
-    return int(found.fetchone()[0])
+def _find_end(db: sqlite3.Connection, key: ThreadKey) -> tuple[int, _End]:
+    """Return a thread's number, made if need be, and where it ends."""
+    values = *_name_owner(key.owner), key.thread_id
+    try:
+        found = db.execute(_FIND_END, values).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        found = None
+    if found is None:
+        found = db.execute(_READ_END, (_make_thread(db, key),)).fetchone()
+    thread, position, key_id, seq, signature, erased, checksum = found
+    if erased is None or (seq is not None and seq > erased):
+        return thread, _End(position, get_head(signature), key_id)
+    # Whoever put a false one there did not count it, and a gap needs a place of its own.
+    return thread, _End(max(position, erased), checksum, key_id)
+
+
+# Asked before every append, so in one statement.
+_OF_THREAD = (
+    "SELECT t.thread, max(position_floor, coalesce((SELECT max(seq) FROM entries), 0)), key_id, "
+    "e.seq, CAST(e.signature AS BLOB), s.position, s.checksum FROM {} JOIN meta "
+    "LEFT JOIN entries e ON e.seq = (SELECT max(seq) FROM entries WHERE thread = t.thread) "
+    "LEFT JOIN tombstones s ON s.thread = t.thread "
+    "AND s.position = (SELECT max(position) FROM tombstones WHERE thread = t.thread)"
+)
+_FIND_END = (
+    _OF_THREAD.format("owners o JOIN threads t ON t.owner = o.owner")
+    + " WHERE o.user_id = ? AND o.lone_thread = ? AND t.thread_id = ?"
+)
+_READ_END = _OF_THREAD.format("threads t") + " WHERE t.thread = ?"
+
+
+# -- how a file is signed -----------------------------------------------------------------------
+
+
+def _read_key_id(db: sqlite3.Connection) -> tuple[bytes | None, bool]:
+    """Return which key signs the file, if one does, and whether nothing was ever written to it."""
+    key_id, is_new = db.execute(
+        "SELECT key_id, position_floor = 0 AND NOT EXISTS (SELECT 1 FROM entries) FROM meta"
+    ).fetchone()
+    return key_id, bool(is_new)
+
+
+def _check_key(signer: Signer, key_id: bytes | None, path: Path) -> None:
+    """Refuse a file that another key has signed.
+
+    Raises:
+        ConfigError: If the signer's key is not the file's.
+    """
+    if (key_id or b"") == signer.key_id:
+        return
+    if key_id is None:
+        msg = (
+            f"{path} is not signed with a key yet; sign it with 'convmem verify --sign', "
+            "or open it without a signing_key"
+        )
+    elif signer.has_key:
+        msg = f"{path} was signed with another key; open it with that signing_key"
+    else:
+        msg = f"{path} was signed with a key; open it with that signing_key (CONVMEM_SIGNING_KEY)"
+    raise ConfigError(msg)
+
+
+def _refuse_damage(key: ThreadKey, row: Row, signer: Signer) -> None:
+    damage = signer.find_damage(key, row)
+    if damage:
+        msg = (
+            f"entry {row.position} of thread {key.thread_id!r} is damaged: {damage}; repair it "
+            f"from a backup ('convmem repair'), or forget it by its id ({row.id})"
+        )
+        raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position)
 
 
 # -- reading ------------------------------------------------------------------------------------
 
 
-def _read_range(
-    db: sqlite3.Connection,
-    key: ThreadKey,
-    thread: int | None,
-    *,
-    after: int,
-    until: int | None,
-    last: int | None,
-) -> list[Row]:
-    """Return a thread's rows of a range, ascending; the latest `last` of them."""
-    bounds = cap_bound(after), cap_bound(until), cap_count(last)
-    found = db.execute(_SQL.entries, (thread, *bounds)).fetchall()
-    return [read_row(columns, key.thread_id) for columns in reversed(found)]
-
-
-def _find_rows(
-    db: sqlite3.Connection, key: ThreadKey, thread: int | None, message_ids: Collection[str]
-) -> list[Row]:
-    """Return a thread's rows with these message ids, ascending."""
-    wanted = frozenset(message_ids)
-    found = _read_versions(db, thread, [hash_message_id(name) for name in wanted])
-    rows = [read_row(columns, key.thread_id) for columns in found]
-    return [row for row in rows if read_message_id(row.id, row.body) in wanted]
-
-
 def _read_info(key: ThreadKey, count: int, first: bytes, last: bytes) -> ThreadInfo:
+    """Return what is known of a thread.
+
+    Raises:
+        ValueError: If an id is damaged.
+    """
     try:
         return ThreadInfo(
             key, count, get_ulid_ms(decode_ulid(first)), get_ulid_ms(decode_ulid(last))
         )
-    except (TypeError, ValueError) as error:
-        msg = f"thread {key.thread_id!r} has an entry with a damaged id: {error}; see verify()"
-        raise CorruptEntryError(msg, thread_id=key.thread_id) from error
+    except TypeError as error:
+        raise ValueError("an id is not 16 bytes") from error
+
+
+def _list_damaged_threads(db: sqlite3.Connection, user_id: str | None) -> list[ThreadInfo]:
+    """Return a user's threads, latest first, where not every entry can be read."""
+    threads = db.execute(
+        "SELECT t.thread, t.thread_id FROM owners o JOIN threads t ON t.owner = o.owner "
+        "WHERE o.user_id = ?",
+        (user_id or "",),
+    ).fetchall()
+    found = []
+    for thread, name in threads:
+        key = ThreadKey(user_id, name)
+        rows = read_range(db, thread, after=0, until=None, last=None)
+        times = [decode_noted(key, row).metadata.timing["creation"] for row in rows if row.damage]
+        times += [get_ulid_ms(row.id) for row in rows if not row.damage]
+        known = [time_ms for time_ms in times if time_ms]
+        if rows:
+            info = ThreadInfo(key, len(rows), min(known, default=0), max(known, default=0))
+            found.append(info)
+    return sorted(found, key=lambda info: info.last_ms, reverse=True)
 
 
 class _Later(NamedTuple):
     """What an owner's file holds after a cursor."""
 
-    rows: list[Sequence[Any]]
-    """Thread ids and `COLUMNS`, in the order they were committed."""
+    rows: Iterable[tuple[ThreadKey, Row]]
+    """In the order they were committed."""
     generation: int
 
 
@@ -622,14 +1012,7 @@ def _read_later(db: sqlite3.Connection, owner: Owner, cursor: int, limit: int | 
     number, generation, newest = known or (None, _read_epoch(db), None)
     if newest is None or newest <= cursor:
         return _Later([], generation)  # mostly so, and looking at every thread takes longer
-    # Positions are sorted before anything else is read: bodies are far larger.
-    found = db.execute(
-        f"SELECT t.thread_id, {COLUMNS} FROM entries e CROSS JOIN threads t ON t.thread = e.thread "
-        "WHERE e.seq IN (SELECT e.seq FROM threads t JOIN entries e ON e.thread = t.thread "
-        "WHERE t.owner = ? AND e.seq > ? ORDER BY e.seq LIMIT ?) ORDER BY e.seq",
-        (number, cap_bound(cursor), cap_count(limit)),
-    ).fetchall()
-    return _Later(found, generation)
+    return _Later(read_later(db, owner, number, cursor, limit), generation)
 
 
 # -- erasing ------------------------------------------------------------------------------------
@@ -661,29 +1044,42 @@ def _erase_threads(db: sqlite3.Connection, threads: Sequence[int]) -> ForgetRece
 
 
 def _erase_entries(
-    db: sqlite3.Connection, thread: int | None, ids: Collection[str]
+    db: sqlite3.Connection,
+    key: ThreadKey,
+    thread: int | None,
+    ids: Collection[str],
+    signer: Signer,
 ) -> ForgetReceipt:
     """Delete entries by entry id or message id, every version of a message; return the counts.
 
     The thread's caches go too: they may tell of what was said.
     """
-    seqs: set[int] = set()
-    for wanted in ids:
-        found = db.execute(
-            "SELECT seq, body FROM entries WHERE thread = ? AND key_hash = ?",
-            (thread, hash_message_id(wanted)),
-        )
-        seqs.update(seq for seq, body in found if read_message_id("", body) == wanted)
-        position = find_position(db, thread, wanted)
-        if position is not None:
-            seqs.add(position)
+    seqs = _find_positions(db, thread, ids)
     segments = sum(_count(db, "segments WHERE seq = ?", seq) for seq in seqs)
-    db.executemany("DELETE FROM entries WHERE seq = ?", [(seq,) for seq in seqs])
+    for row in note_damage(signer, key, [read_one(db, seq) for seq in sorted(seqs)]):
+        bury(db, key, thread, row, signer)
+    for position in sorted(filter(None, map(read_missing_name, ids))):
+        bridge_gap(db, key, thread, position, signer)
     caches = db.execute(
         "DELETE FROM documents WHERE thread = ? AND substr(name, 1, ?) = ?",
         (thread, len(CACHE_PREFIX), CACHE_PREFIX),
     )
     return ForgetReceipt(entries=len(seqs), segments=segments, documents=caches.rowcount)
+
+
+def _find_positions(db: sqlite3.Connection, thread: int | None, ids: Collection[str]) -> set[int]:
+    """Return where the entries of these ids are: entry ids, message ids, names of damaged ones."""
+    found = {row.position for row in find_rows(db, thread, ids)}
+    for wanted in ids:
+        position = find_position(db, thread, wanted)
+        damaged = read_damaged_name(wanted)
+        if position is not None:
+            found.add(position)
+        elif damaged is not None and read_one(db, damaged).id == wanted:
+            of_thread = "SELECT seq FROM entries INDEXED BY entries_by_thread"
+            query = f"{of_thread} WHERE thread = ? AND seq = ?"
+            found.update(seq for (seq,) in db.execute(query, (thread, damaged)))
+    return found
 
 
 def _drop_empty_owner(db: sqlite3.Connection, owner: int | None) -> None:
@@ -699,48 +1095,28 @@ def _count(db: sqlite3.Connection, of: str, value: int) -> int:
     return int(db.execute(f"SELECT count(*) FROM {of}", (value,)).fetchone()[0])
 
 
-# -- state documents ----------------------------------------------------------------------------
-
-
-def _read_document(
-    db: sqlite3.Connection, key: ThreadKey, thread: int | None, name: str
-) -> StateDocument | None:
-    """Return a document, or None.
-
-    Raises:
-        LogError: If it cannot be read.
-    """
-    found = db.execute(_SQL.document, (thread, name)).fetchone()
-    if found is None:
-        return None
-    try:
-        return StateDocument(load_json(found[0]), found[1])
-    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
-        msg = (
-            f"document {name!r} of thread {key.thread_id!r} cannot be read: {error!r}; delete it, "
-            "or restore it from a backup"
-        )
-        raise LogError(msg, thread_id=key.thread_id) from error
-
-
-def _write_document(
-    db: sqlite3.Connection, key: ThreadKey, name: str, text: str, *, expected: int | None
-) -> int | None:
-    """Write a document's JSON text if its version is `expected`; return the new version."""
-    found = db.execute(_SQL.document, (_find_thread(db, key), name)).fetchone()
-    if (None if found is None else found[1]) != expected:
-        return None
-    version = make_version(expected)
-    db.execute(
-        "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?)",
-        (_make_thread(db, key), name, version, text),
-    )
-    return version
-
-
 # -- segments -----------------------------------------------------------------------------------
 
 _OF_OWNER = "JOIN threads t ON t.thread = e.thread WHERE t.owner = ?"
+
+
+def _load_segments(db: sqlite3.Connection, values: tuple[Any, ...]) -> list[Any]:
+    """Return an owner's rows after a position."""
+    # Positions are sorted before anything else is read: vectors are far larger.
+    query = (
+        "SELECT s.seq, s.part, s.segment, s.terms, s.vector, s.analysis, s.terms_check, "
+        "s.vector_check FROM segments s "
+        f"WHERE s.seq IN (SELECT e.seq FROM entries e {_OF_OWNER} AND e.seq > ?) "
+        "AND s.fingerprint = (SELECT fingerprint FROM fingerprints WHERE name = ?) "
+        "ORDER BY s.seq, s.part, s.segment"
+    )
+    try:
+        return db.execute(query, values).fetchall()
+    except sqlite3.DatabaseError as error:
+        if not is_garbled(error):
+            raise
+    with read_leniently(db):
+        return db.execute(query, values).fetchall()
 
 
 def _save_segments(
@@ -752,10 +1128,13 @@ def _save_segments(
     asked = "SELECT fingerprint FROM fingerprints WHERE name = ?"
     made_by = db.execute(asked, (fingerprint,)).fetchone()[0]
     db.executemany(
-        "INSERT INTO segments(seq, part, segment, fingerprint, terms, vector, analysis) "
-        f"SELECT e.seq, ?, ?, ?, ?, ?, ? FROM entries e {_OF_OWNER} AND e.seq = ? "
+        "INSERT INTO segments(seq, part, segment, fingerprint, terms, vector, analysis, "
+        "terms_check, vector_check) "
+        f"SELECT e.seq, ?, ?, ?, ?, ?, ?, ?, ? FROM entries e {_OF_OWNER} AND e.seq = ? "
         "ON CONFLICT (seq, part, segment, fingerprint) DO UPDATE SET terms = excluded.terms, "
-        "vector = coalesce(excluded.vector, vector), analysis = excluded.analysis",
+        "vector = coalesce(excluded.vector, vector), analysis = excluded.analysis, "
+        "terms_check = excluded.terms_check, "
+        "vector_check = iif(excluded.vector IS NULL, vector_check, excluded.vector_check)",
         [
             (
                 row.part,
@@ -764,6 +1143,8 @@ def _save_segments(
                 row.terms,
                 row.vector,
                 row.analysis,
+                row.terms_check,
+                row.vector_check,
                 number,
                 row.position,
             )
@@ -805,8 +1186,9 @@ class WaitingSegments:
         by_place = {_get_place(row): row for row in stored}
         for row in mine:
             before = by_place.get(_get_place(row))
-            vector = before.vector if before is not None and row.vector is None else row.vector
-            by_place[_get_place(row)] = replace(row, vector=vector)
+            if before is not None and row.vector is None:
+                row = replace(row, vector=before.vector, vector_check=before.vector_check)  # noqa: PLW2901
+            by_place[_get_place(row)] = row
         return [by_place[place] for place in sorted(by_place)]
 
     def write(self, db: sqlite3.Connection) -> None:
@@ -841,59 +1223,3 @@ class WaitingSegments:
 
 def _get_place(row: StoredSegment) -> tuple[int, int, int]:
     return row.position, row.part, row.segment
-
-
-# -- decoded entries ----------------------------------------------------------------------------
-
-
-class DecodedEntries:
-    """Entries that were decoded lately: a thread is read at every turn, and hardly changes.
-
-    Rows that changed are decoded anew. Thread-safe. Who gets entries shares them with others, and
-    must not change them.
-    """
-
-    def __init__(self, most: int = _DECODED_AT_MOST) -> None:
-        """Keep at most about so many; those that were decoded first go first."""
-        self._most = most
-        # Single operations on a dict need no lock, which a fork could leave held.
-        self._kept: dict[int, tuple[ThreadKey, Sequence[Any], Entry]] = {}
-        self._epoch: int | None = None
-
-    def clear(self) -> None:
-        """Let go of all."""
-        self._kept = {}
-
-    def decode(self, key: ThreadKey, found: Iterable[Sequence[Any]], epoch: int) -> list[Entry]:
-        """Return the entries of rows.
-
-        Args:
-            key: Their thread.
-            found: The `COLUMNS` of each.
-            epoch: Number of the file's last `forget`: what another process has forgotten must not
-                stay in the memory of this one.
-
-        Raises:
-            CorruptEntryError: If a row cannot be read.
-        """
-        if epoch != self._epoch:
-            self.clear()
-            self._epoch = epoch
-        return [self._decode_one(key, columns) for columns in found]
-
-    def _decode_one(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
-        position = columns[0]
-        known = self._kept.get(position)
-        if known is not None and known[1] == columns and known[0] == key:
-            return known[2]
-        entry = decode_entry(key, read_row(columns, key.thread_id))
-        if len(columns[4]) <= _DECODED_BODY_CHARS:
-            self._kept[position] = (key, columns, entry)
-            self._make_room()
-        return entry
-
-    def _make_room(self) -> None:
-        kept = self._kept
-        if len(kept) > self._most:
-            for position in list(kept)[: self._most // 4]:
-                kept.pop(position, None)

@@ -1,19 +1,23 @@
 """The file of a SQLite log: its schema, its connections, and how rows lie in it.
 
 Connections form a small pool, safe across threads and forks. Readers and the writer each borrow
-one; in WAL mode they do not block each other. A connection inherited through a fork is never used
-nor closed: closing it would release locks that the parent still holds.
+one; in WAL mode they do not block each other. SQLite's locks belong to a process and a file, and
+SQLite notes in memory which it holds. A child that inherits these notes believes to hold locks
+that it does not, and what it writes is lost when the parent closes. So all connections are closed
+before a fork, and opened anew on demand. Where one is in use all the same, the child refuses.
 
 The schema is a list of numbered migrations: append to it, never edit what has shipped.
 
 meta      one row: the epoch that every `forget` raises, and the highest position that entries had
           when the last one began: no position is given twice; unnumbered, the last position whose
-          entry has an id that does not tell it
+          entry has an id that does not tell it; unsigned, the last one that may have no signature;
+          key_id, of the key that signs, if there is one
 owners    a user, or a thread of no user; generation = epoch of its last `forget`
 threads   one row per (owner, thread_id)
 entries   seq is position and commit order in one; key_hash finds a message's id, and an entry's
           own id tells its position. As its primary key, seq stands after the columns of every
           index anyway
+tombstones what is kept of an erased entry, so that the chain of its thread's signatures is whole
 documents small JSON documents of a thread, with a version for compare-and-set
 segments  what recall derived from lines; rebuildable, gone with its entry
 """
@@ -25,23 +29,28 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, Self, TypeAlias, get_args
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import (
     ConfigError,
-    CorruptEntryError,
     LogClosedError,
     LogError,
     LogUnavailableError,
     SchemaVersionError,
 )
+from langchain_convmem.forks import FORKS, make_lock
 from langchain_convmem.ids import decode_ulid, encode_ulid, get_ulid_number, is_ulid
 from langchain_convmem.logs.base import Row
 from langchain_convmem.records import Role
 
 _IDLE_LIMIT = 4
+_OPENED_AT_MOST = 3
+"""How often a connection is opened, where the file is replaced meanwhile."""
 _PAGE_BYTES = 8192
 """Of a new file: twice the usual. What stays free after the last message of a page is a smaller
 share of it, and a commit takes no longer."""
@@ -54,36 +63,26 @@ _LASTING = frozenset(
 """Operational errors that another try does not fix; the others are locks, disks and the like."""
 
 
-class _SQLiteConnection(sqlite3.Connection):
-    """A connection that knows whether its commits wait for the disk; at first, nobody does."""
-
-    is_durable: bool | None = None
-
-
 class SQLiteConnections:
-    """Hands out connections to `path`; every method is thread-safe."""
+    """Hands out connections to `path`; every method is thread-safe.
+
+    What is read is the file that is under the path now, and a commit counts if database and
+    write-ahead file are still those that were opened.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._errors = _ErrorTranslator(path)
+        self._name = os.fspath(path)
+        self.errors = _ErrorTranslator(path)
         self._idle: list[_SQLiteConnection] = []
-        self._inherited: list[_SQLiteConnection] = []
-        self._pool_lock = threading.Lock()
+        self.loans: set[_Loan] = set()
         self._write_lock = threading.Lock()
-        self._pid = os.getpid()
         self._closed = False
+        FORKS.add(self)
 
-    @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Lend a connection inside a read transaction: one consistent state of the file."""
-        with self._errors:
-            db = self._take()
-            try:
-                db.execute("BEGIN")
-                yield db
-            finally:
-                _end(db, "COMMIT")
-                self._give_back(db)
+        return _Reading(self)
 
     @contextmanager
     def read_apart(self) -> Iterator[sqlite3.Connection]:
@@ -91,66 +90,70 @@ class SQLiteConnections:
 
         For what takes long, or changes how the connection reads; it is closed after the block.
         """
-        self.check_open()
-        with self._errors, closing(self._open()) as db:
+        with _Borrowing(self) as loan:
+            loan.is_apart = True
+            db = loan.db = self._open()
             db.execute("BEGIN")
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             yield db
 
-    @contextmanager
-    def write(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+    def write(self, *, durable: bool = True) -> AbstractContextManager[sqlite3.Connection]:
         """Lend a connection inside a write transaction; an exception rolls it back.
 
         Args:
             durable: Wait for the disk at commit.
+
+        Raises:
+            LogUnavailableError: If the file was replaced meanwhile; then nothing is acknowledged.
         """
-        self._renew_after_fork()
-        with self._write_lock, self._errors:
-            db = self._take()
-            try:
-                if db.is_durable is not durable:
-                    db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-                    db.is_durable = durable
-                db.execute("BEGIN IMMEDIATE")
-                yield db
-                db.execute("COMMIT")
-            finally:
-                _end(db, "ROLLBACK")
-                self._give_back(db)
+        return _Writing(self, self._write_lock, durable=durable)
 
     def fold_wal(self) -> None:
         """Fold the write-ahead log into the file, so that erased text leaves it too.
 
         Raises:
-            LogUnavailableError: If another connection reads the old text all the while.
+            LogUnavailableError: If another connection reads the old text all the while, or the disk
+                is full.
         """
+        try:
+            self._fold_in_time()
+        except LogUnavailableError as error:
+            msg = (
+                f"the log on {self.path} is in use, or its disk is full: entries are deleted, but "
+                "their text is still in the write-ahead file; forget them again"
+            )
+            raise LogUnavailableError(msg) from error
+
+    def _fold_in_time(self) -> None:
         deadline = time.monotonic() + _BUSY_TIMEOUT_S
         while not self._fold():
             if time.monotonic() > deadline:
-                msg = (
-                    f"the log on {self.path} is in use: entries are deleted, but their text is "
-                    "still in the write-ahead file; forget them again"
-                )
-                raise LogUnavailableError(msg)
+                raise LogUnavailableError(f"the log on {self.path} is in use")
             time.sleep(_RETRY_PAUSE_S)
 
-    def _fold(self) -> bool:
+    def reuse_wal(self) -> None:
+        """Let the next write begin at the start of the write-ahead file, which then need not grow.
+
+        Raises:
+            LogUnavailableError: If the disk is too full even to fold in what was written before.
+        """
+        self._fold("RESTART")
+
+    def _fold(self, how: str = "TRUNCATE") -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
-        with self._write_lock, self._errors, self._borrow() as db:
+        with _Borrowing(self) as loan, self._write_lock:
+            db = self.take(loan)
             _set_patience(db, min(_CHECKPOINT_PATIENCE_S, _BUSY_TIMEOUT_S))
             try:
-                return not db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                return not db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0]
             finally:
                 _set_patience(db, _BUSY_TIMEOUT_S)
 
     def close(self) -> None:
         """Close idle connections; those in use close when they come back. Idempotent."""
-        self._renew_after_fork()
-        with self._pool_lock:
+        with FORKS.hold():
             self._closed = True
-            idle, self._idle = self._idle, []
-        for db in idle:
-            db.close()
+            self._close_idle()
 
     @property
     def is_closed(self) -> bool:
@@ -162,30 +165,69 @@ class SQLiteConnections:
         if self._closed:
             raise LogClosedError(f"the log on {self.path} is closed; open it again")
 
-    @contextmanager
-    def _borrow(self) -> Iterator[_SQLiteConnection]:
-        db = self._take()
+    # -- lending --------------------------------------------------------------------------------
+
+    def take(self, loan: _Loan, *, writes: bool = False) -> _SQLiteConnection:
+        """Lend a connection to the file that is under the path now.
+
+        Who writes is told after the commit whether it was.
+        """
         try:
-            yield db
-        finally:
-            self._give_back(db)
+            db = self._idle.pop()
+        except IndexError:
+            db = self._open()
+        else:
+            # Whoever writes looks after the commit.
+            if not writes and db.files[0] != _find_file(self._name):
+                self._retire(db)
+                self._close_idle()
+                db = self._open()
+        loan.db = db
+        return db
 
-    def _take(self) -> _SQLiteConnection:
-        self.check_open()
-        self._renew_after_fork()
-        with self._pool_lock:
-            db = self._idle.pop() if self._idle else None
-        return db or self._open()
+    def take_back(self, loan: _Loan) -> None:
+        """Keep a connection for the next loan, or close it."""
+        db = loan.db
+        if db is None:
+            return
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        if loan.is_apart or self._closed or len(self._idle) >= _IDLE_LIMIT:
+            self._shut(db)
+        else:
+            self._idle.append(db)
 
-    def _give_back(self, db: _SQLiteConnection) -> None:
-        with self._pool_lock:
-            keep = not self._closed and len(self._idle) < _IDLE_LIMIT
-            if keep:
-                self._idle.append(db)
-        if not keep:
-            db.close()
+    def check_commit(self, loan: _Loan, db: _SQLiteConnection) -> None:
+        """Refuse a commit to files that are no longer those under the path."""
+        if db.is_current(self._name):
+            return
+        loan.db = None
+        self._retire(db)
+        self._close_idle()
+        msg = (
+            f"the file of the log on {self.path} was replaced while it was written: the write is "
+            "not acknowledged; try again"
+        )
+        raise LogUnavailableError(msg)
+
+    # -- opening and closing --------------------------------------------------------------------
 
     def _open(self) -> _SQLiteConnection:
+        for _ in range(_OPENED_AT_MOST):
+            place = os.path.realpath(self.path)
+            _create_file(place)
+            before = _find_file(place)
+            self._check_usable(before)
+            db = self._connect()
+            db.wal_path = f"{place}-wal"
+            db.files = before, _find_file(db.wal_path)
+            if db.is_current(self._name):
+                return db
+            db.close()  # as in `_retire`
+        msg = f"the file of the log on {self.path} is replaced again and again; try again later"
+        raise LogUnavailableError(msg)
+
+    def _connect(self) -> _SQLiteConnection:
         db = sqlite3.connect(
             self.path,
             timeout=_BUSY_TIMEOUT_S,
@@ -205,39 +247,301 @@ class SQLiteConnections:
             raise
         return db
 
-    def _renew_after_fork(self) -> None:
-        if self._pid == os.getpid():
-            return
-        self._inherited.extend(self._idle)
-        self._idle = []
-        # The parent's threads, which might hold these locks, do not exist in the child.
-        self._pool_lock = threading.Lock()
+    def _check_usable(self, file: _File | None) -> None:
+        for unusable in (None, file):
+            if unusable in _UNUSABLE:
+                raise LogError(f"the log on {self.path} cannot be used: {_UNUSABLE[unusable]}")
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._shut(self._idle.pop())
+
+    def _shut(self, db: _SQLiteConnection) -> None:
+        if db.is_current(self._name):
+            db.close()
+        else:
+            self._retire(db)
+
+    def _retire(self, db: _SQLiteConnection) -> None:
+        """Let go of a connection whose file is no longer the one under the path.
+
+        Where that is another database, SQLite sees it too and touches nothing under the path. Where
+        the write-ahead file alone is another, it would fold the old one into the database.
+        """
+        file, _ = db.files
+        if file is None or _find_file(self._name) != file:
+            db.close()
+        else:
+            _UNUSABLE[file] = _WAL_REPLACED
+            _abandon(db)
+
+    # -- forks ----------------------------------------------------------------------------------
+
+    def prepare_fork(self) -> None:
+        """Close every connection that is not lent: what SQLite knows of locks is not inherited."""
+        self._close_idle()
+
+    def begin_in_child(self) -> None:
+        """Begin with locks and connections of its own; what was inherited makes files unusable."""
+        loans, self.loans = self.loans, set()
+        idle, self._idle = self._idle, []
         self._write_lock = threading.Lock()
-        self._pid = os.getpid()
+        thread = threading.get_ident()
+        for db in (*idle, *(loan.db for loan in loans)):
+            if db is not None:
+                _UNUSABLE[db.files[0]] = _FORKED
+                _abandon(db)
+        for loan in loans:
+            if loan.thread != thread:
+                _UNUSABLE[None] = _FORKED  # SQLite may have been cut short, with its locks held
+            elif loan.db is not None:
+                _forbid_use(loan.db)
+
+
+_File: TypeAlias = tuple[int, int]
+"""Which file it is, whatever it is called: its device, and its number there."""
+
+_FORKED = (
+    "this process was forked while the log was in use; open it after the fork, or fork while "
+    "nothing reads or writes it"
+)
+_WAL_REPLACED = (
+    "its write-ahead file was deleted or replaced while this process had it open; end the process, "
+    "and check the file with `convmem verify`"
+)
+_UNUSABLE: dict[_File | None, str] = {}
+"""Files that this process must not open, and why; None is every file. A new connection would rely
+on what SQLite notes, per process and file, of locks that are not this process's own."""
+
+_ABANDONED: list[sqlite3.Connection] = []
+_CREATING = make_lock()
+
+
+class _SQLiteConnection(sqlite3.Connection):
+    """A connection that knows which files it has open."""
+
+    is_durable: bool | None = None
+    """Whether its commits wait for the disk; at first, nobody knows."""
+    files: tuple[_File | None, _File | None] = (None, None)
+    """The database and its write-ahead file, as they were opened."""
+    wal_path = ""
+
+    def is_current(self, path: str) -> bool:
+        """Whether the files that it has open are those under their names.
+
+        They are not opened to see that: closing a database file would drop this process's locks.
+        """
+        return self.files == (_find_file(path), _find_file(self.wal_path))
+
+
+class _Loan:
+    """A connection in somebody's hands for a block, or about to be opened for them.
+
+    No fork cuts the block in two, if that can be. If it does, the block fails in the child.
+    """
+
+    __slots__ = ("db", "is_apart", "pid", "pool", "thread")
+
+    def __init__(self, pool: SQLiteConnections) -> None:
+        self.pool = pool
+        self.db: _SQLiteConnection | None = None
+        self.is_apart = False
+
+    def begin(self) -> None:
+        """Go inside; nobody may have closed the pool."""
+        pool = self.pool
+        pool.check_open()
+        self.thread = FORKS.enter()
+        self.pid = FORKS.pid
+        pool.loans.add(self)
+
+    def end(self, error: BaseException | None) -> None:
+        """Give back what was lent, and raise what an error means for a caller."""
+        pool = self.pool
+        try:
+            if self.pid == os.getpid():
+                pool.take_back(self)
+            elif error is None or isinstance(error, sqlite3.Error):
+                raise self._make_error() from error
+        except sqlite3.Error as failed:
+            pool.errors.translate(failed)
+            raise
+        finally:
+            pool.loans.discard(self)
+            FORKS.leave(self.thread)
+        if error is not None:
+            pool.errors.translate(error)
+
+    def check_process(self) -> None:
+        """Refuse to commit in a forked child: two processes would end one transaction."""
+        if self.pid != os.getpid():
+            raise self._make_error()
+
+    def end_transaction(self) -> None:
+        """Roll back what is still open: some errors of SQLite end it themselves."""
+        if self.db is not None and self.db.in_transaction and self.pid == os.getpid():
+            self.db.execute("ROLLBACK")
+
+    def _make_error(self) -> LogError:
+        return LogError(f"the log on {self.pool.path} cannot be used: {_FORKED}")
+
+
+class _Borrowing(_Loan):
+    """A loan for a block, which takes what it needs."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.end(error)
+
+
+class _Reading(_Loan):
+    """A read transaction for a block. As a generator, it would take half as long again."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> sqlite3.Connection:
+        self.begin()
+        try:
+            db = self.pool.take(self)
+            db.execute("BEGIN")
+        except BaseException as error:
+            self.end(error)
+            raise
+        return db
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.end(error)
+
+
+class _Writing(_Loan):
+    """A write transaction for a block, of one thread at a time."""
+
+    __slots__ = ("_durable", "_lock")
+
+    def __init__(self, pool: SQLiteConnections, lock: threading.Lock, *, durable: bool) -> None:
+        super().__init__(pool)
+        self._lock = lock
+        self._durable = durable
+
+    def __enter__(self) -> sqlite3.Connection:
+        self.begin()
+        try:
+            self._lock.acquire()
+            try:
+                return self._begin_transaction()
+            except BaseException:
+                self._lock.release()
+                raise
+        except BaseException as error:
+            self.end(error)
+            raise
+
+    def _begin_transaction(self) -> sqlite3.Connection:
+        db = self.pool.take(self, writes=True)
+        if db.is_durable is not self._durable:
+            db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+            db.is_durable = self._durable
+        db.execute("BEGIN IMMEDIATE")
+        return db
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            try:
+                if error is None:
+                    self._commit()
+                else:
+                    self.end_transaction()
+            finally:
+                self._lock.release()
+        except BaseException as failed:
+            self.end(failed)
+            raise
+        self.end(error)
+
+    def _commit(self) -> None:
+        db = self.db
+        self.check_process()
+        if db is not None:
+            db.execute("COMMIT")
+            self.pool.check_commit(self, db)
+
+
+def _find_file(path: str) -> _File | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - twice as fast as a `Path`'s, and before every read
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _create_file(path: str) -> None:
+    """Create a file that only its owner may read, unless it is there; SQLite's own follow it.
+
+    Nobody else opens it meanwhile: to close it would drop the locks that they hold.
+    """
+    with _CREATING:
+        if os.path.lexists(path):
+            return
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError:
+            return  # SQLite says what is wrong
+        try:
+            if hasattr(os, "fchmod"):
+                os.fchmod(handle, 0o600)  # whatever the umask says
+        finally:
+            os.close(handle)
+
+
+def _abandon(db: sqlite3.Connection) -> None:
+    """Keep a connection open until the process is gone: to close it would change its files.
+
+    Not even the end of the interpreter closes it, which closes what is in a list.
+    """
+    import ctypes
+
+    _ABANDONED.append(db)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+
+
+def _forbid_use(db: sqlite3.Connection) -> None:
+    """Have every statement of a connection fail, those that have begun as well."""
+    db.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
+    db.set_progress_handler(lambda: 1, 1)
 
 
 class _ErrorTranslator:
-    """Turns what SQLite raises in its block into our errors; may be entered many times at once."""
+    """Turns what SQLite raises into our errors."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def translate(self, error: BaseException) -> None:
+        """Raise what an error means for a caller; errors of others pass."""
+        if isinstance(error, UnicodeDecodeError) or is_garbled(error):
+            # What is said of text that is no Unicode quotes it.
+            raise LogError(f"the log on {self._path} {DAMAGED}") from None
         if isinstance(error, sqlite3.DatabaseError):
-            raise self._translate(error) from error
+            raise self._make_error(error) from error
         if isinstance(error, UnicodeEncodeError):
-            msg = f"ids and names must be valid Unicode, got {error.object!r:.80}"
+            msg = f"ids and names must be valid Unicode, got {describe_value(error.object)}"
             raise ConfigError(msg) from error
-        if isinstance(error, UnicodeDecodeError):
-            # What SQLite says of a damaged schema quotes it.
-            msg = f"the log on {self._path} is damaged; restore it from a backup"
-            raise LogError(msg) from error
 
-    def _translate(self, error: sqlite3.DatabaseError) -> LogError:
+    def _make_error(self, error: sqlite3.DatabaseError) -> LogError:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code == sqlite3.SQLITE_CORRUPT:
+            return LogError(f"the log on {self._path} {DAMAGED}: {error}")
+        if code == sqlite3.SQLITE_FULL:
+            msg = (
+                f"the disk of the log on {self._path} is full, and nothing was written; make room "
+                "and try again, or go on with a backup of it on another disk"
+            )
+            return LogUnavailableError(msg)
         if isinstance(error, sqlite3.OperationalError) and code not in _LASTING:
             msg = f"the log on {self._path} is unavailable: {error}; try again"
             return LogUnavailableError(msg)
@@ -246,14 +550,16 @@ class _ErrorTranslator:
         )
 
 
+DAMAGED = "is damaged; 'convmem verify' says where, 'convmem repair' repairs it from a backup"
+
+
+def is_garbled(error: object) -> bool:
+    """Return whether sqlite3 found text that is no Unicode; what it says then quotes the text."""
+    return isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error)
+
+
 def _set_patience(db: sqlite3.Connection, seconds: float) -> None:
     db.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
-
-
-def _end(db: sqlite3.Connection, how: str) -> None:
-    """End a transaction that is still open: some errors of SQLite end it themselves."""
-    if db.in_transaction:
-        db.execute(how)
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
@@ -276,10 +582,31 @@ def _use_wal(db: sqlite3.Connection) -> None:
 ROLES: tuple[Role, ...] = get_args(Role)
 """A role's place here is its number in the file."""
 
-COLUMNS = "e.seq, e.id, e.turn, e.role, e.body, e.metadata"
-"""What `find_row` takes, of the table `entries e`."""
+COLUMNS = "e.seq, e.id, e.turn, e.role, e.body, e.metadata, e.signature"
+"""What `read_row` takes, of the table `entries e`."""
 
 _ROLE_OF = dict(enumerate(ROLES))
+_DAMAGED_NAME = "damaged-"
+_MISSING_NAME = "missing-"
+UNSIGNED = b""
+"""Stands for the signature of what an older release wrote."""
+_MOST_DIGITS = 18
+"""Of a position that SQLite takes."""
+
+
+class Garbled:
+    """Stands for text that is no UTF-8; it is not kept, since it may be of a message."""
+
+    def __repr__(self) -> str:
+        return "(no valid text)"
+
+
+def decode_leniently(raw: bytes) -> str | Garbled:
+    """Return stored text, whatever it is: a `text_factory` that never fails."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return Garbled()
 
 
 def pack_name(name: str) -> bytes | str:
@@ -296,34 +623,72 @@ def unpack_name(stored: bytes | str) -> str:
     return stored if isinstance(stored, str) else decode_ulid(stored)
 
 
-def read_row(columns: Sequence[Any], thread_id: str) -> Row:
-    """Return the row of `COLUMNS`.
-
-    Raises:
-        CorruptEntryError: If one of them holds what no row can.
-    """
-    seq, entry_id, turn, role, body, metadata = columns
+def read_row(columns: Sequence[Any]) -> Row:
+    """Return the row of `COLUMNS`; what is wrong with them, if anything, is its `damage`."""
+    seq, entry_id, turn, role, body, metadata, signature = columns
     try:
         text_id = decode_ulid(entry_id)
         turn_id = text_id if turn is None else unpack_name(turn)
-        if not isinstance(body, str):
-            _refuse_body(body)
-        return Row(text_id, seq, turn_id, _ROLE_OF[role], body, metadata)
-    except (TypeError, ValueError, LookupError) as error:
-        msg = (
-            f"entry {seq} of thread {thread_id!r} has damaged columns ({error!r}); "
-            "restore it from a backup"
-        )
-        raise CorruptEntryError(msg, thread_id=thread_id, position=seq) from error
+        row = Row(text_id, seq, turn_id, _ROLE_OF[role], body, metadata, signature or None)
+    except (TypeError, ValueError, LookupError):
+        return _read_damaged_row(columns)
+    if type(body) is str and (metadata is None or type(metadata) is str):
+        return row
+    return _read_damaged_row(columns)
 
 
-def _refuse_body(value: object) -> NoReturn:
-    msg = f"a body is text, got {type(value).__name__}"
-    raise TypeError(msg)
+def _read_damaged_row(columns: Sequence[Any]) -> Row:
+    """Return what can be read of a row, and which of its columns cannot."""
+    seq, entry_id, turn, role, body, metadata, signature = columns
+    damaged = []
+    try:
+        text_id = decode_ulid(entry_id)
+    except (TypeError, ValueError):
+        text_id = name_damaged(seq)
+        damaged.append("id")
+    try:
+        turn_id = text_id if turn is None else unpack_name(turn)
+    except (TypeError, ValueError):
+        turn_id = text_id
+        damaged.append("turn")
+    known_role = _ROLE_OF.get(role) if isinstance(role, int) else None
+    damaged += ["role"] if known_role is None else []
+    damaged += [] if isinstance(body, str) else ["text"]
+    damaged += [] if isinstance(metadata, str | None) else ["metadata"]
+    kept = signature if isinstance(signature, bytes) and signature else None
+    what = f"its {' and its '.join(damaged)} cannot be read"
+    return Row(text_id, seq, turn_id, known_role or "control", "", None, kept, damage=what)
+
+
+def make_unreadable_row(position: int) -> Row:
+    """Return what stands for a row of which SQLite can read nothing."""
+    name = name_damaged(position)
+    return Row(name, position, name, "control", "", None, damage="its page cannot be read")
+
+
+def name_damaged(position: int) -> str:
+    """Return the name by which an entry whose id cannot be read is known."""
+    return f"{_DAMAGED_NAME}{position}"
+
+
+def read_damaged_name(name: str) -> int | None:
+    """Return the position that `name_damaged` named; None for another name."""
+    return _read_number(name, _DAMAGED_NAME)
+
+
+def read_missing_name(name: str) -> int | None:
+    """Return the position that a gap is named by; None for another name."""
+    return _read_number(name, _MISSING_NAME)
+
+
+def _read_number(name: str, prefix: str) -> int | None:
+    digits = name.removeprefix(prefix)
+    is_number = digits != name and digits.isascii() and digits.isdigit()
+    return int(digits) if is_number and len(digits) <= _MOST_DIGITS else None
 
 
 def write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
-    """Return (id, turn, role, key_hash, body, metadata) of a row.
+    """Return (id, turn, role, key_hash, body, metadata, signature) of a row.
 
     An entry that opens its turn stores no turn.
     """
@@ -334,6 +699,7 @@ def write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
         key_hash,
         row.body,
         row.metadata,
+        row.signature or UNSIGNED,
     )
 
 
@@ -448,7 +814,60 @@ ALTER TABLE segments ADD COLUMN analysis INTEGER NOT NULL DEFAULT 1;
 UPDATE fingerprints SET name = replace(name, '/terms-1/', '/');
 """
 
-MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003, _M004)
+# What older releases do not know of must not be undone by them: a process that had the file open
+# before it was migrated is refused by the constraint and the triggers, whose names tell it why. A
+# trigger that looks at what is added would take a third of its time, and SQLite cannot add such a
+# constraint but by a new table. An empty signature is of what older releases wrote.
+_M005 = """
+CREATE TABLE new_entries(
+  seq INTEGER PRIMARY KEY,
+  thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+  id BLOB NOT NULL,
+  turn BLOB,
+  role INTEGER NOT NULL,
+  key_hash INTEGER,
+  body TEXT NOT NULL,
+  metadata TEXT,
+  signature BLOB CONSTRAINT "a newer release signs its entries: upgrade langchain-convmem"
+    CHECK (signature IS NOT NULL)
+);
+INSERT INTO new_entries
+  SELECT seq, thread, id, turn, role, key_hash, body, metadata, x'' FROM entries;
+DROP TABLE entries;
+ALTER TABLE new_entries RENAME TO entries;
+CREATE INDEX entries_by_thread ON entries(thread);
+CREATE INDEX entries_by_key ON entries(thread, key_hash) WHERE key_hash IS NOT NULL;
+CREATE INDEX entries_control ON entries(thread) WHERE role = 5;
+CREATE TABLE tombstones(
+  thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+  position INTEGER NOT NULL,
+  previous BLOB NOT NULL,
+  checksum BLOB NOT NULL,
+  mark BLOB NOT NULL,
+  PRIMARY KEY (thread, position)
+) WITHOUT ROWID;
+ALTER TABLE meta ADD COLUMN unsigned INTEGER NOT NULL DEFAULT 0;
+UPDATE meta SET unsigned = coalesce((SELECT max(seq) FROM entries), 0);
+ALTER TABLE meta ADD COLUMN key_id BLOB;
+ALTER TABLE documents ADD COLUMN checksum BLOB;
+ALTER TABLE segments ADD COLUMN terms_check INTEGER;
+ALTER TABLE segments ADD COLUMN vector_check INTEGER;
+CREATE TRIGGER entries_annotated BEFORE UPDATE OF metadata ON entries
+WHEN NEW.signature IS OLD.signature AND NEW.metadata IS NOT OLD.metadata
+  AND OLD.signature != x''
+BEGIN
+  SELECT RAISE(ABORT, 'a newer release signs its entries: upgrade langchain-convmem');
+END;
+CREATE TRIGGER entries_erased BEFORE DELETE ON entries
+WHEN OLD.signature != x''
+  AND NOT EXISTS (SELECT 1 FROM tombstones WHERE thread = OLD.thread AND position = OLD.seq)
+  AND EXISTS (SELECT 1 FROM threads WHERE thread = OLD.thread)
+BEGIN
+  SELECT RAISE(ABORT, 'a newer release signs its entries: upgrade langchain-convmem');
+END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003, _M004, _M005)
 """Script n brings a file from version n to n + 1."""
 
 
@@ -478,8 +897,15 @@ def migrate(db: sqlite3.Connection, *, path: str) -> None:
 
 
 def _run(db: sqlite3.Connection, script: str) -> None:
-    for statement in script.split(";"):  # executescript() would commit first
-        db.execute(statement)
+    statement = ""
+    for piece in script.split(";"):  # executescript() would commit first
+        statement += piece
+        # Triggers hold semicolons of their own.
+        if sqlite3.complete_statement(f"{statement};"):
+            db.execute(statement)
+            statement = ""
+        else:
+            statement += ";"
 
 
 def check_version(db: sqlite3.Connection, *, path: str) -> int:
@@ -526,3 +952,20 @@ def list_expected_objects() -> dict[str, str]:
         for script in MIGRATIONS:
             _run(db, script)
         return list_objects(db)
+
+
+def has_sound_tables(db: sqlite3.Connection) -> bool:
+    """Return whether the tables are those of the newest schema, to the letter; others do no harm.
+
+    A bit in one word of it, and SQLite reads the same rows as something else.
+    """
+    found = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+    there = {(name, sql.replace('"', "")) for name, sql in found if isinstance(sql, str)}
+    return there >= _list_expected_tables()
+
+
+@cache
+def _list_expected_tables() -> AbstractSet[tuple[str, str]]:
+    objects = list_expected_objects().items()
+    tables = [one for one in objects if one[1].startswith("CREATE TABLE")]
+    return {(name, sql.replace('"', "")) for name, sql in tables}  # versions quote differently

@@ -7,8 +7,7 @@ Pure: nothing here scores or phrases.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.context import SUMMARY_SOURCE
-from langchain_convmem.views.lines import format_day
+from langchain_convmem.views.lines import INDENT, format_day
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 
 Source = Literal["dialogue", "summary", "system", "tool"]
@@ -27,7 +26,6 @@ _TOOL_TYPES = frozenset({"tool", "ToolMessageChunk", "function", "FunctionMessag
 _SYSTEM_TYPES = frozenset({"system", "SystemMessageChunk", "developer"})
 _YOU = frozenset({"user", "human"})
 _ASSISTANT = frozenset({"assistant", "ai"})
-_ROLE_NAMES = _YOU | _ASSISTANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def read_context(messages: Sequence[BaseMessage]) -> Given:
     ]
     at, question = _find_question(parts)
     asker = messages[at].name if at >= 0 else None
-    collector = _Collector(asker, [m.name for m in messages if m.name])
+    collector = _Collector(asker)
     for number, part in enumerate(parts):
         collector.read_fences(part)
         if number != at:
@@ -101,9 +99,8 @@ class _MessageParts:
 
 
 class _Collector:
-    def __init__(self, asker: str | None, names: Sequence[str]) -> None:
+    def __init__(self, asker: str | None) -> None:
         self._asker = asker
-        self._names = names
         self._groups = 0
         self.recalled: list[ContextLine] = []
         self.others: list[ContextLine] = []
@@ -112,7 +109,7 @@ class _Collector:
         for text in part.fenced:
             for body in text.recalled:
                 first = self._groups + 1
-                for line in read_fence(body, speakers=self._names):
+                for line in read_fence(body):
                     self._groups = first + line.block
                     who = _name_speaker(line.speaker, self._asker)
                     self.recalled.append(
@@ -203,8 +200,7 @@ _FENCE = re.compile(
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
 _DEFUSED = re.compile(r"&lt;(?=\s*/?\s*recalled\b)", re.IGNORECASE)
 _DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*summary\b)", re.IGNORECASE)
-_UTTERANCE = re.compile(r"(?P<speaker>[^\s:\[\]<>\"*#-][^:\n\[\]<>\"]{0,39}):(?: (?P<text>.*))?")
-_MAX_NAME_WORDS = 4
+_UTTERANCE = re.compile(r"(?P<speaker>\S.*?):(?: (?P<text>.*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,17 +267,15 @@ def read_summary(body: str) -> str:
     return _DEFUSED_SUMMARY.sub("<", text)
 
 
-def read_fence(body: str, *, speakers: Collection[str] = ()) -> list[RecalledLine]:
+def read_fence(body: str) -> list[RecalledLine]:
     """Return the utterances inside a `<recalled>` fence, in order; the notice is left out.
 
-    Args:
-        body: What stands between the tags.
-        speakers: Names known to speak, beside those the fence shows by itself.
+    Dates and speakers begin at the margin; what is indented goes on with the line above.
     """
     lines = [line.rstrip() for line in body.strip().split("\n")]
     # The notice stands in front of the first header.
     lines = lines[next((at for at, line in enumerate(lines) if _HEADER.fullmatch(line)), 0) :]
-    reader = _FenceReader(speakers, _find_certain_speakers(lines))
+    reader = _FenceReader()
     for line in lines:
         reader.read(line)
     reader.close()
@@ -291,11 +285,9 @@ def read_fence(body: str, *, speakers: Collection[str] = ()) -> list[RecalledLin
 class _FenceReader:
     """Collects utterances line by line."""
 
-    def __init__(self, speakers: Collection[str], certain: Collection[str]) -> None:
-        self._certain = {name.casefold() for name in (*speakers, *certain)} | _ROLE_NAMES
+    def __init__(self) -> None:
         self._block = 0
         self._date: str | None = None
-        self._between_roles = False
         self._open: tuple[str, list[str]] | None = None
         self.done: list[RecalledLine] = []
 
@@ -307,18 +299,11 @@ class _FenceReader:
             self._date = header["date"]
             return
         found = _UTTERANCE.fullmatch(line)
-        if found and self._is_speaker(found["speaker"]):
+        if found:
             self.close()
-            self._between_roles = found["speaker"].casefold() in _ROLE_NAMES
             self._open = (found["speaker"], [found["text"] or ""])
         elif self._open:
-            self._open[1].append(line)
-
-    def _is_speaker(self, name: str) -> bool:
-        if name.casefold() in self._certain:
-            return True
-        # Between User and Assistant nobody else speaks: "Tip: ..." is a line of a long reply.
-        return self._open is not None and not self._between_roles and _is_like_a_name(name)
+            self._open[1].append(line.removeprefix(INDENT))
 
     def close(self) -> None:
         if self._open:
@@ -327,23 +312,3 @@ class _FenceReader:
             if text:
                 self.done.append(RecalledLine(self._block, speaker, text, self._date))
         self._open = None
-
-
-def _find_certain_speakers(lines: list[str]) -> frozenset[str]:
-    """Return prefixes that open a block or come back: labels inside a text rarely do either."""
-    opening: set[str] = set()
-    seen: Counter[str] = Counter()
-    fresh = True
-    for line in lines:
-        found = _UTTERANCE.fullmatch(line)
-        if found and fresh:
-            opening.add(found["speaker"])
-        if found and _is_like_a_name(found["speaker"]):
-            seen[found["speaker"]] += 1
-        fresh = bool(_HEADER.fullmatch(line))
-    return frozenset(opening | {name for name, count in seen.items() if count > 1})
-
-
-def _is_like_a_name(speaker: str) -> bool:
-    words = speaker.split()
-    return len(words) <= _MAX_NAME_WORDS and not words[0][0].islower()

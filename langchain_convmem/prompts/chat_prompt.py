@@ -33,7 +33,7 @@ from langchain_convmem.prompts.parser import (
     find_example_problems,
     read_example_roles,
 )
-from langchain_convmem.prompts.scanner import format_heading, join_blocks
+from langchain_convmem.prompts.scanner import escape_headings, format_heading, join_blocks
 from langchain_convmem.prompts.variables import (
     Failed,
     VariableFunction,
@@ -41,7 +41,7 @@ from langchain_convmem.prompts.variables import (
     fill_pieces,
     split_pieces,
 )
-from langchain_convmem.views.messages import escape_tag
+from langchain_convmem.views.messages import escape_fences
 from langchain_convmem.views.summaries import format_summary
 
 if TYPE_CHECKING:
@@ -219,7 +219,9 @@ class SectionText(Serializable):
         for name in self.variables:
             value = given[name]
             is_late = isinstance(value, LateValue)
-            values[name] = (yield from value.evaluate_steps()) if is_late else str(value)
+            text = (yield from value.evaluate_steps()) if is_late else str(value)
+            # What the file says is left as it is; only a value could open or end a part by itself.
+            values[name] = escape_headings(escape_fences(text))
         return values
 
     def show_outline(self) -> list[tuple[str, str]]:
@@ -322,9 +324,7 @@ class InputPlaceholder(MessagesPlaceholder):
 
     def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
         values = yield from self.sections.evaluate_steps(given)
-        # What the file says is left as it is; only a value could end the block against its will.
-        defused = {name: escape_tag(value, "context") for name, value in values.items()}
-        texts = [_fence(join_blocks(self.sections.fill_blocks(defused))), _read_recalled(given)]
+        texts = [_fence(join_blocks(self.sections.fill_blocks(values))), _read_recalled(given)]
         return _fold_in(_read_messages(given[self.variable_name]), [text for text in texts if text])
 
 

@@ -36,6 +36,7 @@ from langchain_convmem.prompts.parser import (
 )
 from langchain_convmem.prompts.scanner import (
     SUMMARY_TITLE_KEY,
+    escape_headings,
     find_comments,
     format_heading,
     join_blocks,
@@ -241,7 +242,8 @@ class PromptFile:
     ) -> Steps[dict[str, str]]:
         """Return title -> text with the variables' values of this moment.
 
-        Each function is called once, however often it occurs. Values are not parsed again.
+        Each function is called once, however often it occurs. Values are not parsed again; lines of
+        them that begin with two stars, as headings do, are indented.
 
         Args:
             strict: Let a function's exception through; otherwise its value is an empty string.
@@ -373,7 +375,7 @@ class PromptFile:
                 _LOG.warning("%s has no section %r; it is skipped", self.name, title)
         texts = yield from texts_of(known)
         blocks = [(format_heading(title), texts[title]) for title in known]
-        blocks.append((format_heading(self.summary_title), summary))
+        blocks.append((format_heading(self.summary_title), escape_headings(summary)))
         return join_blocks(blocks if include_titles else [("", text) for _, text in blocks])
 
     def _render_steps(
@@ -391,7 +393,8 @@ class PromptFile:
         names = dict.fromkeys(name for parts in pieces.values() for name in parts[1::2])
         failed = self._build_reporter(on_problem)
         values = yield from evaluate_steps(names, own, strict=strict, failed=failed)
-        return {title: fill_pieces(parts, values) for title, parts in pieces.items()}
+        shown = {name: escape_headings(value) for name, value in values.items()}
+        return {title: fill_pieces(parts, shown) for title, parts in pieces.items()}
 
     def _build_reporter(self, on_problem: OnProblem | None) -> Failed | None:
         if on_problem is None:

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from langchain_convmem.prompts.diagnostics import Findings
 from langchain_convmem.prompts.variables import QUOTED
+from langchain_convmem.views.lines import INDENT
 
 Range: TypeAlias = tuple[int, int]
 """Positions of a piece of the text in code points, half-open."""
@@ -25,6 +26,7 @@ Range: TypeAlias = tuple[int, int]
 # Without groups: with them, the search for the first character of a mark takes ten times as long.
 _MARK = re.compile(rf"{QUOTED.pattern}|://[^ \t\r\n]*|//[^\r\n]*|/\*|\*/")
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_HEADING = re.compile(r"(?:\A|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))(?=\*\*)")
 
 
 class Line(NamedTuple):
@@ -157,6 +159,11 @@ SUMMARY_TITLE_KEY = "*MessageSummaryTitle*"
 def format_heading(title: str | None) -> str:
     """Return the line over a section, with its line end; nothing for None."""
     return "" if title is None else f"**{title}:**\n"
+
+
+def escape_headings(text: str) -> str:
+    """Return a text that is filled in; lines of it that look like a heading are indented."""
+    return _HEADING.sub(INDENT, text) if "**" in text else text
 
 
 def join_blocks(blocks: Iterable[tuple[str, str]]) -> str:

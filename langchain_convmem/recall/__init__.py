@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from langchain_convmem.recall.dialog_recall import DialogRecall
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings, MiniLMEmbeddings
 from langchain_convmem.recall.options import RecallOptions, RecallSettings
-from langchain_convmem.recall.recall import LineRecall
+from langchain_convmem.recall.recall import DialogRecall, LineRecall
 from langchain_convmem.recall.retriever import DialogLineRetriever
 
 __all__ = [

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.calibration import find_highest_coverage, select_related
+from langchain_convmem.recall.calibration import is_covered_by_one, select_related
 from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import LineMatch, Recall, RecalledBlock, Verdict
+from langchain_convmem.views.lines import indent_text
 from langchain_convmem.words.analysis import extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import Span
@@ -45,7 +46,6 @@ _UNITS = (("years", 365), ("months", 30), ("weeks", 7), ("days", 1))
 _DAY_MS = 24 * 3_600_000
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
-_SIGNS_OF_LINE = len("\n") + len(": ")
 
 
 def show_whole(_number: int) -> Passage | None:
@@ -90,13 +90,13 @@ class LineGroup:
         lines: Line numbers in the order of the dialogue, each with its chosen segments.
         hits: The segments that brought the group about, best first.
         passages: Of segments that are not shown whole, what is shown.
-        chars: Length of its text, where a budget asked for it.
+        text: What a model reads, where a budget asked for it; else empty.
     """
 
     lines: dict[int, set[int]]
     hits: list[int] = field(default_factory=list)
     passages: dict[int, Passage] = field(default_factory=dict)
-    chars: int = 0
+    text: str = ""
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -106,25 +106,24 @@ def render(
     group: LineGroup,
     table: SegmentTable,
     now_ms: int | None = None,
-    older: Collection[int] = frozenset(),
+    older: frozenset[int] = frozenset(),
 ) -> str:
-    """Return a date header (UTC), then one `Speaker: text` line per line, verbatim.
+    """Return a date header (UTC), then `Speaker: text` for each line, verbatim.
 
+    Only these begin at the margin: further lines of a text are indented.
     Of a long line only the chosen segments stand there, or passages of them, with `[...]` for what
     is left out. With `now_ms` the header also gives the age of the first line.
     Where a chosen segment is among the `older` ones, it says that too.
     """
     first = table.get_line(next(iter(group.lines)))
-    is_older = _is_older(group.lines, older)
-    lines = [
-        _render_line(number, chosen, table, group.passages)
-        for number, chosen in group.lines.items()
-    ]
-    return "\n".join([_render_header(first.time_ms, now_ms, is_older=is_older), *lines])
+    texts = [_render_header(first.time_ms, now_ms, is_older=_is_older(group.lines, older))]
+    for number, chosen in group.lines.items():
+        texts.append(_render_line(number, chosen, table, group.passages))
+    return "\n".join(texts)
 
 
-def _is_older(lines: Mapping[int, set[int]], older: Collection[int]) -> bool:
-    return bool(older) and any(not chosen.isdisjoint(older) for chosen in lines.values())
+def _is_older(lines: Mapping[int, set[int]], older: frozenset[int]) -> bool:
+    return bool(older) and not older.isdisjoint(chain.from_iterable(lines.values()))
 
 
 def _render_line(
@@ -132,9 +131,10 @@ def _render_line(
 ) -> str:
     line = table.get_line(number)
     shown = line.text
-    if len(chosen) < len(table.list_segments(number)) or not passages.keys().isdisjoint(chosen):
+    is_cut = bool(passages) and not passages.keys().isdisjoint(chosen)
+    if is_cut or len(chosen) < len(table.list_segments(number)):
         shown = _render_pieces(number, chosen, table, passages)
-    return f"{line.speaker}: {shown}"
+    return f"{line.speaker}: {indent_text(shown)}"
 
 
 def _render_header(time_ms: int, now_ms: int | None, *, is_older: bool = False) -> str:
@@ -318,62 +318,35 @@ class _BudgetPacker:
         self._max_blocks = max_blocks
         self._windows = windows
         self.group_of: dict[int, LineGroup] = {}
-        self._line_chars: dict[tuple[int, frozenset[int]], int] = {}
 
     def add(self, number: int, line: int) -> bool:
         """Add a segment with the first window that fits; return whether one did."""
+        ground = self._ground
         for window in self._windows:
             if window == _NO_WINDOW:
                 chosen = {line: {number}}
             else:
-                reached = _list_window(self._ground, line, window)
+                reached = _list_window(ground, line, window)
                 chosen = {at: _choose_segments(self._table, at, number, window) for at in reached}
             adjacent = self._find_adjacent(chosen)
             if not adjacent and len(self.groups) == self._max_blocks:
                 continue
-            passage = self._ground.passage(number)
+            passage = ground.passage(number)
             shown = {} if passage is None else {number: passage}
             merged = (
                 _merge_groups(chosen, adjacent, shown)
                 if adjacent
                 else LineGroup(chosen, passages=shown)
             )
-            cost = merged.chars = self._count_chars(merged)
+            merged.text = render(merged, self._table, ground.now_ms, ground.older)
+            cost = len(merged.text)
             for group in adjacent:
-                cost -= group.chars
+                cost -= len(group.text)
             if cost <= self.room:
                 self.room -= cost
                 self._replace(adjacent, merged)
                 return True
         return False
-
-    def _count_chars(self, group: LineGroup) -> int:
-        """Return the length of a group's text."""
-        table, passages, ground = self._table, group.passages, self._ground
-        chars = 0
-        for number, chosen in group.lines.items():
-            line = table.get_line(number)
-            if not chars:
-                is_older = _is_older(group.lines, ground.older)
-                chars = len(_render_header(line.time_ms, ground.now_ms, is_older=is_older))
-            if len(chosen) == len(table.list_segments(number)) and passages.keys().isdisjoint(
-                chosen
-            ):
-                chars += len(line.speaker) + len(line.text) + _SIGNS_OF_LINE
-            else:
-                chars += self._count_line_chars(number, chosen, passages)
-        return chars
-
-    def _count_line_chars(
-        self, line: int, chosen: set[int], passages: Mapping[int, Passage]
-    ) -> int:
-        # A segment's passage is the same each time.
-        key = (line, frozenset(chosen))
-        if key not in self._line_chars:
-            self._line_chars[key] = len("\n") + len(
-                _render_line(line, chosen, self._table, passages)
-            )
-        return self._line_chars[key]
 
     def _find_adjacent(self, lines: dict[int, set[int]]) -> list[LineGroup]:
         """Return the groups that overlap the lines or touch them, best first."""
@@ -546,7 +519,10 @@ def build_recall(
     )
     groups = _build_groups(query, hits, ground)
     best = _select_first_of_lines(hits, table, query.ranking)
-    own_hits = [_select_first_of_lines(group.hits, table) for group in groups]
+    own_hits = [
+        _select_first_of_lines(group.hits, table) if len(group.hits) > 1 else group.hits
+        for group in groups
+    ]
     numbers = dict.fromkeys(chain(best, *own_hits))
     written = _write_matches(query, ranking, table, lexical, numbers)
     shown = {line for group in groups for line in group.lines}
@@ -588,8 +564,9 @@ def _judge(
     saying = [number for number in near if not (asks[number] or ignorant[number])]
     if is_courtesy(query.text):
         return "related"
-    coverage = find_highest_coverage(query.search_text, saying, table, lexical, allowed)
-    return "answered" if coverage >= _ANSWERING else "related"
+    asked = query.search_text
+    is_answer = is_covered_by_one(asked, saying, table, lexical, allowed, share=_ANSWERING)
+    return "answered" if is_answer else "related"
 
 
 def _make_passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | None]:
@@ -597,9 +574,10 @@ def _make_passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passag
     if hits.loose is None:
         return show_whole
     by_user = table.select_role("user")
+    is_passage = hits.spread(hits.loose, len(table)) & by_user
 
     def find_passage(number: int) -> Passage | None:
-        if not (by_user.item(number) and hits.is_loose(number)):
+        if not is_passage.item(number):
             return None
         text = table.get_text(number)
         # What is shown whole need not be read.
@@ -664,7 +642,7 @@ def _make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableVie
     table = ground.table
     return RecalledBlock(
         lines=tuple([table.get_line(number) for number in group.lines]),
-        text=render(group, table, ground.now_ms, ground.older),
+        text=group.text or render(group, table, ground.now_ms, ground.older),
         matches=tuple(matches),
         relevance=matches[0].relevance,
         similarity=matches[0].similarity,
@@ -691,30 +669,29 @@ def _write_matches(
     columns = ranking.columns
     at = columns.numbers.searchsorted(list(numbers))
     # Of a few rows plain numbers take less time than arrays.
-    relevance, similarity, meaning, speaker, own, smoothed = (
-        column.take(at).tolist()
-        for column in (
-            columns.relevance,
-            columns.similarity,
-            columns.meaning,
-            columns.speaker,
-            columns.own,
-            columns.smoothed,
-        )
+    parts = (
+        columns.relevance,
+        columns.similarity,
+        columns.meaning,
+        columns.speaker,
+        columns.own,
+        columns.smoothed,
     )
+    rows = zip(*(column.take(at).tolist() for column in parts), strict=True)
     words = list(term_of)
     places = lexical.find_shared(list(term_of.values()), list(numbers))
     found: dict[int, LineMatch] = {}
-    for row, number in enumerate(numbers):
+    for number, held, row in zip(numbers, places, rows, strict=True):
+        relevance, similarity, meaning, speaker, own, smoothed = row
         line = table.find_line(number)
-        reasons = ["meaning"] if meaning[row] >= _TELLING else []
-        if places[row]:
-            reasons.append(f"words: {', '.join([words[place] for place in places[row]])}")
-        if speaker[row] > 0:
+        reasons = ["meaning"] if meaning >= _TELLING else []
+        if held:
+            reasons.append(f"words: {', '.join([words[place] for place in held])}")
+        if speaker > 0:
             reasons.append("speaker")
-        if [1 for since_ms, until_ms in spans if since_ms <= line.time_ms < until_ms]:
+        if spans and any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in spans):
             reasons.append("date")
-        if smoothed[row] - own[row] > max(own[row], 0.0):
+        if smoothed - own > max(own, 0.0):
             reasons.append("neighbours")
-        found[number] = LineMatch(line, relevance[row], similarity[row], tuple(reasons))
+        found[number] = LineMatch(line, relevance, similarity, tuple(reasons))
     return found

@@ -169,19 +169,20 @@ class _RankedRows(NamedTuple):
     ) -> _RankedRows:
         """Return what is known of the segments of a ranking."""
         evidence = ranking.select_rows(ranking.columns.evidence)
-        numbers = ranking.select_rows(ranking.columns.numbers)
         said: NDArray[np.bool_] = evidence > -np.inf
         count, best = len(evidence), float(evidence.max())
         two_sided = len(table.roles) > 1 and count > _FEW
-        by_user = table.select_role("user")[numbers] if two_sided else np.ones_like(said)
-        stated = said & by_user & lexical.select_marked("states")[numbers] if two_sided else said
+        by_user, stated = np.ones_like(said), said
+        if two_sided:
+            by_user = ranking.gather(table.select_role("user"))
+            stated = said & by_user & ranking.gather(lexical.select_marked("states"))
         return cls(
             evidence,
             ranking.select_rows(ranking.columns.relevance),
             said,
             ~by_user,
             stated,
-            ~lexical.select_marked("courtesy")[numbers],
+            ~ranking.gather(lexical.select_marked("courtesy")),
             two_sided,
             few=count <= _FEW,
             scale=scale_evidence(count),
@@ -198,8 +199,14 @@ class _RankedRows(NamedTuple):
         at = rows.nonzero()[0]
         if len(at) <= most:
             return rows
+        relevance = self.relevance[at]
+        least = np.partition(relevance, len(at) - most)[len(at) - most] if most else np.inf
+        better = relevance > least
         chosen = np.zeros_like(rows)
-        chosen[at[np.argsort(-self.relevance[at], kind="stable")[:most]]] = True
+        chosen[at[better]] = True
+        # Of those that are equally good the first.
+        equal = (relevance == least).nonzero()[0]
+        chosen[at[equal[: most - np.count_nonzero(better)]]] = True
         return chosen
 
 
@@ -257,7 +264,7 @@ def _spread_rows(loose: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_
 def _add_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:
     """Add the best few segments, and older ones that one of them replaces: that must be seen."""
     leading = [ranking.find_row(number) for number in (*ranking.older, *islice(ranking, _LEADING))]
-    kept[ranking.rows.searchsorted(leading)] = True
+    kept[ranking.find_places(leading)] = True
     return kept & (ranking.select_rows(ranking.columns.evidence) > -np.inf)
 
 
@@ -348,30 +355,33 @@ def _select_words(
     return [_Word(numbers, _compute_rarity(len(numbers), count)) for numbers in found]
 
 
-def find_highest_coverage(
+def is_covered_by_one(
     query: str,
     numbers: Sequence[int],
     table: SegmentTable,
     lexical: LexicalIndex,
     allowed: NDArray[np.bool_],
-) -> float:
-    """Return the highest share of the question's rarity that one of some segments holds.
+    *,
+    share: float,
+) -> bool:
+    """Return whether one of some segments holds so large a share of the question's rarity.
 
     Neighbours are left out: they hold a question's words where a line merely stands next to them.
 
     Args:
         query: The question.
-        numbers: The segments.
+        numbers: The segments, best first.
         table: Where they stand.
         lexical: Their terms.
         allowed: Which segments may be recalled: among them a word is common or rare.
+        share: From 0 to 1.
     """
     asked = _select_words(query, table, lexical, allowed)
     total = sum([word.rarity for word in asked])
-    held = (
-        sum([word.rarity for word in asked if _holds(word.numbers, number)]) for number in numbers
+    return total > 0 and any(
+        sum([word.rarity for word in asked if _holds(word.numbers, number)]) / total >= share
+        for number in numbers
     )
-    return max(held, default=0.0) / total if total else 0.0
 
 
 def _holds_around(

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import random
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,26 +19,28 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
+from langchain_convmem.causes import report_problem
 from langchain_convmem.effects import Effect
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
+from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.protocols import LineSource, MessageLog, SegmentCache, is_valid_for
-from langchain_convmem.recall.dialog_recall import Progress
-from langchain_convmem.recall.embedders import (
+from langchain_convmem.recall.embedding import (
     ChosenEmbedder,
     EmbedderChoice,
+    MiniLMEmbeddings,
     SafeEmbedder,
     format_owner,
+    is_free,
     is_made_here,
 )
-from langchain_convmem.recall.embedding import MiniLMEmbeddings, is_free
-from langchain_convmem.recall.options import IndexName, VectorBits
-from langchain_convmem.recall.segment_store import (
+from langchain_convmem.recall.options import IndexName, Progress, VectorBits
+from langchain_convmem.recall.segments import (
     SegmentStore,
+    SegmentTable,
     read_complete,
     read_terms,
     read_vector,
 )
-from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Entry, LineChanges, Owner, StoredSegment
 from langchain_convmem.views.lines import make_dialog_lines
@@ -87,8 +88,8 @@ class OwnerIndex:
         problem: str | None = None,
     ) -> None:
         """Create an index of the owners, each named once; `problem` is one of the embedder."""
-        self.lock = threading.RLock()
-        self.embedding = threading.Lock()  # held, before `lock`, by `PendingLines`
+        self.lock = GatedLock()
+        self.embedding = make_lock()  # held, before `lock`, by `PendingLines`
         self.embeddings = embeddings
         self._cache = log if isinstance(log, SegmentCache) else None
         self._embedder_problem = problem
@@ -123,8 +124,22 @@ class OwnerIndex:
     def problems(self) -> tuple[str, ...]:
         """Why this index is incomplete or expensive to rebuild, one sentence each."""
         pending = self._embedder.border.problem if self.vectors.missing else None
-        found = (self._embedder_problem, self._change, pending, *self._stored.problems)
+        found = (
+            self._embedder_problem,
+            self._change,
+            self._damage_problem,
+            pending,
+            *self._stored.problems,
+        )
         return tuple(problem for problem in found if problem is not None)
+
+    @property
+    def _damage_problem(self) -> str | None:
+        damaged = sum(reader.damaged for reader in self._readers)
+        if not damaged:
+            return None
+        noun = "entry is" if damaged == 1 else "entries are"
+        return f"{damaged} {noun} damaged and cannot be recalled; see `convmem repair`"
 
     # -- keeping up with the log ---------------------------------------------------------------
 
@@ -470,7 +485,7 @@ class IndexRegistry:
         self._max_owners = max_owners
         self._max_segments = max_segments
         self._indexes: OrderedDict[tuple[Owner, ...], OwnerIndex] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     @property
     def indexes(self) -> list[OwnerIndex]:
@@ -572,6 +587,8 @@ class LogReader:
         self._controls: list[Entry] = []
         self.retracted: frozenset[str] = frozenset()
         """Ids of the entries that were read and count no more; another object where more do."""
+        self.damaged = 0
+        """How many entries were read that cannot be understood."""
 
     def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
         """Give the lines that the log has new to `take`, in commit order.
@@ -595,6 +612,7 @@ class LogReader:
             if changes.controls:
                 self._controls += changes.controls
                 self.retracted = find_retracted_ids(self._controls)
+                self.damaged += sum(bool(entry.damage) for entry in changes.controls)
             take(changes.lines)
             if changes.is_last:
                 return False
@@ -884,7 +902,6 @@ class KnownTexts:
 # -- embedding after a recall, in a thread of its own ---------------------------------------------
 
 _log = logging.getLogger("langchain_convmem")
-_FORK_TIMEOUT_S = 5.0
 _CLOSING_S = 0.3
 
 
@@ -909,11 +926,9 @@ class Backlog:
 
     def __init__(self) -> None:
         """Create an empty backlog; its thread starts with the first job."""
-        self._lock = threading.Lock()
-        self._batch = threading.RLock()
+        self._lock = make_lock()
         self._jobs: dict[int, _Job] = {}
         self._executor: ThreadPoolExecutor | None = None
-        self._is_held = False
 
     def submit(self, index: OwnerIndex) -> Future[None]:
         """Have all that waits in an index embedded; return what is done when that is so.
@@ -959,13 +974,13 @@ class Backlog:
                 return
             job.is_running, job.is_asked_again = True, False
         try:
-            with self._batch:
+            with FORKS.hold():
                 left = job.lines.embed_some()
         except LogClosedError:
             job.is_dropped = True
         except LogError as error:
             # The next recall says so where it still cannot be read.
-            _log.warning("lines could not be embedded: %s", error, exc_info=error)
+            report_problem(_log, "lines could not be embedded", error, ())
         finally:
             with self._lock:
                 job.is_running = False
@@ -978,35 +993,20 @@ class Backlog:
         if self._jobs.pop(id(job.index), None) is not None:
             job.done.set_result(None)
 
-    # -- forks ---------------------------------------------------------------------------------
-
-    def prepare_fork(self) -> None:
-        """Wait for the current batch, with a limit: it may wait for the forking thread."""
-        self._is_held = self._batch.acquire(timeout=_FORK_TIMEOUT_S)
-
-    def resume_after_fork(self) -> None:
-        """Go on in the parent."""
-        if self._is_held:
-            self._batch.release()
-
 
 BACKLOG = Backlog()
 """The backlog of the process."""
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=BACKLOG.prepare_fork,
-        after_in_parent=BACKLOG.resume_after_fork,
-        after_in_child=BACKLOG.__init__,  # type: ignore[misc]
-    )
+    os.register_at_fork(after_in_child=BACKLOG.__init__)  # type: ignore[misc]
 
 
 def _log_failure(run: Future[None]) -> None:
     """Log what a batch raised that should not: nobody waits for it who could say so."""
     error = run.exception()
     if error is not None:
-        _log.error("could not embed lines", exc_info=error)
+        report_problem(_log, "could not embed lines", error)
 
 
 def wait_until_done(job: Future[None], timeout_s: float) -> Effect:

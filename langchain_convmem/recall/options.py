@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Owner, Scalar, ThreadKey
-from langchain_convmem.views.lines import DEFAULT_SPEAKERS
+from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name
 from langchain_convmem.words.analysis import is_stop_word, select_telling_words
 from langchain_convmem.words.dates import Span, find_time_spans
 from langchain_convmem.words.speech import (
@@ -41,14 +42,16 @@ Threshold: TypeAlias = "float | Literal['auto'] | None"
 LineFilter: TypeAlias = "Mapping[str, Scalar | Collection[Scalar]]"
 """By name the value that a line must have, or several of which it must have one.
 
-Names are `speaker`, `role`, `session`, `thread_id`, `user_id` and the keys of a message's
-`additional_kwargs` whose values are scalars (`DialogLine.tags`). A line without such a name does
-not match.
+Names are `speaker`, `role`, `session`, `thread_id`, `user_id`, `trust` (see `DialogLine.trust`) and
+the keys of a message's `additional_kwargs` whose values are scalars (`DialogLine.tags`). A line
+without such a name does not match.
 """
 Moment: TypeAlias = "datetime | int"
 """A time with its zone, or milliseconds since the epoch."""
 Owners: TypeAlias = "Owner | Collection[Owner]"
 """Whose lines: one owner's, or those of several together."""
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with how many segments are indexed and how many there are to index."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEVERAL = (list, tuple, set, frozenset)
 # Times beyond the year 3000 are some other number.
@@ -60,6 +63,7 @@ _LONG = 400
 _LEAST_WORDS = 2
 _WORD_SIGN = re.compile(r"\w")
 _ROLES = frozenset(DEFAULT_SPEAKERS.values())
+_NAMES = frozenset({"speaker", "session"})
 
 
 class RecallOptions(TypedDict, total=False):
@@ -77,8 +81,8 @@ class RecallOptions(TypedDict, total=False):
         exclude: Positions of entries, by thread, that must not come back, such as those a model
             already sees.
         filter: By name the value that a line must have, or a list of values of which it must have
-            one: `speaker`, `role`, `session`, `thread_id`, `user_id`, or a key of the message's
-            `additional_kwargs`. A line without such a name does not match.
+            one: `speaker`, `role`, `session`, `thread_id`, `user_id`, `trust`, or a key of the
+            message's `additional_kwargs`. A line without such a name does not match.
         since: Only lines from this time on: a datetime with its zone, or milliseconds since the
             epoch.
         until: Only lines before this time.
@@ -275,13 +279,14 @@ class RecallSettings:
 def _check_window(name: str, value: object) -> None:
     sides = value if isinstance(value, tuple) and len(value) == 2 else (value,)  # noqa: PLR2004
     if not all(isinstance(side, int) and side >= 0 for side in sides):
-        msg = f"{name} must be a number of lines or a pair (before, after), got {value!r}"
+        msg = (
+            f"{name} must be a number of lines or a pair (before, after), got "
+            f"{describe_value(value)}"
+        )
         raise ConfigError(msg)
 
 
 # -- the query that options make ---------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
     """A recall that makes sense: what is asked, of which lines, and how much is wanted back.
@@ -354,15 +359,15 @@ def make_query(
     """
     settings = settings or defaults
     if not isinstance(text, str) or not text.strip():
-        msg = f"query must be a text that is not blank, got {text!r}"
+        msg = f"query must be a text that is not blank, got {describe_value(text)}"
         raise ConfigError(msg)
     if before is not None and not isinstance(before, str):
-        msg = f"before must be a text or None, got {before!r}"
+        msg = f"before must be a text or None, got {describe_value(before)}"
         raise ConfigError(msg)
     for name, count, least in (("k", k, 1), ("max_tokens", max_tokens, 1), ("ranking", ranking, 0)):
         _check_count(name, count, least=least)
     if not patience_s >= 0:
-        msg = f"patience_s must be a number of seconds from 0, got {patience_s!r}"
+        msg = f"patience_s must be a number of seconds from 0, got {describe_value(patience_s)}"
         raise ConfigError(msg)
     k, max_tokens = _read_limits(k, max_tokens, settings)
     scope = make_scope(
@@ -417,7 +422,7 @@ def _read_now_ms(value: int | None) -> int:
     if value is None:
         return time.time_ns() // 1_000_000
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LAST_MS:
-        msg = f"now_ms must be milliseconds since the epoch, got {value!r}"
+        msg = f"now_ms must be milliseconds since the epoch, got {describe_value(value)}"
         raise ConfigError(msg)
     return value
 
@@ -426,7 +431,7 @@ def _check_count(name: str, value: int | None, *, least: int) -> None:
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        msg = f"{name} must be a whole number of at least {least}, got {value!r}"
+        msg = f"{name} must be a whole number of at least {least}, got {describe_value(value)}"
         raise ConfigError(msg)
 
 
@@ -442,14 +447,14 @@ def _read_threshold(
         return value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not -1 <= value <= 1:
-        msg = f'threshold must be None, "auto" or a cosine from -1 to 1, got {value!r}'
+        msg = (
+            f'threshold must be None, "auto" or a cosine from -1 to 1, got {describe_value(value)}'
+        )
         raise ConfigError(msg)
     return None if value == -1 else value
 
 
 # -- which lines may come back -----------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What may come back, as a hit or next to one.
@@ -490,7 +495,7 @@ class Scope:
             return
         if not isinstance(key, ThreadKey) or key.owner not in self.owners:
             whose = " or ".join(map(repr, self.owners))
-            msg = f"{name} must be a thread of the owner {whose}, got {key!r}"
+            msg = f"{name} must be a thread of the owner {whose}, got {describe_value(key)}"
             raise ConfigError(msg)
 
 
@@ -528,7 +533,7 @@ def sort_owners(owner: Owners) -> tuple[Owner, ...]:
         return (owner,)
     found = owner if isinstance(owner, _SEVERAL) else (owner,)
     if not found or not all(isinstance(one, Owner) for one in found):
-        msg = f"owner must be an Owner, or several of them, got {owner!r}"
+        msg = f"owner must be an Owner, or several of them, got {describe_value(owner)}"
         raise ConfigError(msg)
     return tuple(sorted(set(found), key=lambda one: (one.user_id or "", one.thread_id or "")))
 
@@ -540,7 +545,9 @@ def make_owners(user_ids: Collection[str]) -> tuple[Owner, ...]:
         ConfigError: If not a set, list or tuple of ids, or empty, or an id is blank.
     """
     if not isinstance(user_ids, _SEVERAL) or not user_ids:
-        msg = f"user_ids must be a set of user ids that is not empty, got {user_ids!r}"
+        msg = (
+            f"user_ids must be a set of user ids that is not empty, got {describe_value(user_ids)}"
+        )
         raise ConfigError(msg)
     blank = [one for one in user_ids if not isinstance(one, str) or not one.strip()]
     if blank:
@@ -553,7 +560,10 @@ def _check_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:
     if wanted is None:
         return {}
     if not isinstance(wanted, Mapping) or not all(isinstance(name, str) for name in wanted):
-        msg = f"filter must map names to values, such as {{'speaker': 'Ana'}}, got {wanted!r}"
+        msg = (
+            f"filter must map names to values, such as {{'speaker': 'Ana'}}, got "
+            f"{describe_value(wanted)}"
+        )
         raise ConfigError(msg)
     return {name: _check_values(name, value) for name, value in wanted.items()}
 
@@ -564,9 +574,11 @@ def _check_values(name: str, value: Any) -> tuple[Scalar, ...]:
         if one is not None and not isinstance(one, str | int | float):
             msg = (
                 f"filter[{name!r}] must be a str, int, float, bool or None, or a list of them, "
-                f"got {one!r}"
+                f"got {describe_value(one)}"
             )
             raise ConfigError(msg)
+    if name in _NAMES:
+        return tuple(clean_name(one) if isinstance(one, str) else one for one in values)
     return values
 
 
@@ -579,14 +591,12 @@ def _to_milliseconds(name: str, moment: Moment | None) -> int | None:
         return moment
     msg = (
         f"{name} must be a datetime with its zone (such as tzinfo=timezone.utc) or milliseconds "
-        f"since the epoch as a whole number, got {moment!r}"
+        f"since the epoch as a whole number, got {describe_value(moment)}"
     )
     raise ConfigError(msg)
 
 
 # -- what of a message is searched for ---------------------------------------------------------
-
-
 def search_text(query: str, before: str | None = None) -> str:
     """Return the text that is searched for.
 
@@ -639,8 +649,6 @@ def _extract_question(message: str) -> str:
 
 
 # -- which speakers a question names -----------------------------------------------------------
-
-
 def find_named_speakers(text: str, speakers: Sequence[str]) -> list[int]:
     """Return which speakers (by index) the text names, whole or by the first part of the name.
 

@@ -214,9 +214,11 @@ class Ranking:
     @property
     def rows(self) -> NDArray[np.int64]:
         """Which rows of `columns` rank, ascending; do not write."""
-        if self._rows is None:
-            self._rows = np.arange(len(self))
-        return self._rows
+        return np.arange(len(self)) if self._rows is None else self._rows
+
+    def find_places(self, rows: Sequence[int]) -> Sequence[int] | NDArray[np.int64]:
+        """Return where some rows of `columns` stand among those that rank."""
+        return rows if self._rows is None else self._rows.searchsorted(rows)
 
     def __len__(self) -> int:
         """Return how many segments are ranked."""
@@ -256,6 +258,13 @@ class Ranking:
         """Return what a column as long as `columns` holds of the rows that rank; do not write."""
         return column if self._rows is None else column[self._rows]
 
+    def gather(self, column: NDArray[_T]) -> NDArray[_T]:
+        """Return what a column of all segments holds of those that rank; do not write."""
+        numbers = self.columns.numbers
+        if self._rows is None and len(numbers) == len(column):
+            return column
+        return column[self.select_rows(numbers)]
+
     def find_row(self, number: int) -> int:
         """Return the row of `columns` that a ranked segment has."""
         numbers = self.columns.numbers
@@ -263,9 +272,13 @@ class Ranking:
             return number
         return int(np.searchsorted(numbers, number))
 
-    def is_loose(self, number: int) -> bool:
-        """Return whether a ranked segment is only loosely related to the question."""
-        return self.loose is not None and bool(self.loose[self.find_row(number)])
+    def spread(self, mask: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+        """Return a mask over `columns` as one over all segments, which are so many."""
+        if len(mask) == count:
+            return mask
+        spread = np.zeros(count, dtype=np.bool_)
+        spread[self.columns.numbers] = mask
+        return spread
 
     def select_above(self, similarity: float) -> Ranking:
         """Return the ranking of the segments that are more similar to the question than that."""
@@ -278,8 +291,10 @@ class Ranking:
         ranking.older, ranking.loose = self.older, self.loose
         if len(self._ordered) == 1:
             # What is in order here is so there.
-            ranks = np.zeros(len(self.columns.numbers), dtype=np.bool_)
-            ranks[ranking.rows] = True
+            ranks = kept
+            if self._rows is not None:
+                ranks = np.zeros(len(self.columns.numbers), dtype=np.bool_)
+                ranks[rows] = True
             first = self._ordered[0]
             ranking._ordered.append(first[ranks[first]])
             ranking._unread -= len(ranking._ordered[0])
@@ -430,20 +445,22 @@ def _score(view: _RankingView, parts: _SegmentScores) -> Columns:
     starts = table.find_session_starts() if view.scored is None else None
     smoothed = _smooth(view, own, starts)
     speaker = _compute_speaker_bonus(query, table, at)
-    evidence = smoothed + speaker
+    evidence = smoothed.copy() if speaker is None else smoothed + speaker
     if settings.date_bonus and query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
             said_then = table.select_allowed(since_ms=since_ms, until_ms=until_ms)[at]
             evidence[said_then.nonzero()[0]] += settings.date_bonus
     bonus = _compute_person_bonus(view)
-    person = None if bonus is None else bonus * np.clip(evidence / _SUPPORT, 0.0, 1.0)
+    person = None if bonus is None else _weigh_by_evidence(bonus, evidence)
     if bonus is not None and settings.meaning_first and not _is_clear(view, evidence):
         relevance = _compute_vague_relevance(view, parts, smoothed, evidence, bonus)
     else:
         relevance = evidence if person is None else evidence + person
         relevance = relevance + _compute_session_prior(view, relevance, starts)
     if person is not None:
-        speaker = speaker + person
+        speaker = person if speaker is None else speaker + person
+    if speaker is None:
+        speaker = np.zeros_like(evidence)
     if view.silent is not None:
         relevance[view.silent] -= _MUTED
         evidence[view.silent] = -np.inf
@@ -523,20 +540,20 @@ def _find_indices(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> N
 
 def _compute_speaker_bonus(
     query: RecallQuery, table: SegmentTable, at: slice | NDArray[np.int64]
-) -> NDArray[np.float32]:
+) -> NDArray[np.float32] | None:
     speakers = table.speakers
     named: list[int] = []
     if query.settings.speaker_bonus:
         # Where the question names nobody, whom what was said before names.
         parts = read_parts(query.text, query.before)
         named = next(filter(None, (find_named_speakers(part, speakers) for part in parts)), [])
-    column = table.speaker_column[at]
     # A question that names every speaker prefers none.
     if not named or len(named) == len(speakers):
-        return np.zeros(len(column), dtype=np.float32)
+        return None
     bonus = np.zeros(len(speakers), dtype=np.float32)
     bonus[named] = query.settings.speaker_bonus
-    return bonus[column]
+    preferred: NDArray[np.float32] = bonus.take(table.speaker_column[at])
+    return preferred
 
 
 def _compute_person_bonus(view: _RankingView) -> NDArray[np.float32] | None:
@@ -558,6 +575,17 @@ def _compute_person_bonus(view: _RankingView) -> NDArray[np.float32] | None:
     worth = settings.person_bonus, settings.statement_bonus
     bonus = _compute_kind_bonus(*worth, about_user=about_user, about_listener=meant.listener)
     person: NDArray[np.float32] = (share * bonus).take(kinds[view.at])
+    return person
+
+
+def _weigh_by_evidence(
+    bonus: NDArray[np.float32], evidence: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return the bonus of lines as far as there is evidence for them."""
+    person = evidence * np.float32(1.0 / _SUPPORT)
+    np.maximum(person, np.float32(0.0), out=person)
+    np.minimum(person, np.float32(1.0), out=person)
+    person *= bonus
     return person
 
 
@@ -620,15 +648,32 @@ def _compute_vague_relevance(
     """
     count = len(evidence) if view.counted is None else int(np.count_nonzero(view.counted))
     near_clear = np.float32(_NEARLY * clear_evidence(count))
-    words = view.lexical.lengths[view.at] + _LEAST_LENGTH
-    relevance: NDArray[np.float32] = parts.meaning + _VAGUE_BONUS * bonus
+    loss = view.lexical.keep("length loss", None, lambda: _compute_length_loss(view.lexical))
+    # Each summand is worked out in the same place, which is still at hand then.
+    relevance: NDArray[np.float32] = bonus * _VAGUE_BONUS
+    relevance += parts.meaning
     share = np.float32(1.0) - (np.float32(1.0) - _VAGUE_WORDS) * np.float32(parts.trust)
-    relevance += share * np.minimum(parts.words, _MOST_OF_WORDS)
-    relevance += _VAGUE_NEIGHBOURS * (smoothed - parts.meaning - parts.words)
-    relevance += evidence - smoothed
-    relevance += _NEARLY_CLEAR * np.maximum(evidence - near_clear, np.float32(0.0))
-    relevance -= _VAGUE_LENGTH * np.log(words, dtype=np.float32)
+    more = np.minimum(parts.words, _MOST_OF_WORDS)
+    more *= share
+    relevance += more
+    np.subtract(smoothed, parts.meaning, out=more)
+    more -= parts.words
+    more *= _VAGUE_NEIGHBOURS
+    relevance += more
+    relevance += np.subtract(evidence, smoothed, out=more)
+    np.subtract(evidence, near_clear, out=more)
+    np.maximum(more, np.float32(0.0), out=more)
+    more *= _NEARLY_CLEAR
+    relevance += more
+    relevance -= loss[view.at]
     return relevance
+
+
+def _compute_length_loss(lexical: LexicalIndex) -> NDArray[np.float32]:
+    """Return how much less each segment is worth for its length where nothing answers clearly."""
+    loss: NDArray[np.float32] = np.log(lexical.lengths + _LEAST_LENGTH, dtype=np.float32)
+    loss *= _VAGUE_LENGTH
+    return loss
 
 
 # -- what says nothing -------------------------------------------------------------------------
@@ -641,16 +686,31 @@ def _find_muted(
 
     A reply that the question quotes is what it looks for.
     """
-    assistant = table.select_role("assistant")
-    asking = lexical.select_marked("asks") & ~assistant
-    muted = lexical.select_marked("ignorant") & assistant
+    saying_little = lexical.keep("little", None, lambda: _select_saying_little(table, lexical))
+    repeating = _find_repeating(terms, lexical, saying_little)
+    ignorant = lexical.keep("ignorant", None, lambda: _select_ignorant(table, lexical))
+    if not repeating:
+        return ignorant if ignorant.any() else None
+    muted = ignorant.copy()
     words, quoted = select_telling_words(text), fold(text)
-    for number in _find_repeating(terms, lexical, asking | muted):
+    for number in repeating:
         said = table.get_text(number)
         muted[number] = (
-            _is_alike(words, select_telling_words(said)) if asking[number] else fold(said) != quoted
+            fold(said) != quoted
+            if ignorant[number]
+            else _is_alike(words, select_telling_words(said))
         )
     return muted if muted.any() else None
+
+
+def _select_saying_little(table: SegmentTable, lexical: LexicalIndex) -> NDArray[np.bool_]:
+    """Return what may say nothing: what a user asks, and replies that know nothing."""
+    asking = lexical.select_marked("asks") & ~table.select_role("assistant")
+    return asking | _select_ignorant(table, lexical)
+
+
+def _select_ignorant(table: SegmentTable, lexical: LexicalIndex) -> NDArray[np.bool_]:
+    return lexical.select_marked("ignorant") & table.select_role("assistant")
 
 
 def _find_repeating(
@@ -706,23 +766,13 @@ def _lead_with_latest(
     Returns:
         The numbers of the older ones.
     """
-    best = _select_best_rows(columns, rows) if view.settings.latest_first else columns.numbers[:0]
-    if len(best) < 2:  # noqa: PLR2004 - nothing to compare
-        return frozenset()
-    lead, others = int(best[0]), best[1:]
+    best = _select_best_rows(columns, rows) if view.settings.latest_first else []
     table, numbers = view.table, columns.numbers
-    asks = view.lexical.select_marked("asks")
-    if asks[numbers[lead]]:
+    candidates = _select_comparable(view, columns, best)
+    if not candidates:
         return frozenset()
-    speakers, lines = table.speaker_column, table.line_column
-    comparable = (
-        (speakers[numbers[others]] == speakers[numbers[lead]])
-        & (lines[numbers[others]] != lines[numbers[lead]])
-        & (columns.evidence[others] > -np.inf)
-        & ~asks[numbers[others]]
-    )
-    candidates = others[comparable].tolist()
-    numbers_of = [int(numbers[at]) for at in (lead, *candidates)]
+    lead = best[0]
+    numbers_of = [numbers.item(at) for at in (lead, *candidates)]
     sameness = _measure_sameness(view, numbers_of, vectors, terms)
     shares = _compute_evidence_shares(columns.evidence, lead, candidates)
     same = [
@@ -731,14 +781,37 @@ def _lead_with_latest(
         if share + more >= _SAME
     ]
     # What was written later counts as said later within the same millisecond.
-    moments = {at: (int(table.time_column[numbers[at]]), int(numbers[at])) for at in (lead, *same)}
+    number_of = {at: numbers.item(at) for at in (lead, *same)}
+    moments = {at: (table.time_column.item(n), n) for at, n in number_of.items()}
     latest = max(moments, key=moments.__getitem__)
     if latest != lead:
         columns.relevance[latest] = columns.relevance[lead] + _AHEAD
     return frozenset(number for at, (_, number) in moments.items() if at != latest)
 
 
-def _select_best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _select_comparable(view: _RankingView, columns: Columns, best: Sequence[int]) -> list[int]:
+    """Return the rows, after the first, of other lines in which its speaker states something."""
+    if not best:
+        return []
+    table, asks = view.table, view.lexical.select_marked("asks")
+    number_of, speaker_of, line_of = (
+        column.item for column in (columns.numbers, table.speaker_column, table.line_column)
+    )
+    lead = number_of(best[0])
+    if asks.item(lead):
+        return []
+    speaker, line = speaker_of(lead), line_of(lead)
+    found: list[int] = []
+    # Of a few rows plain numbers take less time than arrays.
+    for at in best[1:]:
+        number = number_of(at)
+        is_other = speaker_of(number) == speaker and line_of(number) != line
+        if is_other and not asks.item(number) and columns.evidence.item(at) > -math.inf:
+            found.append(at)
+    return found
+
+
+def _select_best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> list[int]:
     """Return the rows of the few best segments, best first."""
     relevance = columns.relevance if rows is None else columns.relevance[rows]
     if len(relevance) > _LEADERS * _BLOCK:
@@ -748,8 +821,9 @@ def _select_best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArr
         near = (relevance >= least).nonzero()[0]
     else:
         near = np.arange(len(relevance))
-    best: NDArray[np.int64] = near[np.argsort(-relevance[near], kind="stable")][:_LEADERS]
-    return best if rows is None else rows[best]
+    best = near[(-relevance[near]).argsort(kind="stable")[:_LEADERS]]
+    found: list[int] = (best if rows is None else rows[best]).tolist()
+    return found
 
 
 def _compute_evidence_shares(
@@ -771,8 +845,6 @@ def _measure_sameness(
 
     Minus infinity for one that lacks a number of the question which the first one holds.
     """
-    if len(numbers) == 1:
-        return []
     of_lead, *of_others = view.lexical.find_shared(terms, numbers)
     # Floor 3 is not floor 5: what the question numbers, it means.
     numbered = {place for place in of_lead if terms[place].isdigit()}

@@ -1,21 +1,27 @@
-"""Recall over a log: keeps an index per owner and answers in blocks."""
+"""Recall of dialog lines: `DialogRecall`, the interface; `LineRecall`, which is one over a log.
+
+A `LineRecall` keeps an index per owner and answers in blocks.
+"""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from inspect import isawaitable, iscoroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
 import numpy as np
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.effects import Effect, Steps, make_effect
+from langchain_convmem.causes import describe_value, report_problem
+from langchain_convmem.effects import Effect, Steps, make_effect, sync, twin
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import MessageLog, SegmentCache
 from langchain_convmem.recall.blocks import build_recall, select_hits
 from langchain_convmem.recall.buffer import (
@@ -26,8 +32,7 @@ from langchain_convmem.recall.buffer import (
     select_living,
     update_buffer_steps,
 )
-from langchain_convmem.recall.dialog_recall import DialogRecall, EmbedderUse, Progress
-from langchain_convmem.recall.embedders import Embedder, EmbedderChoice, embed_question
+from langchain_convmem.recall.embedding import Embedder, EmbedderChoice, embed_question
 from langchain_convmem.recall.index import (
     BACKLOG,
     IndexRegistry,
@@ -38,16 +43,21 @@ from langchain_convmem.recall.index import (
 )
 from langchain_convmem.recall.options import (
     Owners,
+    Progress,
+    RecallOptions,
     RecallQuery,
     RecallSettings,
     Scope,
+    make_buffer_query,
+    make_query,
     remove_names,
     search_text,
     sort_owners,
 )
 from langchain_convmem.recall.ranking import Columns, Ranking, rank
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.records import Owner, Recall
+from langchain_convmem.records import Owner, Recall, ThreadKey
+from langchain_convmem.views.lines import indent_text
 from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
@@ -61,6 +71,162 @@ if TYPE_CHECKING:
     from langchain_convmem.records import RecalledBlock
 
 
+QueryHook: TypeAlias = Callable[[str], str]
+"""Gets a question before it is searched for, and returns what to search for; blank for nothing."""
+
+
+class DialogRecall(ABC):
+    """Finds verbatim dialog lines; accepted by memories, retrievers and wrapped chains.
+
+    Thread-safe. The caller closes the log and the embedder.
+    """
+
+    log: MessageLog
+    """Where the lines stand."""
+    embeddings: Embeddings
+    """What embeds lines and questions."""
+    settings: RecallSettings
+    """What counts where a call says nothing."""
+
+    query_hooks: tuple[QueryHook, ...] = ()
+    """What each question passes first, in this order."""
+
+    def bind_query_hook(self, hook: QueryHook) -> Self:
+        """Return this recall, over the same indexes, with a hook that each question passes first.
+
+        Where the hook leaves nothing of a question, nothing is found.
+        """
+        recall = copy(self)
+        recall.query_hooks = (hook, *self.query_hooks)
+        return recall
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: copies of what holds a recall share its indexes."""
+        return self
+
+    # -- recalling ---------------------------------------------------------------------------
+
+    @sync
+    def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Steps[Recall]:
+        """Return the lines of `owner` that answer `query` best, in blocks, best first.
+
+        Args:
+            owner: Whose lines are searched; of several owners, those of all together.
+            query: What is asked, in plain words.
+            **options: How much, from where and how like; see `RecallOptions`.
+
+        Raises:
+            ConfigError: If an argument is invalid; the message names it.
+            LogError: If the log cannot be read.
+        """
+        return self.recall_steps(owner, query, **options)
+
+    arecall = twin(recall)
+    """Async `recall`."""
+
+    def recall_steps(
+        self, owner: Owners, query: str, **options: Unpack[RecallOptions]
+    ) -> Steps[Recall]:
+        """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
+        checked = make_query(owner, query, self.settings, **options)
+        if self.query_hooks:
+            checked = self._pass_hooks(checked)
+        if not checked.text:
+            return (yield from self.answer_from_buffer_steps(checked))
+        return (yield from self.answer_steps(checked))
+
+    def _pass_hooks(self, query: RecallQuery) -> RecallQuery:
+        """Return a query with what the hooks leave of its question; empty where that is blank."""
+        text, before = query.text, query.before
+        for hook in self.query_hooks:
+            text = hook(text) if text.strip() else ""
+            before = hook(before) if before and before.strip() else None
+        return replace(query, text=text if text.strip() else "", before=before)
+
+    def read_buffer_steps(
+        self,
+        buffer: ThreadKey,
+        *,
+        k: int | None = None,
+        max_tokens: int | None = None,
+        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
+        settings: RecallSettings | None = None,
+    ) -> Steps[Recall]:
+        """Return the steps that read a thread's relevance buffer where there is no question."""
+        query = make_buffer_query(
+            buffer, self.settings, k=k, max_tokens=max_tokens, exclude=exclude, settings=settings
+        )
+        return (yield from self.answer_from_buffer_steps(query))
+
+    @abstractmethod
+    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
+        """Return the steps that answer a query."""
+
+    @abstractmethod
+    def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
+        """Return the steps that answer a query with its buffer alone, as without a question."""
+
+    # -- indexes -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index new lines now, so that the next recall does not have to.
+
+        Args:
+            owner: Whose lines; several owners who are searched together may share one index.
+            progress: Called with (done, total) segments after each batch, in this thread.
+
+        Returns:
+            Problems, one sentence each; empty if every line is fully indexed.
+
+        Raises:
+            LogError: If the log cannot be read.
+        """
+
+    @abstractmethod
+    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index ahead without blocking the event loop; `progress` may be called in a worker."""
+
+    @abstractmethod
+    def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Re-embed what another embedder has embedded; otherwise `refresh`."""
+
+    @abstractmethod
+    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Re-embed without blocking the event loop; `progress` may be called in a worker."""
+
+    def get_embedder_use(self, owner: Owners) -> EmbedderUse:  # noqa: ARG002 - of other kinds each may
+        """Return what embeds the lines of an owner, and how many wait for it."""
+        return EmbedderUse(self.embeddings)
+
+    def embed_later(self, owner: Owner) -> None:  # noqa: B027 - most kinds have nothing to do
+        """Embed an owner's new lines soon; does nothing if none are pending."""
+
+    def close(self) -> None:  # noqa: B027 - as above
+        """End the work in the background; another recall may start it again. Idempotent."""
+
+    @abstractmethod
+    def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
+        """Return the steps that drop what the log has forgotten of an owner; never raises."""
+
+
+class EmbedderUse(NamedTuple):
+    """What embeds the lines of an owner.
+
+    Attributes:
+        embeddings: The embedder.
+        segments: How many segments their lines have; None if unknown.
+        pending: How many of these wait to be embedded, and are found by their words.
+        problems: Why lines could not be embedded, one sentence each.
+    """
+
+    embeddings: Embeddings
+    segments: int | None = None
+    pending: int = 0
+    problems: tuple[str, ...] = ()
+
+
+# -- recall over a log: an index per owner -------------------------------------------------------
 _LINES_PER_SECOND = 128
 """About how many short lines a processor embeds; more of them would not be done in time."""
 
@@ -107,7 +273,7 @@ class LineRecall(DialogRecall):
                 other than `"auto"`.
         """
         check_hooks(rewriter, reranker)
-        self._reindexing = threading.Lock()
+        self._reindexing = make_lock()
         self.log = log
         choice = EmbedderChoice(log, embeddings)
         self.embeddings: Embeddings = choice.default
@@ -327,8 +493,6 @@ class LineRecall(DialogRecall):
 
 
 # -- steps -------------------------------------------------------------------------------------
-
-
 def _make_worker_step(call: Callable[[], Any]) -> Effect:
     """Return the step that makes the call here, or in a worker thread of an event loop."""
     return Effect(call, lambda: run_in_worker(call))
@@ -369,7 +533,6 @@ def _catch_up(index: OwnerIndex, scope: Scope) -> _IndexState:
 
 
 # -- a question put to an index ----------------------------------------------------------------
-
 _CANDIDATES = 50
 # A budget holds about one line for so many tokens.
 _TOKENS_PER_LINE = 20
@@ -491,7 +654,7 @@ def _make_candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candi
     line, at = table.find_line(number), ranking.find_row(number)
     document = Document(
         id=line.line_id,
-        page_content=f"{line.speaker}: {table.get_text(number)}",
+        page_content=f"{line.speaker}: {indent_text(table.get_text(number))}",
         metadata={
             "line_id": line.line_id,
             "thread_id": line.key.thread_id,
@@ -537,8 +700,6 @@ def look_up_blocks(
 
 
 # -- rankings of several questions, and in another order ---------------------------------------
-
-
 def merge_rankings(rankings: Sequence[Ranking]) -> Ranking:
     """Merge rankings: each segment gets its best relevance over all questions.
 
@@ -593,12 +754,13 @@ class ReorderedRanking(Ranking):
 
 
 # -- the border to hooks of the application ----------------------------------------------------
-
 Queries: TypeAlias = "str | list[str]"
+
 Rewriter: TypeAlias = (
     "Runnable[str, Queries] | Callable[[str], Queries] | Callable[[str], Awaitable[Queries]]"
 )
 """Makes of a question the question or questions to search for."""
+
 CANDIDATE = "candidate"
 """The key in the metadata of a reranker's documents that says which candidate each one is."""
 _log = logging.getLogger("langchain_convmem")
@@ -611,16 +773,17 @@ def check_hooks(rewriter: Any, reranker: Any) -> None:
         ConfigError: If it cannot; the message names it.
     """
     if rewriter is not None and not isinstance(rewriter, Runnable) and not callable(rewriter):
-        msg = f"rewriter must be a Runnable or a function of a question, got {rewriter!r}"
+        msg = (
+            f"rewriter must be a Runnable or a function of a question, got "
+            f"{describe_value(rewriter)}"
+        )
         raise ConfigError(msg)
     if reranker is not None and not isinstance(reranker, BaseDocumentCompressor):
-        msg = f"reranker must be a LangChain BaseDocumentCompressor, got {reranker!r}"
+        msg = f"reranker must be a LangChain BaseDocumentCompressor, got {describe_value(reranker)}"
         raise ConfigError(msg)
 
 
 # -- rewriting ---------------------------------------------------------------------------------
-
-
 def rewrite_steps(
     rewriter: Rewriter | None, question: str
 ) -> Steps[tuple[tuple[str, ...], str | None]]:
@@ -631,7 +794,7 @@ def rewrite_steps(
         queries = _check_queries((yield _make_rewrite_step(rewriter, question)))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return (question,), _report_problem(
-            "the rewriter failed and the question is asked as it is", error
+            "the rewriter failed and the question is asked as it is", error, [question]
         )
     return queries, None
 
@@ -669,8 +832,6 @@ def _check_queries(answer: Any) -> tuple[str, ...]:
 
 
 # -- reranking ---------------------------------------------------------------------------------
-
-
 def rerank_steps(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document]
 ) -> Steps[tuple[list[int] | None, str | None]]:
@@ -689,7 +850,8 @@ def rerank_steps(
         answer = yield _make_rerank_step(reranker, marked, question)
         return _check_order(answer, len(marked)), None
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return None, _report_problem("the reranker failed and lines keep their order", error)
+        texts = [question, *(document.page_content for document in documents)]
+        return None, _report_problem("the reranker failed and lines keep their order", error, texts)
 
 
 def _make_rerank_step(
@@ -714,8 +876,5 @@ def _check_order(answer: Any, count: int) -> list[int]:
     return known
 
 
-def _report_problem(what: str, error: Exception) -> str:
-    problem = f"{what}: {type(error).__name__}: {error}"
-    # The traceback goes to the log alone: it may show what the user wrote.
-    _log.warning("%s", problem, exc_info=error)
-    return problem
+def _report_problem(what: str, error: Exception, texts: Sequence[str]) -> str:
+    return report_problem(_log, what, error, texts)

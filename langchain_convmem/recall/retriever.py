@@ -16,7 +16,6 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.dialog_recall import DialogRecall
 from langchain_convmem.recall.options import (
     LineFilter,
     Moment,
@@ -25,6 +24,7 @@ from langchain_convmem.recall.options import (
     make_owners,
     make_scope,
 )
+from langchain_convmem.recall.recall import DialogRecall
 from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
 from langchain_convmem.views.lines import format_iso_time
 
@@ -50,10 +50,13 @@ class DialogLineRetriever(BaseRetriever):
 
     A document's `page_content` is a date header and `Speaker: text` lines in the order of the
     dialogue. Its `metadata` holds plain values: `line_ids`, `thread_id`, `user_id`, `positions`,
-    `time` (ISO 8601, of the best hit), `session`, `speakers`, `similarity`, `relevance`, `why`.
+    `time` (ISO 8601, of the best hit), `session`, `speakers`, `trust` (that of each line, each
+    once), `similarity`, `relevance`, `why`.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+    )
 
     # A public field: private attributes are lost whenever LangChain makes a configured copy.
     recall: DialogRecall = Field(exclude=True, repr=False)
@@ -80,8 +83,8 @@ class DialogLineRetriever(BaseRetriever):
     filter: Mapping[str, Any] | None = None
     """By name the value that a line must have, or several of which it must have one.
 
-    Names are `speaker`, `role`, `session`, `thread_id`, `user_id` and the keys of a message's
-    `additional_kwargs`.
+    Names are `speaker`, `role`, `session`, `thread_id`, `user_id`, `trust` and the keys of a
+    message's `additional_kwargs`.
     """
     since: datetime | int | None = None
     """Only lines from this time on: a datetime with its zone, or milliseconds since the epoch."""
@@ -202,6 +205,7 @@ def to_document(block: RecalledBlock) -> Document:
             "time": format_iso_time(best.line.time_ms),
             "session": best.line.session,
             "speakers": list(dict.fromkeys(line.speaker for line in block.lines)),
+            "trust": list(dict.fromkeys(line.trust for line in block.lines)),
             "similarity": block.similarity,
             "relevance": block.relevance,
             "why": list(best.why),

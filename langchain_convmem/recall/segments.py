@@ -1,24 +1,34 @@
-"""The lines of an index as a table of segments: cut, numbered, linked to their neighbours. Pure.
+"""The lines of an index as a table of segments, and what logs have stored of these.
 
-Long lines are cut, since each segment is searched on its own.
+The table is pure: lines are cut, numbered and linked to their neighbours. Long lines are cut, since
+each segment is searched on its own.
 Invariant: the segments of a text follow each other without gap or overlap, so joining them gives
 the text back, character by character.
 """
 
 from __future__ import annotations
 
+import logging
 import re
+import zlib
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.records import DialogLine, Role, Scalar, ThreadKey
+from langchain_convmem.causes import report_problem
+from langchain_convmem.errors import LogError
+from langchain_convmem.protocols import SegmentBuffer, SegmentCache, is_valid_for
+from langchain_convmem.recall.embedding import compute_fingerprint, is_free
+from langchain_convmem.recall.vectors import HALF, to_half_bytes
+from langchain_convmem.records import DialogLine, Owner, Role, Scalar, StoredSegment, ThreadKey
+from langchain_convmem.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
     from numpy.typing import NDArray
 
 
@@ -95,7 +105,6 @@ def _cut(text: str, span: Segment, border: re.Pattern[str]) -> Iterator[Segment]
 
 
 # -- the lines of one owner as columns ---------------------------------------------------------
-
 SegmentName: TypeAlias = tuple[str, int, int]
 """What names a segment in every process: its entry's id, which line of it, which part of that."""
 _LATEST_MS = 2**62
@@ -127,6 +136,7 @@ class SegmentTable:
         self._threads: dict[ThreadKey, _ThreadLines] = {}
         self._speakers: dict[str, int] = {}
         self._roles: dict[str, int] = {}
+        self._trusts: dict[str, int] = {}
         # Sessions that lines name, by the name; a thread may come back to one.
         self._named_sessions: dict[str | None, list[int]] = {}
         self._tags = Labels()
@@ -137,6 +147,7 @@ class SegmentTable:
         self._thread = GrowableArray(np.int64)
         self._speaker = GrowableArray(np.int64)
         self._role = GrowableArray(np.int8)
+        self._trust = GrowableArray(np.int8)
         # Each as long as there were segments when somebody asked for it.
         self._of_role: dict[Role, NDArray[np.bool_]] = {}
         self._line = GrowableArray(np.int64)
@@ -235,9 +246,10 @@ class SegmentTable:
         Args:
             lines: That of each segment.
         """
-        speakers, roles = self._speakers, self._roles
+        speakers, roles, trusts = self._speakers, self._roles, self._trusts
         self._speaker.gather([speakers.setdefault(one.speaker, len(speakers)) for one in lines])
         self._role.gather([roles.setdefault(one.role, len(roles)) for one in lines])
+        self._trust.gather([trusts.setdefault(one.trust, len(trusts)) for one in lines])
         self._position.gather([line.position for line in lines])
         # A time from a foreign file may lie outside of every calendar.
         self._time_ms.gather([max(-_LATEST_MS, min(line.time_ms, _LATEST_MS)) for line in lines])
@@ -473,10 +485,14 @@ class SegmentTable:
             names = {None if value is None else str(value) for value in values}
             sessions = [one for name in names for one in self._named_sessions.get(name, ())]
             return holds_one(self._neighbours.sessions, sessions)
-        if name == "speaker":
-            return holds_one(self._speaker.view, find_numbers(self._speakers, values))
-        if name == "role":
-            return holds_one(self._role.view, find_numbers(self._roles, values))
+        columns: Mapping[str, tuple[GrowableArray, Mapping[str, int]]] = {
+            "speaker": (self._speaker, self._speakers),
+            "role": (self._role, self._roles),
+            "trust": (self._trust, self._trusts),
+        }
+        if name in columns:
+            column, numbers = columns[name]
+            return holds_one(column.view, find_numbers(numbers, values))
         mask = np.zeros(len(self), dtype=np.bool_)
         mask[self._tags.find_numbers(name, values)] = True
         return mask
@@ -492,7 +508,6 @@ def _to_tuple(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 # -- which segments bear -----------------------------------------------------------------------
-
 _Label: TypeAlias = "tuple[str, bool, Scalar]"
 
 
@@ -539,8 +554,6 @@ def holds_one(column: NDArray[Any], numbers: Sequence[int]) -> NDArray[np.bool_]
 
 
 # -- which segments are adjacent, in their thread and within their session --------------
-
-
 @dataclass(frozen=True, slots=True)
 class Links:
     """The segment before and after each segment, by number; -1 for none."""
@@ -653,3 +666,252 @@ class Neighbours:
         write.
         """
         return self._starts.view if self._is_in_rows else None
+
+
+# -- what logs have stored of segments: terms and vectors, by segment number ---------------------
+_log = logging.getLogger("langchain_convmem")
+# Rows that may wait for the next write: those of a turn or two, which are soon made again.
+_FEW = 8
+
+
+class SegmentStore:
+    """The rows of the owners of one index under the fingerprint of an embedder. Not thread-safe.
+
+    The border to a log's own cache: where that fails, an index goes on without it, and `problems`
+    says so.
+    """
+
+    def __init__(
+        self,
+        cache: SegmentCache | None,
+        owners: Sequence[Owner],
+        embeddings: Embeddings,
+        table: SegmentTable,
+    ) -> None:
+        """Create a store for the segments of `table`; without a cache it holds nothing."""
+        self._cache = cache
+        is_buffer = isinstance(cache, SegmentBuffer)
+        buffers = is_buffer and is_valid_for(cache, "keep_segments", "save_segments")
+        self._buffer = cache if isinstance(cache, SegmentBuffer) and buffers else None
+        self._is_free = is_free(embeddings)
+        self._embeddings = embeddings
+        self._table = table
+        self._only = owners[0] if len(owners) == 1 else None
+        self._unsaved: dict[Owner, dict[Place, StoredSegment]] = {owner: {} for owner in owners}
+        # What the last failure of each owner was, until rows are stored again.
+        self._problem_of: dict[Owner, str] = {}
+
+    def __len__(self) -> int:
+        """Return how many rows wait to be stored."""
+        return sum(map(len, self._unsaved.values()))
+
+    @property
+    def fingerprint(self) -> str:
+        """What makes the vectors: the embedder, and how lines are cut."""
+        return f"{compute_fingerprint(self._embeddings)}/cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps rows from being read or stored."""
+        return [self._problem_of[owner] for owner in self._unsaved if owner in self._problem_of]
+
+    def load(self, numbers: Sequence[int]) -> tuple[dict[int, StoredSegment], bool]:
+        """Return what is stored of these segments, and whether all of it could be read.
+
+        Args:
+            numbers: Ascending, as the positions of an owner's segments are, too.
+        """
+        found: dict[int, StoredSegment] = {}
+        if self._cache is None or not numbers:
+            return found, True
+        is_complete = True
+        for owner, some in self._group_by_owner(numbers).items():
+            first, _, _ = next(self._table.list_places(some))
+            try:
+                rows = self._cache.load_segments(owner, self.fingerprint, after=first - 1)
+            except LogError as error:
+                self._note_failure(owner, "stored terms and vectors could not be read", error)
+                is_complete = False
+                continue
+            if not self._unsaved[owner]:
+                self._problem_of.pop(owner, None)
+            matched = _match_segments(some, self._table.list_places(some), rows)
+            found.update((number, self._drop_damage(number, row)) for number, row in matched)
+        return found, is_complete
+
+    def put(
+        self,
+        number: int,
+        terms: Sequence[str],
+        vector: NDArray[np.float16] | None,
+        old: StoredSegment | None,
+    ) -> None:
+        """Keep a segment until `save`, unless `old` says the same."""
+        [place] = self._table.list_places([number])
+        words = " ".join(terms)
+        packed = None if vector is None else to_half_bytes(vector)
+        seed = self._hash_text(number)
+        row = StoredSegment(
+            *place,
+            terms=words,
+            vector=packed,
+            analysis=ANALYSIS_VERSION,
+            terms_check=zlib.crc32(words.encode(), seed),
+            vector_check=None if packed is None else zlib.crc32(packed, seed),
+        )
+        if row != old and self._cache is not None:
+            self._unsaved[self._find_owner(number)][place] = row
+
+    def _drop_damage(self, number: int, row: StoredSegment) -> StoredSegment:
+        """Return a row without what does not fit its line: that is derived anew."""
+        seed = self._hash_text(number)
+        terms = row.terms if isinstance(row.terms, str) else ""
+        known = row.terms_check
+        if known is not None and zlib.crc32(terms.encode("utf-8", "surrogatepass"), seed) != known:
+            row = replace(row, terms="", analysis=0)
+        if row.vector is not None and row.vector_check is not None:
+            vector = row.vector if isinstance(row.vector, bytes) else b""
+            if zlib.crc32(vector, seed) != row.vector_check:
+                row = replace(row, vector=None)
+        return row
+
+    def _hash_text(self, number: int) -> int:
+        """Return the CRC-32 of a segment's text."""
+        return zlib.crc32(self._table.get_text(number).encode("utf-8", "surrogatepass"))
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Leave out segments that were to be stored."""
+        for number in numbers:
+            [place] = self._table.list_places([number])
+            self._unsaved[self._find_owner(number)].pop(place, None)
+
+    def save(self, *, may_wait: bool = False) -> None:
+        """Store what waits; what cannot be stored waits on, since a recall has all it needs.
+
+        Args:
+            may_wait: Few rows that cost nothing may be stored with what the log writes next.
+        """
+        for owner, unsaved in self._unsaved.items():
+            if self._cache is None or not unsaved:
+                continue
+            rows = list(unsaved.values())
+            try:
+                if may_wait and self._buffer is not None and self._are_cheap(rows):
+                    self._buffer.keep_segments(owner, self.fingerprint, rows)
+                else:
+                    self._cache.save_segments(owner, self.fingerprint, rows)
+            except LogError as error:
+                self._note_failure(owner, "terms and vectors could not be stored", error)
+                continue
+            unsaved.clear()
+            self._problem_of.pop(owner, None)
+
+    def list_other_fingerprints(self) -> list[str] | None:
+        """Return, sorted, the fingerprints of vectors that others made; None: nobody knows."""
+        found: set[str] = set()
+        for owner in self._unsaved:
+            names = self._list_others(owner)
+            if names is None:
+                return None
+            found.update(names)
+        return sorted(found)
+
+    def delete_others(self) -> None:
+        """Delete the vectors that others made, and the terms stored with them."""
+        if self._cache is None:
+            return
+        for owner in self._unsaved:
+            try:
+                for name in self._list_others(owner) or ():
+                    self._cache.delete_segments(owner, name)
+            except LogError as error:
+                self._note_failure(
+                    owner, "vectors of an earlier embedder could not be deleted", error
+                )
+
+    def _list_others(self, owner: Owner) -> list[str] | None:
+        """Return the fingerprints of an owner's vectors that others made; None: nobody knows."""
+        if self._cache is None:
+            return []
+        try:
+            found = self._cache.segment_fingerprints(owner)
+        except LogError as error:
+            self._note_failure(owner, "stored terms and vectors could not be read", error)
+            return None
+        own = self.fingerprint
+        return [name for name in found if name != own]
+
+    def _note_failure(self, owner: Owner, what: str, error: LogError) -> None:
+        self._problem_of[owner] = report_problem(_log, what, error, ())
+
+    def _are_cheap(self, rows: Sequence[StoredSegment]) -> bool:
+        """Return whether little is lost with rows if the process ends before they are stored."""
+        is_free = self._is_free or all(row.vector is None for row in rows)
+        return is_free and len(rows) <= _FEW
+
+    def _find_owner(self, number: int) -> Owner:
+        return self._only or self._table.find_line(number).key.owner
+
+    def _group_by_owner(self, numbers: Sequence[int]) -> Mapping[Owner, Sequence[int]]:
+        """Return the numbers of each owner's segments, in order."""
+        if self._only is not None:
+            return {self._only: numbers}
+        found: dict[Owner, list[int]] = {}
+        for number in numbers:
+            found.setdefault(self._find_owner(number), []).append(number)
+        return found
+
+
+# -- rows ----------------------------------------------------------------------------------------
+def read_terms(row: StoredSegment | None) -> list[str] | None:
+    """Return the terms of a row, in order; None where an earlier analysis made them, or nobody."""
+    if row is None or row.analysis != ANALYSIS_VERSION:
+        return None
+    return row.terms.split()
+
+
+def read_vector(row: StoredSegment | None, dim: int | None) -> NDArray[np.float16] | None:
+    """Return the vector of a row; None where there is none, or one of another length."""
+    if row is None or row.vector is None:
+        return None
+    vector = np.frombuffer(row.vector, dtype=HALF).astype(np.float16, copy=False)
+    return vector if dim in (None, len(vector)) else None
+
+
+def read_complete(
+    rows: Sequence[StoredSegment | None], dim: int | None
+) -> tuple[list[list[str]], NDArray[np.float16]] | None:
+    """Return the terms and vectors of rows, of which none lacks anything; None if one does.
+
+    So they mostly are, and all at once take a fraction of the time.
+
+    Args:
+        rows: What is stored of some segments.
+        dim: Components that each vector must have; None if any number will do.
+    """
+    terms = [known for known in map(read_terms, rows) if known is not None]
+    packed = [row.vector for row in rows if row is not None and row.vector]
+    if not rows or min(len(terms), len(packed)) < len(rows):
+        return None
+    size = len(packed[0]) if dim is None else dim * HALF.itemsize
+    if any(len(one) != size for one in packed):
+        return None
+    vectors = np.frombuffer(b"".join(packed), dtype=HALF).reshape(len(rows), -1)
+    return terms, vectors.astype(np.float16, copy=False)
+
+
+def _match_segments(
+    numbers: Iterable[int], places: Iterable[Place], rows: Iterable[StoredSegment]
+) -> Iterator[tuple[int, StoredSegment]]:
+    """Yield the number and the row of each segment that has one; all are in order of place."""
+    ordered = iter(rows)
+    row = next(ordered, None)
+    for number, place in zip(numbers, places, strict=True):
+        while row is not None and _get_place(row) < place:
+            row = next(ordered, None)
+        if row is not None and _get_place(row) == place:
+            yield number, row
+
+
+def _get_place(row: StoredSegment) -> Place:
+    return row.position, row.part, row.segment

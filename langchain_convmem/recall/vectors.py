@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,7 +66,8 @@ class SegmentVectors:
         self._expected = 0
         self._present = GrowableArray(np.bool_)
         self._removed: set[int] = set()
-        self._sample: NDArray[np.float32] | None = None
+        self._sample: NDArray[np.float32] = _NO_ROWS
+        self._sample_step = 0
         self.missing: set[int] = set()
         """Numbers whose embedding is pending."""
         self._crowding = Crowding()
@@ -103,7 +104,6 @@ class SegmentVectors:
         if not len(vectors):
             return
         first = len(self)
-        self._sample = None
         self._present.extend(np.zeros(len(vectors), dtype=np.bool_))
         given = next((vector for vector in vectors if vector is not None), None)
         if self._index is None and given is not None:
@@ -134,7 +134,7 @@ class SegmentVectors:
 
     def fill(self, numbers: Sequence[int], vectors: Sequence[NDArray[np.float16]]) -> None:
         """Put vectors where they were missing; a removed number is only no longer missing."""
-        self._sample = None
+        self._sample_step = 0
         for number, vector in zip(numbers, vectors, strict=True):
             if number not in self._removed:
                 self._fill_one(number, vector.astype(np.float32))
@@ -156,6 +156,7 @@ class SegmentVectors:
             self._index.remove(gone)
         self._present.view[gone] = False
         self._removed.update(gone)
+        self._sample_step = 0
         self._crowding = Crowding()
         self.missing.difference_update(gone)
 
@@ -166,6 +167,7 @@ class SegmentVectors:
         is_plain = self._index_name == "numpy" or rows <= plain
         if isinstance(self._index, ExactIndex) and not is_plain:
             self._index = FaissIndex.from_exact(self._index, bits=self._bits)
+            self._sample_step = 0
         if self._index is not None:
             self._index.reserve(rows)
 
@@ -201,8 +203,13 @@ class SegmentVectors:
         """
         if self._index is None:
             return _NO_ROWS
-        if self._sample is None:
-            self._sample = self.get_unit_rows(range(0, len(self), max(len(self) // _SAMPLE, 1)))
+        step = max(len(self) // _SAMPLE, 1)
+        numbers = range(0, len(self), step)
+        known = self._sample if step == self._sample_step else _NO_ROWS
+        if len(known) != len(numbers) or step != self._sample_step:
+            new = self.get_unit_rows(numbers[len(known) :])
+            self._sample = np.concatenate([known, new]) if len(known) else new
+            self._sample_step = step
         return self._sample
 
     def trust(self, query: NDArray[np.float32]) -> float:
@@ -214,7 +221,7 @@ class SegmentVectors:
         rows = self.sample() if self._trusted_spread else _NO_ROWS
         if len(rows) < _LIKE_IT:
             return 1.0
-        nearest = rows[np.argpartition(rows @ -query, _LIKE_IT - 1)[:_LIKE_IT]]
+        nearest = rows[np.argpartition(-np.vecdot(rows, query), _LIKE_IT - 1)[:_LIKE_IT]]
         total = nearest.sum(axis=0)
         # In the squared length of the sum, each vector with itself makes 1.
         cosine = (float(total @ total) - _LIKE_IT) / (_LIKE_IT * (_LIKE_IT - 1))
@@ -229,76 +236,138 @@ class SegmentVectors:
         if self._index is None:
             return np.zeros(len(lines), dtype=np.float32)
         late, self._late = self._late, set()
-        return self._crowding.get_column(self._index.get_unit_rows, lines, late)
+        return self._crowding.get_column(self._index, lines, late)
 
 
 # -- how crowded it is around each vector ------------------------------------------------------
 
-Rows: TypeAlias = "Callable[[NDArray[np.int64]], NDArray[np.float32]]"
-"""Returns the unit vectors of some numbers; zeros where there is none."""
 _NEAREST = 5
 # Fewer where the sample is small, and none at first: of ten texts five are no crowd.
 _SAMPLED_FOR_EACH = 16
 _AT_ONCE = 2048
+# So many rows are compared without BLAS; see `ExactIndex.similarities`.
+_FEW_ROWS = 16
 # Nearer ones say the same once more, as templates and repetitions do, which is no crowd.
 _THE_SAME = 0.85
 
 
 class Crowding:
-    """The mean cosine of each vector with its nearest few; grows with the vectors."""
+    """The mean cosine of each vector with its nearest few; grows with the vectors.
+
+    A vector is compared with a sample of all, whose size doubles with their number. What is known
+    stays as it is until a vector joins the sample.
+    """
 
     def __init__(self) -> None:
         """Create one for no vectors."""
-        self._step = 1
-        self._nearest = np.empty((0, _NEAREST), dtype=np.float32)
-        self._column = np.empty(0, dtype=np.float32)
+        self._begin(1)
+
+    def _begin(self, step: int) -> None:
+        """Know nothing, and let the sample take every number so many steps apart."""
+        self._step = step
+        self._few = 0
+        self._nearest = GrowableArray(np.float32, _NEAREST)
+        self._column = GrowableArray(np.float32)
+        self._sample: NDArray[np.float32] = _NO_ROWS
 
     def get_column(
-        self, rows: Rows, lines: NDArray[np.int64], late: Collection[int] = ()
+        self,
+        index: ExactIndex | FaissIndex,
+        lines: NDArray[np.int64],
+        late: Collection[int] = (),
     ) -> NDArray[np.float32]:
         """Return how crowded it is around each vector; do not write.
 
         Args:
-            rows: Returns vectors.
+            index: Holds the vectors.
             lines: Line of each vector, by number. Vectors of one line are no crowd.
             late: Numbers whose vector has come since this was asked for last.
         """
         known, count = len(self._nearest), len(lines)
         if count == known and not late:
-            return self._column
+            return self._column.view
         step = self._step
         while count > step * _SAMPLE:
             step *= 2
         if step > self._step:
-            self._step, known = step, 0
+            self._begin(step)
+            known = 0
+        self._nearest.extend(np.zeros((count - known, _NEAREST)))
+        self._column.extend(np.zeros(count - known))
         changed = np.array([*(n for n in late if n < known), *range(known, count)], dtype=np.int64)
-        nearest = np.zeros((count, _NEAREST), dtype=np.float32)
-        nearest[:known] = self._nearest[:known]
         sample = np.arange(0, count, step)
+        self._read_sample(index, sample, late)
+        nearest = self._nearest.view
         for some in _split_parts(changed):
-            nearest[some] = _select_highest(_compute_cosines(rows, some, sample, lines))
+            cosines = _multiply(index.get_unit_rows(some), self._sample)
+            nearest[some] = _select_highest(_clear_same(cosines, lines[some], lines[sample]))
         joined = changed[changed % step == 0]
         others = np.setdiff1d(np.arange(known), changed) if len(joined) else changed[:0]
-        for some in _split_parts(others):
-            cosines = _compute_cosines(rows, some, joined, lines)
-            nearest[some] = _select_highest(np.concatenate([nearest[some], cosines], axis=1))
-        few = min(len(sample) // _SAMPLED_FOR_EACH, _NEAREST)
-        column = nearest[:, -few:].mean(axis=1) if few else np.zeros(count, dtype=np.float32)
-        self._nearest, self._column = nearest, column
-        return self._column
+        if len(others):
+            self._compare_joined(index, others, joined, lines)
+        self._average(len(sample), changed if not len(others) else None)
+        return self._column.view
+
+    def _read_sample(
+        self,
+        index: ExactIndex | FaissIndex,
+        sample: NDArray[np.int64],
+        late: Collection[int],
+    ) -> None:
+        """Take up the vectors of the sample that are new, or came late."""
+        known = 0 if any(number % self._step == 0 for number in late) else len(self._sample)
+        new = index.get_unit_rows(sample[known:])
+        self._sample = np.concatenate([self._sample[:known], new]) if known else new
+
+    def _compare_joined(
+        self,
+        index: ExactIndex | FaissIndex,
+        others: NDArray[np.int64],
+        joined: NDArray[np.int64],
+        lines: NDArray[np.int64],
+    ) -> None:
+        """Compare what is known with vectors that joined the sample."""
+        nearest = self._nearest.view
+        for some in _split_parts(joined, _FEW_ROWS):
+            rows = index.get_unit_rows(some)
+            cosines = np.stack([index.similarities(row)[others] for row in rows], axis=1)
+            cosines = _clear_same(cosines, lines[others], lines[some])
+            nearest[others] = _select_highest(np.concatenate([nearest[others], cosines], axis=1))
+
+    def _average(self, sampled: int, numbers: NDArray[np.int64] | None) -> None:
+        """Put the means of these numbers into the column; None is all of them."""
+        few = min(sampled // _SAMPLED_FOR_EACH, _NEAREST)
+        if few != self._few:
+            self._few, numbers = few, None
+        at = slice(None) if numbers is None else numbers
+        if few:
+            self._column.view[at] = self._nearest.view[at, -few:].mean(axis=1)
 
 
-def _split_parts(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    return [numbers[start : start + _AT_ONCE] for start in range(0, len(numbers), _AT_ONCE)]
+def _split_parts(numbers: NDArray[np.int64], size: int = _AT_ONCE) -> list[NDArray[np.int64]]:
+    return [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
 
-def _compute_cosines(
-    rows: Rows, numbers: NDArray[np.int64], others: NDArray[np.int64], lines: NDArray[np.int64]
+def _multiply(rows: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the products of rows with others; of few rows, without threads."""
+    if len(rows) > _FEW_ROWS:
+        return rows @ others.T
+    result: NDArray[np.float32] = np.vecdot(rows[:, None], others[None])
+    return result
+
+
+def _clear_same(
+    cosines: NDArray[np.float32], lines: NDArray[np.int64], others: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return the cosines of vectors with others, 0 where these say nothing about a crowd."""
-    cosines: NDArray[np.float32] = rows(numbers) @ rows(others).T
+    """Return cosines of vectors, 0 where these say nothing about a crowd.
+
+    Args:
+        cosines: A row for each vector, a column for each other; changed in place.
+        lines: Lines of the vectors.
+        others: Lines of the others.
+    """
     cosines[cosines > _THE_SAME] = 0.0
-    cosines[lines[numbers][:, None] == lines[others]] = 0.0
+    cosines[lines[:, None] == others] = 0.0
     return cosines
 
 

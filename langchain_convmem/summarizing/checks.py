@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from langchain_convmem.records import Entry
 from langchain_convmem.views.facts import Fact, FactSource, find_facts, find_untold
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
+from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import SummaryWindow
-from langchain_convmem.views.tokens import count_text_tokens
 
 _TITLE = "Details, word for word:"
 _KINDS = ("promise", "id", "date", "number", "name")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -19,6 +18,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import StaleWindowError, SummaryError
+from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
 from langchain_convmem.records import Entry, StateDocument, ThreadKey
@@ -31,8 +31,8 @@ from langchain_convmem.summarizing.planning import (
     make_plan_again,
 )
 from langchain_convmem.summarizing.summarizers import PROMPT_VERSION, WrittenSummary, write_steps
-from langchain_convmem.views.drafts import DraftBuilder
 from langchain_convmem.views.facts import Fact
+from langchain_convmem.views.messages import DraftBuilder
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     check_kept,
@@ -338,7 +338,7 @@ class Leases:
         self._state: ThreadState | None = log if isinstance(log, ThreadState) else None
         self._settings = settings
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._pid = os.getpid()
         self._held: set[ThreadKey] = set()
         self._resting: dict[ThreadKey, tuple[int, int]] = {}
@@ -439,7 +439,7 @@ class BackgroundJobs:
         """
         self._job = job
         self._workers = workers
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._clear()
 
     def _clear(self) -> None:

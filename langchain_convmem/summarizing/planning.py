@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
@@ -15,13 +16,13 @@ from langchain_convmem.views.live import (
     find_live_summary,
     find_summary_chain,
 )
+from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,
     find_said_since,
     make_window,
 )
-from langchain_convmem.views.tokens import count_tokens
 
 Measure: TypeAlias = Literal["tokens", "messages", "fraction"]
 """What is counted: tokens, messages, or tokens as a share of the model's window."""
@@ -36,6 +37,11 @@ Trigger: TypeAlias = Amount | Clause | Sequence[Amount | Clause]
 """When to compact: an amount, amounts that must all be reached, or a list of which one suffices."""
 
 _MEASURES = ("tokens", "messages", "fraction")
+_LEAST_SUMMARY = 16
+_ASSUMED_WINDOW = 16_000
+"""Size of a window of which only fractions are given."""
+
+_logger = logging.getLogger("langchain_convmem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +77,11 @@ class SummarySettings:
         trigger: The high mark: from here on a compaction is due. The form is that of LangChain's
             `SummarizationMiddleware`.
         keep: The low mark: so much of the latest conversation stays as it was said. The question
-            that waits for an answer and an open tool loop stay in any case. It must lie below the
-            high mark where both are counted in tokens, or both in messages.
-        window_tokens: Size of the model's window, for marks in fractions of it.
+            that waits for an answer and an open tool loop stay in any case. Where both are counted
+            in tokens, or both in messages, it is lowered to half of the high mark if it is not
+            below it.
+        window_tokens: Size of the model's window, for marks in fractions of it; where one needs it
+            and it is not given, 16,000.
         max_summary_tokens: How long a summary should be, its list of details not counted.
         facts_tokens: How long the list of details may be that follows a summary: what the text
             should have told and did not. 0: no list.
@@ -85,6 +93,7 @@ class SummarySettings:
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
+        notes: What was corrected, so that the settings can be followed; logged as well.
     """
 
     trigger: Trigger = ("tokens", 6000)
@@ -97,11 +106,12 @@ class SummarySettings:
     rebuild_every: int = 8
     lease_s: float = 300.0
     first_pause_s: float = 30.0
+    notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no compaction can follow."""
+        """Refuse what is no setting, and correct marks that no compaction can follow."""
         least = {
-            "max_summary_tokens": 16,
+            "max_summary_tokens": _LEAST_SUMMARY,
             "facts_tokens": 0,
             "retries": 0,
             "input_tokens": 64,
@@ -116,41 +126,62 @@ class SummarySettings:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
         clauses = self.clauses
-        _check_amounts("keep", dict([_read_pair("keep", self.keep)]), self.window_tokens)
+        keep: Clause = dict([_read_pair("keep", self.keep)])
+        for name, amounts in (
+            ("keep", keep),
+            *_label_clauses(clauses),
+        ):
+            _check_amounts(name, amounts)
+            if "fraction" in amounts and self.window_tokens is None:
+                window = f"{_ASSUMED_WINDOW:,} tokens"
+                _correct(self, f"window_tokens is taken as {window}", window_tokens=_ASSUMED_WINDOW)
         for clause in clauses:
-            _check_amounts("trigger", clause, self.window_tokens)
-            self._check_marks(clause)
+            self._lower_keep(clause)
 
-    def _check_marks(self, clause: Mapping[str, float]) -> None:
-        """Refuse a clause that holds where no more is there than may stay."""
+    def _lower_keep(self, clause: Clause) -> None:
+        """Lower the low mark where a clause holds of no more than may stay."""
         measure, low = self.keep
         is_counted = measure == "messages"
         marks = [mark for mark in clause.items() if (mark[0] == "messages") == is_counted]
-        if not marks:
+        high = max((self._convert(*mark) for mark in marks), default=None)
+        if high is None or high > self._convert(measure, low):
             return
-        name, high = max(marks, key=lambda mark: self._convert(*mark))
-        if self._convert(name, high) <= self._convert(measure, low):
-            trigger, keep = self._describe(name, high), self._describe(measure, low)
-            msg = (
-                f"trigger {trigger} must be above keep {keep}: the more room between them, the "
-                "rarer a compaction"
-            )
-            raise ConfigError(msg)
+        half = high / 2 / (self._window if measure == "fraction" else 1)
+        kept = half if measure == "fraction" else max(int(half), 1)
+        note = f"keep {measure}={low!r} is lowered to {kept!r}, half of the trigger"
+        _correct(self, note, keep=(measure, kept))
+
+    def fit_to(self, budget: int) -> SummarySettings:
+        """Return settings by which nothing is left out of a budget before it is summarised.
+
+        Args:
+            budget: How many tokens a model gets of a thread, its summary included.
+        """
+        mark = self.trigger_tokens
+        if mark is None or mark + self.max_summary_tokens + self.facts_tokens <= budget:
+            return self
+        summary = max(min(self.max_summary_tokens, budget // 5), _LEAST_SUMMARY)
+        facts = min(self.facts_tokens, budget // 10)
+        room = max(budget - summary - facts, 1)
+        start = min(mark, room)
+        trigger: list[Amount | Clause] = [*self.clauses, ("tokens", start)]
+        fitted = replace(self, trigger=trigger, max_summary_tokens=summary, facts_tokens=facts)
+        note = (
+            f"a budget of {budget} tokens has threads compacted from {start} tokens on, to "
+            f"summaries of {summary} with {facts} of details"
+        )
+        return _correct(fitted, note)
 
     def _convert(self, measure: str, amount: float) -> float:
         """Return an amount in messages or tokens."""
         return amount * self._window if measure == "fraction" else amount
-
-    def _describe(self, measure: str, amount: float) -> str:
-        tokens = f" ({round(amount * self._window)} tokens)" if measure == "fraction" else ""
-        return f"{measure}={amount!r}{tokens}"
 
     @property
     def _window(self) -> int:
         return self.window_tokens or 1
 
     @property
-    def clauses(self) -> list[dict[str, float]]:
+    def clauses(self) -> list[dict[Measure, float]]:
         """The trigger as a list of clauses; one that holds in all its amounts suffices."""
         trigger: Any = self.trigger
         if isinstance(trigger, Mapping) or _is_pair(trigger):
@@ -189,13 +220,25 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)  # noqa: PLR2004
 
 
-def _read_pair(name: str, value: Any) -> tuple[str, float]:
+def _read_pair(name: str, value: Any) -> tuple[Measure, float]:
     if not _is_pair(value):
         raise ConfigError(f'{name} must look like ("tokens", 6000), got {value!r}')
     return value[0], value[1]
 
 
-def _check_amounts(name: str, amounts: Mapping[str, Any], window_tokens: int | None) -> None:
+def _correct(settings: SummarySettings, note: str, **values: Any) -> SummarySettings:
+    """Change settings that nobody else has yet, and say so."""
+    for name, value in {**values, "notes": (*settings.notes, note)}.items():
+        object.__setattr__(settings, name, value)
+    _logger.warning("summary settings: %s", note)
+    return settings
+
+
+def _label_clauses(clauses: Sequence[Clause]) -> list[tuple[str, Clause]]:
+    return [("trigger", clause) for clause in clauses]
+
+
+def _check_amounts(name: str, amounts: Mapping[Measure, Any]) -> None:
     if not amounts:
         raise ConfigError(f"{name} must name at least one amount, got {dict(amounts)!r}")
     for measure, amount in amounts.items():
@@ -206,9 +249,6 @@ def _check_amounts(name: str, amounts: Mapping[str, Any], window_tokens: int | N
             raise ConfigError(f"{name} {measure} must be a positive number, got {amount!r}")
         if measure == "fraction" and amount > 1:
             raise ConfigError(f"{name} fraction must be at most 1, got {amount!r}")
-        if measure == "fraction" and window_tokens is None:
-            msg = f"{name} is a fraction of the model's window; pass window_tokens, its size"
-            raise ConfigError(msg)
 
 
 # -- From the entries of a thread to the window of its next summary -------------------------------

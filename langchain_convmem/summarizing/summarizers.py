@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,17 +19,19 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 
+from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
 from langchain_convmem.records import SummaryRequest, ThreadKey, Turn
 from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, pick_missing
+from langchain_convmem.summarizing.gates import clean_answer, find_fault, find_refusal_sign
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.facts import Fact, find_untold
-from langchain_convmem.views.lines import format_day
+from langchain_convmem.views.lines import INDENT, format_day
+from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
-from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_cut_off_reason
 
 _logger = logging.getLogger("langchain_convmem")
@@ -130,6 +132,9 @@ def _read_text(answer: Any) -> str:
     if reason is not None:
         msg = f"the summary was cut off by its model ({reason}); raise the model's output limit"
         raise SummaryError(msg)
+    sign = find_refusal_sign(answer)
+    if sign:
+        raise SummaryError(f"the summarizer returned no summary: {sign}")
     return str(answer.text)
 
 
@@ -175,31 +180,51 @@ def write_steps(
     Raises:
         SummaryError: If the summariser fails, or tells nothing of what was said.
     """
-    writer = _Writer(summarizer, settings)
     facts = tuple(list_facts(window))
+    writer = _Writer(summarizer, settings, facts)
     request = yield from writer.prepare_steps(window)
     text = yield from writer.ask_steps(request)
     missing = find_untold(facts, text)
     for _ in range(settings.retries):
         if not missing:
             break
-        again = yield from writer.ask_steps(replace(request, missing=pick_missing(missing)))
+        wanted = replace(request, missing=pick_missing(missing))
+        try:
+            again = yield from writer.ask_steps(wanted)
+        except SummaryError:
+            if not writer.fault:
+                raise
+            break  # the first attempt was a summary
         left = find_untold(facts, again)
         if len(left) < len(missing):
             text, missing = again, left
     if is_empty_talk(facts, missing):
-        msg = f"{summarizer.name} told nothing of {len(facts)} facts: {text!r:.80}"
-        raise SummaryError(msg)
+        raise SummaryError(_describe_nothing(summarizer, facts, describe_value(text)))
     return WrittenSummary(text, facts, tuple(missing), writer.calls)
 
 
-class _Writer:
-    """Asks a summariser, and counts. Not thread-safe."""
+def _describe_nothing(summarizer: Summarizer, facts: Sequence[Fact], written: str) -> str:
+    return f"{summarizer.name} told nothing of {len(facts)} facts: it wrote {written}"
 
-    def __init__(self, summarizer: Summarizer, settings: SummarySettings) -> None:
+
+class _Writer:
+    """Asks a summariser, and counts. Not thread-safe.
+
+    Attributes:
+        calls: How often it was asked.
+        fault: Why its last answer is no summary; empty if it is one.
+    """
+
+    def __init__(
+        self, summarizer: Summarizer, settings: SummarySettings, facts: Sequence[Fact]
+    ) -> None:
         self.calls = 0
+        self.fault = ""
         self._summarizer = summarizer
         self._settings = settings
+        self._facts = facts
+        # Code of the application may take words as they are; a model is asked for its own.
+        self._may_quote = not isinstance(summarizer, ModelSummarizer)
 
     def prepare_steps(self, window: SummaryWindow) -> Steps[SummaryRequest]:
         """Return the request for a window, after those for its parts if it is too long for one."""
@@ -213,7 +238,7 @@ class _Writer:
                 return self._build_request(pieces[0], previous)
             parts: list[TranscriptLine] = []
             for piece in pieces:
-                part = yield from self.ask_steps(self._build_request(piece))
+                part = yield from self.ask_steps(self._build_request(piece), may_quote=True)
                 parts.append(TranscriptLine(f"{part}\n"))
             self._check_shrinking(parts, lines)
             lines = parts
@@ -228,21 +253,41 @@ class _Writer:
             msg = f"{self._summarizer.name} wrote summaries no shorter than what they summarise"
             raise SummaryError(msg)
 
-    def ask_steps(self, request: SummaryRequest) -> Steps[str]:
-        """Return the summariser's answer; one that is much too long is summarised itself."""
+    def ask_steps(self, request: SummaryRequest, *, may_quote: bool = False) -> Steps[str]:
+        """Return the summariser's answer; one that is much too long is summarised itself.
+
+        Args:
+            request: What it is asked.
+            may_quote: An answer that copies the transcript is not refused here.
+        """
         text = yield from self._ask_once(request)
         most = _TOO_LONG * request.max_tokens
         if count_text_tokens(text) <= most:
-            return text
-        text = yield from self._ask_once(replace(request, transcript=text, previous=""))
+            return self._check(text, request, may_quote=may_quote)
+        shorter = replace(request, transcript=text, previous="")
+        text = yield from self._ask_once(shorter)
         if count_text_tokens(text) > most:
             msg = f"{self._summarizer.name} wrote {len(text)} characters, twice; {most} tokens fit"
             raise SummaryError(msg)
-        return text
+        return self._check(text, shorter, may_quote=may_quote)
 
     def _ask_once(self, request: SummaryRequest) -> Steps[str]:
         self.calls += 1
         return (yield from summarize_steps(self._summarizer, request))
+
+    def _check(self, text: str, request: SummaryRequest, *, may_quote: bool) -> str:
+        """Return a text that may be a summary of what was asked.
+
+        Raises:
+            SummaryError: If it cannot be one.
+        """
+        self.fault = fault = find_fault(text, request, may_quote=may_quote or self._may_quote)
+        if not fault:
+            return text
+        if is_empty_talk(self._facts, find_untold(self._facts, text)):
+            msg = _describe_nothing(self._summarizer, self._facts, describe_value(text))
+            raise SummaryError(f"{msg}; {fault}")
+        raise SummaryError(f"{self._summarizer.name} wrote no summary: {fault}")
 
 
 def summarize_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[str]:
@@ -251,19 +296,19 @@ def summarize_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[st
     Raises:
         SummaryError: If it fails, or says nothing.
     """
-    try:
+    given = (request.transcript, request.previous)
+    with ErrorTrap(Exception, texts=given, passes=SummaryError) as trap:
         answer = yield Effect(
             lambda: summarizer.summarize(request),
             lambda: summarizer.asummarize(request),
         )
-    except SummaryError:
-        raise
-    except Exception as error:
-        msg = f"{summarizer.name} failed to summarise: {type(error).__name__}: {error}"
-        raise SummaryError(msg) from error
-    if not isinstance(answer, str) or not answer.strip():
-        raise SummaryError(f"{summarizer.name} returned no summary: {answer!r:.80}")
-    return answer.strip()
+        text = clean_answer(answer) if isinstance(answer, str) else ""
+        if text:
+            return text
+    if trap.reason:
+        msg = f"{summarizer.name} failed to summarise: {trap.reason}"
+        raise SummaryError(msg) from trap.cause
+    raise SummaryError(f"{summarizer.name} returned no summary: {describe_value(answer)}")
 
 
 # -- What a model is asked ------------------------------------------------------------------------
@@ -320,15 +365,12 @@ def escape(text: str) -> str:
 
 # -- The transcript: what was said, as text that a summariser reads -------------------------------
 
-_INDENT = "  "
-"""Before further lines of a text, so that none of them passes for a line of a speaker."""
-
 _STYLE = TextStyle(
     tags={"user": "User", "assistant": "Assistant", "tool": "Tool"},
     prefix="",
     postfix=": ",
     separator=" ",
-    transformer=lambda piece: f"\n{_INDENT}".join(piece.splitlines()),
+    transformer=str,
 )
 
 
@@ -393,7 +435,7 @@ def split_transcript(lines: Iterable[TranscriptLine], max_tokens: int) -> list[s
 def _cut_line(line: TranscriptLine, max_tokens: int) -> Iterator[str]:
     """Yield a line in parts, each with a line break after it."""
     text, tag = line.text, ""
-    again = _drop_if_long(f"{line.speaker}: " if line.speaker else "", max_tokens) or _INDENT
+    again = _drop_if_long(f"{line.speaker}: " if line.speaker else "", max_tokens) or INDENT
     room = max_tokens - 1  # for the line break
     while count_text_tokens(tag) + count_text_tokens(text) > room:
         fitting = room - count_text_tokens(tag)

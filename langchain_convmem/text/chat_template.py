@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any, NamedTuple
 from jinja2 import meta, nodes
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+from langchain_convmem.text.allowed import create_strftime
+from langchain_convmem.text.control_tokens import SEAL, ControlTokens, show_seals
 from langchain_convmem.text.ledger import RenderState
 from langchain_convmem.text.messages import (
     MessageLike,
@@ -21,15 +25,11 @@ from langchain_convmem.text.messages import (
     build_template_tools,
     make_plain,
 )
-from langchain_convmem.text.sandbox import (
-    LimitExceededError,
-    Sandbox,
-    TemplateLimits,
-    create_strftime,
-    join_pieces,
-    translate_errors,
-)
+from langchain_convmem.text.meter import LimitExceededError, Meter, TemplateLimits
+from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, Sandbox, translate_errors
 from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, split_template
+
+_logger = logging.getLogger("langchain_convmem")
 
 _PART = "is_appending_to_prefill"
 _RESERVED = {"add_generation_prompt", "messages"}
@@ -44,6 +44,22 @@ _OTHER_NAMES = {
 
 _CONTINUED = "\ue000convmem continues here\ue000"
 """Marks the end of a message that the model is to go on with; of private characters."""
+
+_PROBE = "\ue001"
+"""Stands for all texts of messages where a template is asked what it writes around them."""
+
+_PROBE_SHARE = 8
+"""Each question takes at most this part of the time and memory of a prompt."""
+
+_ANY_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+
+_PROBED: tuple[tuple[str, ...], ...] = (
+    ("system", "user", "assistant", "user", "tool", "assistant", "user"),
+    ("system", "user", "assistant", "user"),
+    ("user", "assistant", "user"),
+    ("user",),
+)
+"""Roles of the messages it is asked with; few templates take all of them."""
 
 
 class ChatTemplate:
@@ -66,6 +82,9 @@ class ChatTemplate:
         roles: Mapping[str, str] | None = None,
         limits: TemplateLimits | None = None,
         now: Callable[[], datetime] | None = None,
+        control_tokens: Iterable[str] = (),
+        extra_filters: Mapping[str, Callable[..., Any]] | None = None,
+        extra_functions: Mapping[str, Callable[..., Any]] | None = None,
         **variables: Any,
     ) -> None:
         """Compile a template.
@@ -79,6 +98,11 @@ class ChatTemplate:
             limits: What it may use up.
             now: What `strftime_now` tells; the clock by default. A conversation asks it once: a
                 prompt that changes at midnight would be another one.
+            control_tokens: Tokens of the model's tokenizer that no text of a message may become,
+                besides those that the template itself writes; see `control_tokens`.
+            extra_filters: Filters of yours that it may use besides, by name. Their arguments and
+                results count; what they do within is not limited.
+            extra_functions: Functions of yours that it may call besides, by name.
             **variables: What the template reads in every prompt, such as `bos_token`.
 
         Raises:
@@ -86,15 +110,21 @@ class ChatTemplate:
         """
         self.source = source
         self.name = name
-        self.sandbox = Sandbox(limits or TemplateLimits())
+        self.sandbox = Sandbox(
+            limits or TemplateLimits(), filters=extra_filters, functions=extra_functions
+        )
         self._now = now or datetime.now
+        self._named_tokens = frozenset(control_tokens)
         self._defaults = self.check_variables(variables)
         longest = self.sandbox.limits.max_source
         with translate_errors(name):
             if len(source) > longest:
                 raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
             self._tree = self.sandbox.parse(source)
-            self._template = self.sandbox.from_string(self.sandbox.parse_counted(source))
+            metered = self.sandbox.parse(source)
+            self._template = self.sandbox.compile_metered(metered)
+            # Jinja computes constants where it looks for variables: not before these are metered.
+            self._undeclared = meta.find_undeclared_variables(metered)
         self.roles = {**_find_own_roles(self._tree), **(roles or {})}
         """What the template calls a role, where that differs from our name."""
 
@@ -131,7 +161,8 @@ class ChatTemplate:
             ConfigError: If there is no such template; names those that there are.
         """
         found = read_tokenizer_config(config, template)
-        return cls(found.source, **{"name": found.name, **found.tokens, **options})
+        given = {"name": found.name, "control_tokens": found.control_tokens}
+        return cls(found.source, **{**given, **found.tokens, **options})
 
     @classmethod
     def from_builtin(cls, name: str, **options: Any) -> ChatTemplate:
@@ -154,13 +185,57 @@ class ChatTemplate:
     @cached_property
     def variables(self) -> frozenset[str]:
         """Names that the template may read before it sets them, such as `enable_thinking`."""
-        return frozenset(meta.find_undeclared_variables(self._tree)) - {*self.sandbox.globals}
+        return frozenset(self._undeclared) - {*self.sandbox.globals}
 
     @property
     def special_tokens(self) -> dict[str, str]:
         """Special tokens that it was given, such as `eos_token`, by name."""
         given = self._defaults.items()
         return {key: one for key, one in given if key.endswith("_token") and isinstance(one, str)}
+
+    @cached_property
+    def control_tokens(self) -> ControlTokens:
+        """What structures its prompts. In the text of a message all of it is broken up.
+
+        Found in what the template says and writes, in its special tokens, and in `control_tokens`
+        of the constructor.
+        """
+        literals = [one.value for one in self._tree.find_all(nodes.Const)]
+        literals += [one.data for one in self._tree.find_all(nodes.TemplateData)]
+        return ControlTokens.find(
+            [one for one in literals if isinstance(one, str)],
+            self._probe(),
+            {*self._named_tokens, *self.special_tokens.values()},
+        )
+
+    def extend_control_tokens(self, tokens: Iterable[str]) -> ChatTemplate:
+        """Return the template with further tokens of the model's tokenizer."""
+        more = self._named_tokens.union(tokens)
+        if more == self._named_tokens:
+            return self
+        twin = copy.copy(self)
+        twin.__dict__["_named_tokens"] = more
+        twin.__dict__.pop("control_tokens", None)
+        return twin
+
+    def _probe(self) -> list[str]:
+        """Return what the template writes around the texts of messages, if it takes any."""
+        given = {"strftime_now": create_strftime(_ANY_DAY), **self._defaults, "tools": None}
+        limits = self.sandbox.limits.share(_PROBE_SHARE)
+        for chosen in _PROBED:
+            roles = [self.roles.get(role, role) for role in chosen]
+            content: Any = [{"type": "text", "text": _PROBE}] if self._wants_parts else _PROBE
+            messages: list[TemplateMessage] = [
+                {"role": role, "content": content, "name": "probe"} for role in roles
+            ]
+            try:
+                text = self.render_converted(
+                    messages, {**given, "add_generation_prompt": True}, Meter(limits)
+                )
+            except (ChatTemplateError, *RAISED_BY_TEMPLATES):
+                continue
+            return text.split(_PROBE)
+        return []
 
     @property
     def supports_pending(self) -> bool:
@@ -205,6 +280,9 @@ class ChatTemplate:
     ) -> str:
         """Return the whole prompt.
 
+        Control tokens in the text of messages get a blank inside, so that they are none; a warning
+        in the log says how many.
+
         Args:
             messages: The conversation.
             tools: Maps, functions, `BaseTool` or pydantic classes.
@@ -220,11 +298,18 @@ class ChatTemplate:
         found = self.convert_messages(messages, {})
         given = {**self._collect_variables(tools), **self.check_variables(variables)}
         if continue_final_message:
-            return self.render_unended(found, given)
+            return show_seals(self.render_unended(found, given))
         with translate_errors(self.name):
-            return self.render_converted(
+            text = self.render_converted(
                 found, {**given, "add_generation_prompt": add_generation_prompt}
             )
+        if SEAL in text:
+            _logger.warning(
+                "%s: %d control tokens in the text of messages were broken up",
+                self.name,
+                text.count(SEAL),
+            )
+        return show_seals(text)
 
     def start(self, *, tools: Sequence[Any] | None = None, **variables: Any) -> RenderState:
         """Begin a conversation.
@@ -242,12 +327,13 @@ class ChatTemplate:
     def convert_messages(
         self, messages: Iterable[MessageLike], call_names: MutableMapping[str, str]
     ) -> list[TemplateMessage]:
-        """Return messages as this template gets them; see `build_template_messages`."""
+        """Return messages as this template gets them, sealed; see `build_template_messages`."""
         if isinstance(messages, str | Mapping):
             raise TypeError("pass a list of messages, also for a single one")
-        return build_template_messages(
+        found = build_template_messages(
             messages, roles=self.roles, as_parts=self._wants_parts, call_names=call_names
         )
+        return [self.control_tokens.seal_message(message) for message in found]
 
     def check_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return variables in plain types."""
@@ -255,18 +341,32 @@ class ChatTemplate:
         if wrong:
             raise ConfigError(f"{', '.join(wrong)} cannot be set as a variable of the template")
         return {
-            name: build_template_tools(value)
+            name: self._seal_tools(value)
             if name == "tools"
-            else make_plain(value, f"variable {name}")
+            else self._seal_documents(make_plain(value, f"variable {name}"))
             for name, value in variables.items()
         }
 
+    def _seal_tools(self, tools: Any) -> list[Any] | None:
+        """Return tools as templates want them; descriptions may show how calls are written."""
+        found = build_template_tools(tools)
+        return None if found is None else self._seal_documents(found, marks=False)
+
+    def _seal_documents(self, value: Any, *, marks: bool = True) -> Any:
+        """Return a variable; texts within lists and maps are somebody's, such as documents."""
+        is_text = not isinstance(value, list | Mapping)
+        return value if is_text else self.control_tokens.seal_value(value, marks=marks)
+
     def render_converted(
-        self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
+        self,
+        messages: Sequence[TemplateMessage],
+        variables: Mapping[str, Any],
+        meter: Meter | None = None,
     ) -> str:
         """Return a prompt of converted messages; raises what the template raises."""
+        meter = meter or Meter(self.sandbox.limits)
         if not self._is_for_parts:
-            return self._render(messages, variables)
+            return self._render(messages, variables, meter)
         last, prompt = len(messages) - 1, variables["add_generation_prompt"]
         return "".join(
             self.render_part(
@@ -274,13 +374,18 @@ class ChatTemplate:
                 {**variables, "add_generation_prompt": prompt and number == last},
                 is_first=True,
                 is_last=True,
+                meter=meter,
             )
             for number, message in enumerate(messages)
         )
 
-    def _render(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
-        pieces = self._template.generate({**variables, "messages": messages})
-        return join_pieces(pieces, self.sandbox.limits)
+    def _render(
+        self,
+        messages: Sequence[TemplateMessage],
+        variables: Mapping[str, Any],
+        meter: Meter | None,
+    ) -> str:
+        return self.sandbox.render(self._template, {**variables, "messages": messages}, meter)
 
     def render_unended(
         self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
@@ -314,6 +419,7 @@ class ChatTemplate:
         *,
         is_first: bool,
         is_last: bool,
+        meter: Meter | None = None,
     ) -> str:
         """Return the text of a part of a turn."""
         given = {
@@ -325,11 +431,11 @@ class ChatTemplate:
             "is_last_part": is_last,
         }
         with translate_errors(self.name):
-            return self._render([], given)
+            return self._render([], given, meter)
 
     def _collect_variables(self, tools: Sequence[Any] | None) -> dict[str, Any]:
         now = create_strftime(self._now())
-        return {"strftime_now": now, **self._defaults, "tools": build_template_tools(tools)}
+        return {"strftime_now": now, **self._defaults, "tools": self._seal_tools(tools)}
 
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
@@ -412,6 +518,7 @@ class TokenizerTemplate(NamedTuple):
     source: str
     name: str
     tokens: dict[str, str]
+    control_tokens: frozenset[str]
 
 
 def read_template_file(path: Path) -> str:
@@ -476,7 +583,8 @@ def _choose_template(
     if chosen not in named or (wanted is None and "default" not in named and len(named) > 1):
         raise ConfigError(f"{name} has the templates {sorted(named)}, not {chosen!r}; choose one")
     label = name if len(named) == 1 else f"{name} ({chosen})"
-    return TokenizerTemplate(named[chosen], label, _find_special_tokens(config))
+    tokens = _find_special_tokens(config)
+    return TokenizerTemplate(named[chosen], label, tokens, _find_control_tokens(config))
 
 
 def _index_templates(templates: Any) -> dict[str, str]:
@@ -499,3 +607,13 @@ def _find_special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
         if key.endswith("_token")
     }
     return {key: value for key, value in held.items() if isinstance(value, str)}
+
+
+def _find_control_tokens(config: Mapping[str, Any]) -> frozenset[str]:
+    """Return the tokens that were added to a vocabulary, which are parts of no word."""
+    added = config.get("added_tokens_decoder")
+    more = config.get("additional_special_tokens")
+    listed = [*(added.values() if isinstance(added, Mapping) else ())]
+    listed += more if isinstance(more, list) else []
+    texts = [one.get("content") if isinstance(one, Mapping) else one for one in listed]
+    return frozenset(one for one in texts if isinstance(one, str))

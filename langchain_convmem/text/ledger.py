@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+from langchain_convmem.text.control_tokens import SEAL, show_seals, split_at_seals
 from langchain_convmem.text.messages import MessageLike, TemplateMessage, join_content
-from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, LimitExceededError, translate_errors
+from langchain_convmem.text.meter import LimitExceededError
+from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, translate_errors
 from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, Walk, WalkMark
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class RenderStats(NamedTuple):
         diverged_in: Whether a `prompt` or a `reply` stood there.
         session_had: What the session holds from there on, cut short.
         prompt_has: What the prompt has there, cut short.
+        neutralized: How many control tokens in the text of messages were broken up in what is sent.
     """
 
     mode: Literal["incremental", "full", "part"]
@@ -46,6 +49,7 @@ class RenderStats(NamedTuple):
     diverged_in: Origin | None = None
     session_had: str = ""
     prompt_has: str = ""
+    neutralized: int = 0
 
 
 _NOTHING = RenderStats(mode="part", reason=None, rendered=0, reused_chars=0, sent_chars=0)
@@ -112,9 +116,17 @@ class RenderState:
         """Return what the session holds, from a code point on.
 
         A session that can go back only to an earlier place than `Increment.kept` is sent the text
-        from that place on.
+        from that place on. Where a control token in the text of a message was broken up, there is a
+        blank.
         """
-        return self._ledger.read(start)
+        return show_seals(self._ledger.read(start))
+
+    def read_pieces(self, start: int = 0) -> list[str]:
+        """Return the same in pieces, for a session that makes tokens of each by itself.
+
+        A control token in the text of a message is cut between two of them; nothing is added.
+        """
+        return split_at_seals(self._ledger.read(start))
 
     def copy(self) -> RenderState:
         """Return a state that goes on by itself: for a branch, a try, or to go back to."""
@@ -134,7 +146,8 @@ class RenderState:
         Args:
             text: With the stop text if the session's state contains that, else without.
         """
-        self._ledger.append(text, "reply")
+        # The code point of a seal is nobody's; as a seal it would be shown as something else.
+        self._ledger.append(text.replace(SEAL, "\ufffd"), "reply")
 
     def rewind(self, length: int = 0) -> None:
         """Note that the session holds no more than its first `length` code points.
@@ -254,17 +267,18 @@ class RenderState:
             rendered=written.rounds,
             reused_chars=kept,
             sent_chars=len(sent),
+            neutralized=sent.count(SEAL),
         )
         if kept < len(self._ledger):
             stats = stats._replace(
                 diverged_at=kept,
                 diverged_in=self._ledger.get_origin(kept),
-                session_had=self._ledger.read(kept, kept + _SHOWN),
-                prompt_has=sent[:_SHOWN],
+                session_had=show_seals(self._ledger.read(kept, kept + _SHOWN)),
+                prompt_has=show_seals(sent[:_SHOWN]),
             )
             self._ledger.cut(kept)
         self._ledger.append(sent, "prompt")
-        return Increment(kept, sent, stats)
+        return Increment(kept, show_seals(sent), stats)
 
     # -- a turn in parts --------------------------------------------------------------------------
 
@@ -302,8 +316,14 @@ class RenderState:
         ]
         for text in texts:
             self._ledger.append(text, "prompt")
-        sent = before.text + "".join(texts)
-        stats = before.stats._replace(mode="part", reused_chars=before.kept, sent_chars=len(sent))
+        added_text = "".join(texts)
+        sent = before.text + show_seals(added_text)
+        stats = before.stats._replace(
+            mode="part",
+            reused_chars=before.kept,
+            sent_chars=len(sent),
+            neutralized=before.stats.neutralized + added_text.count(SEAL),
+        )
         return Increment(before.kept, sent, stats)
 
     def _render_part(

@@ -83,7 +83,10 @@ class LocalEngine:
         self.model = load_model(model)
         self.tokenizer = load_tokenizer(model if tokenizer is None else tokenizer)
         named = ChatTemplate.from_builtin(template) if isinstance(template, str) else template
-        self.template = named or read_template(self.tokenizer)
+        found = named or read_template(self.tokenizer)
+        self.control_tokens = find_control_tokens(self.tokenizer)
+        """The tokenizer's tokens that are parts of no word; no text of a message becomes one."""
+        self.template = None if found is None else found.extend_control_tokens(self.control_tokens)
         self.reply_format = reply_format
         self.stop = tuple(stop)
         self.max_tokens = max_tokens
@@ -125,6 +128,7 @@ class LocalSession:
     """
 
     holds_stop = False
+    reads_pieces: Literal[True] = True
 
     def __init__(self, engine: LocalEngine) -> None:
         """Created by its engine."""
@@ -161,13 +165,13 @@ class LocalSession:
     # -- reading ------------------------------------------------------------------------------
 
     def prefill(self, parts: Sequence[Part]) -> None:
-        """Read text.
+        """Read text; no token lies across two parts.
 
         Raises:
             UnsupportedError: If there are media.
             ContextFullError: If the model has no room for it; nothing was read.
         """
-        self.append("".join(self._list_texts(parts)))
+        self.append(*self._list_texts(parts))
         self._cache.fill(self._ids)
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
@@ -181,9 +185,11 @@ class LocalSession:
             raise UnsupportedError("a local session reads no images and no sounds")
         return texts
 
-    def append(self, text: str) -> None:
-        """Add a text to the state; the model reads it when it must."""
-        new = encode(self.engine.tokenizer, text, is_first=not self._ids)
+    def append(self, *texts: str) -> None:
+        """Add texts to the state, of each its own tokens; the model reads them when it must."""
+        new: list[int] = []
+        for text in texts:
+            new += encode(self.engine.tokenizer, text, is_first=not (self._ids or new))
         room = self.room
         if room is not None and len(new) > room:
             raise ContextFullError(
@@ -363,6 +369,11 @@ def read_template(tokenizer: Any) -> ChatTemplate | None:
     return ChatTemplate.from_tokenizer_config(
         {**tokenizer.special_tokens_map, "chat_template": source}
     )
+
+
+def find_control_tokens(tokenizer: Any) -> frozenset[str]:
+    """Return the tokens that a tokenizer finds in a text before it looks for words."""
+    return frozenset({*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()})
 
 
 def find_end_ids(model: Any, tokenizer: Any) -> dict[int, str]:

@@ -22,6 +22,7 @@ from langchain_core.messages import (
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import InvalidMessageError
 
 MessageLike = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
@@ -84,6 +85,9 @@ _CALLS = {
 }
 """Parts that repeat what other fields say, or that are for the provider alone."""
 
+_NAME_OF_ROLE = re.compile(r"\w[\w .-]{0,63}")
+"""Templates write roles between control tokens, where any other sign could end one."""
+
 _DATA_URL = re.compile(r"\s*data:", re.IGNORECASE)
 
 
@@ -112,6 +116,10 @@ def build_template_messages(
         _name_results(found, call_names)
         given: str = found["role"]
         role = ROLES.get(given, given)
+        if not _NAME_OF_ROLE.fullmatch(role):
+            raise InvalidMessageError(
+                f"message {number} has a role that is not a name; it needs a word such as 'user'"
+            )
         found["role"] = roles.get(role, role)
         made.append(found)
     return made
@@ -138,7 +146,9 @@ def _build_message(message: Any, what: str, *, as_parts: bool) -> TemplateMessag
 def _read_map(message: Mapping[str, Any], what: str) -> TemplateMessage:
     role = message.get("role")
     if not isinstance(role, str) or not role:
-        raise InvalidMessageError(f"{what} has the role {role!r}; it needs a text such as 'user'")
+        raise InvalidMessageError(
+            f"{what} has the role {describe_value(role)}; it needs a text such as 'user'"
+        )
     found: TemplateMessage = make_plain(message, what)
     if isinstance(found.get("content"), list):
         found["content"] = [
@@ -323,5 +333,7 @@ def _build_tool(tool: Any) -> Any:
     if isinstance(tool, BaseTool) or callable(tool):
         return make_plain(convert_to_openai_tool(tool), "tool")
     raise TypeError(
-        f"{tool!r} is not a tool; pass a map, a function, a BaseTool or a pydantic class"
+        f""
+        f"{describe_value(tool)} is not a tool; pass a map, "
+        "a function, a BaseTool or a pydantic class"
     )

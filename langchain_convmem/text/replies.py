@@ -112,7 +112,7 @@ class ReplyReader:
         raw = "".join(self._raw)
         if self._is_broken and self._raises:
             raise ReplyFormatError(
-                f"a tool call cannot be read in the reply {raw[:_SHOWN]!r}", text=raw
+                f"a tool call cannot be read in a reply of {len(raw)} characters", text=raw
             )
         last = AIMessageChunk(
             content="",

@@ -6,96 +6,249 @@ block that only marks what a model said, `tojson` without HTML escapes, and `rai
 
 from __future__ import annotations
 
-import json
-import math
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from functools import cache
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
-from jinja2 import TemplateError, TemplateSyntaxError, nodes, pass_context
+from jinja2 import (
+    Template,
+    TemplateError,
+    TemplateSyntaxError,
+    Undefined,
+    nodes,
+)
 from jinja2.ext import Extension, loopcontrols
+from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Cycler, Namespace
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError
+from langchain_convmem.text.allowed import (
+    FILTERS,
+    FUNCTIONS,
+    TESTS,
+    MeteredContext,
+    call_value,
+    describe,
+    is_method,
+    wrap_filter,
+)
+from langchain_convmem.text.meter import (
+    LimitExceededError,
+    Meter,
+    NotAllowedError,
+    Readable,
+    TemplateLimits,
+    check_key,
+)
+from langchain_convmem.text.metered import OPERATIONS, is_operation, rewrite_tree
 
-TICK = "convmem_tick"
-"""The filter that counts the rounds of loops and the calls of macros."""
-
-_TICKS_BETWEEN = 256
-_LONGEST_POWER_BITS = 65_536
-_SHOWN_FILE = "<template>"
+_LONGEST_REASON = 2_000
+_TOKENS_BETWEEN = 256
+_MAP_NAMES = frozenset(dir(dict))
+_OPEN = (Cycler, LoopContext, Macro, Namespace, Readable, Undefined)
+_SAFE = (LoopContext, Readable)
+"""What has no public attribute that a template may not read, and no methods of text."""
 
 RAISED_BY_TEMPLATES = (
     ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
     MemoryError,
+    NameError,
     RuntimeError,
+    SyntaxError,
     TemplateError,
     TypeError,
     ValueError,
 )
-"""What sandboxed code over plain values can raise."""
+"""What sandboxed code over plain values can raise, and Jinja and Python where they compile it."""
 
 
-class LimitExceededError(TemplateError):
-    """A template used up what it may use."""
+class Sandbox(ImmutableSandboxedEnvironment):
+    """An environment that templates can neither leave, change nor exhaust.
 
-
-@dataclass(frozen=True, kw_only=True)
-class TemplateLimits:
-    """What a template may use up. They stop accidents and simple attacks, not every attack.
-
-    Memory within one expression is not limited: run a stranger's template in a process that is.
-
-    Attributes:
-        max_source: Characters of the template.
-        max_output: Characters of a prompt, and of a text that `*` makes.
-        max_seconds: Processor time of one rendering; waiting for other processes does not count.
+    Safe to share between threads: what a rendering uses up is counted at its own meter.
     """
 
-    max_source: int = 500_000
-    max_output: int = 50_000_000
-    max_seconds: float = 20.0
+    context_class = MeteredContext
 
-    def __post_init__(self) -> None:
-        if min(self.max_source, self.max_output, self.max_seconds) <= 0:
-            raise ConfigError(f"the limits of a template must be above zero, got {self}")
+    def __init__(
+        self,
+        limits: TemplateLimits,
+        *,
+        filters: Mapping[str, Callable[..., Any]] | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        """Create an environment.
 
+        Args:
+            limits: What a template may use up.
+            filters: Filters of the application, by name.
+            functions: Functions of the application, by name.
 
-class _ProcessorClock(threading.local):
-    """When the rendering of this thread has to end, in seconds of its processor time."""
+        Raises:
+            ConfigError: If one of these has no name that a template could write.
+        """
+        _check_names([*(filters or ()), *(functions or ())])
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[_Generation, _TokenCount, loopcontrols],
+        )
+        self.limits = limits
+        added = {name: wrap_filter(function) for name, function in (filters or {}).items()}
+        self._names = {**FILTERS, **added}
+        self.filters.clear()
+        self.filters.update({**self._names, **OPERATIONS})
+        self.tests.clear()
+        self.tests.update(TESTS)
+        self.globals.clear()
+        self.globals.update(
+            {**FUNCTIONS, **{n: _wrap_function(f) for n, f in (functions or {}).items()}}
+        )
 
-    ticks = 0
-    end = math.inf
+    def compile_metered(self, tree: nodes.Template) -> Template:
+        """Return the template of a syntax tree, which is changed; each of its operations counts.
 
-    def count(self) -> None:
-        self.ticks += 1
-        if not self.ticks % _TICKS_BETWEEN and time.thread_time() > self.end:
-            raise LimitExceededError("the template ran for longer than it may")
+        Raises:
+            TemplateError: If the template uses what it may not, or is nested too deep.
+        """
+        rewrite_tree(tree, self.limits, self._names)
+        tree.set_environment(self)
+        return self.from_string(tree)
 
-    @contextmanager
-    def run_for(self, seconds: float) -> Iterator[None]:
-        self.end = time.thread_time() + seconds
+    def open_context(
+        self, template: Template, variables: Mapping[str, Any], meter: Meter | None = None
+    ) -> MeteredContext:
+        """Return what a template reads, with a meter; a new one by default."""
+        context = template.new_context(dict(variables))
+        assert isinstance(context, MeteredContext)  # noqa: S101 - for mypy: `context_class`
+        context.meter = meter or Meter(self.limits)
+        return context
+
+    def render(
+        self, template: Template, variables: Mapping[str, Any], meter: Meter | None = None
+    ) -> str:
+        """Return what a template writes.
+
+        Args:
+            template: The template.
+            variables: What it reads.
+            meter: Where it counts; a new one by default.
+
+        Raises:
+            LimitExceededError: If it uses up more than it may.
+        """
+        context = self.open_context(template, variables, meter)
         try:
-            yield
+            return context.meter.join(template.root_render_func(context))
         finally:
-            self.end = math.inf
+            release_values(context)
+
+    # -- what a template reads --------------------------------------------------------------------
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return what a value holds under a name, or a method that a template may call."""
+        kind: type[Any] = type(obj)
+        if kind is dict and attribute not in _MAP_NAMES:
+            found = attribute in obj
+            return obj[attribute] if found else self.undefined(obj=obj, name=attribute)
+        if isinstance(obj, _SAFE) and attribute in _list_public(kind):  # type: ignore[arg-type]
+            return getattr(obj, attribute)
+        if isinstance(obj, _OPEN):
+            return super().getattr(obj, attribute)
+        if is_method(kind, attribute):
+            return getattr(obj, attribute)
+        if hasattr(obj, attribute):
+            return self.unsafe_undefined(obj, attribute)
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Return the part of a value that a key or a number names."""
+        try:
+            return obj[argument if type(argument) is str else check_key(argument)]
+        except (TypeError, LookupError):
+            if isinstance(argument, str) and not isinstance(obj, Namespace):
+                return self._read_attribute(obj, argument)
+        return self.undefined(obj=obj, name=argument)
+
+    def _read_attribute(self, obj: Any, name: str) -> Any:
+        # As plain Jinja does: a name that is no key may be an attribute.
+        if isinstance(obj, _OPEN):
+            return super().getitem(obj, name)
+        if is_method(type(obj), name):
+            return getattr(obj, name)
+        if hasattr(obj, name):
+            return self.unsafe_undefined(obj, name)
+        return self.undefined(obj=obj, name=name)
+
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
+        """Return what raises as soon as it is used; it is written as nothing."""
+        if attribute.startswith("_") or not self.is_safe_attribute(obj, attribute, None):
+            return super().unsafe_undefined(obj, attribute)
+        kind = type(obj).__name__
+        return self.undefined(
+            describe("method", f"{kind}.{attribute}"), obj, attribute, NotAllowedError
+        )
+
+    # -- what a template calls --------------------------------------------------------------------
+    def call(self, __context: Context, __obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call what `{% call %}` names."""
+        assert isinstance(__context, MeteredContext)  # noqa: S101 - see `context_class`
+        for name in ("_loop_vars", "_block_vars"):
+            kwargs.pop(name, None)
+        return call_value(__context, __obj, *args, **kwargs)
+
+    def call_filter(self, name: str, *args: Any, **options: Any) -> Any:
+        """Apply a filter that `map` names."""
+        if is_operation(name) or name not in self.filters:
+            raise NotAllowedError(describe("filter", name))
+        return super().call_filter(name, *args, **options)
+
+    def call_test(self, name: str, *args: Any, **options: Any) -> Any:
+        """Ask a test that `select` names."""
+        if name not in self.tests:
+            raise NotAllowedError(describe("test", name))
+        return super().call_test(name, *args, **options)
 
 
-_CLOCK = _ProcessorClock()
+@cache
+def _list_public(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if not name.startswith("_"))
 
 
-@pass_context  # what needs no context is computed once, when the template is compiled
-def _count_round(_context: Context, _value: Any) -> None:
-    _CLOCK.count()
+def release_values(context: Context) -> None:
+    """Let go of what a rendering made.
+
+    A macro holds its context, which holds the macro: large values of the last renderings would stay
+    until Python looks for such circles.
+    """
+    for value in context.vars.values():
+        if isinstance(value, Macro):
+            vars(value).clear()
+    context.vars.clear()
+    context.parent.clear()
+
+
+def _wrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of an application as a plain one; only these may be called."""
+
+    def call_added(*args: Any, **given: Any) -> Any:
+        return function(*args, **given)
+
+    return call_added
+
+
+def _check_names(names: Sequence[str]) -> None:
+    wrong = [name for name in names if not name.isidentifier()]
+    if wrong:
+        raise ConfigError(f"a template cannot write the names {wrong}")
 
 
 class _Generation(Extension):
@@ -110,99 +263,21 @@ class _Generation(Extension):
         return nodes.Scope(body).set_lineno(line)
 
 
-class Sandbox(ImmutableSandboxedEnvironment):
-    """An environment that templates can neither leave nor change. Safe to share between threads."""
+class _TokenCount(Extension):
+    """Stops reading a template that would take too long to compile."""
 
-    intercepted_binops = frozenset({"*", "**"})
+    environment: Sandbox
 
-    def __init__(self, limits: TemplateLimits) -> None:
-        super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-        )
-        self.limits = limits
-        self.filters["tojson"] = _to_json
-        self.filters[TICK] = _count_round
-        self.globals["raise_exception"] = _raise_exception
-
-    def parse_counted(self, source: str) -> nodes.Template:
-        """Return the syntax tree of a template; its loops and macros count their rounds."""
-        tree = self.parse(source)
-        repeated: list[nodes.For | nodes.Macro] = [*tree.find_all(nodes.For)]
-        repeated += tree.find_all(nodes.Macro)
-        for node in repeated:
-            tick = nodes.ExprStmt(nodes.Filter(nodes.Const(None), TICK, [], [], None, None))
-            tick.set_lineno(node.lineno).set_environment(self)
-            node.body.insert(0, tick)
-        return tree
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Multiply and raise to powers, within the limits."""
-        if operator == "**":
-            size = _estimate_power_bits(left, right)
-            is_large = size > _LONGEST_POWER_BITS
-        else:
-            is_large = (
-                max(_count_copied(left, right), _count_copied(right, left)) > self.limits.max_output
-            )
-        if is_large:
-            raise LimitExceededError(f"the template makes too large a value with {operator!r}")
-        return super().call_binop(context, operator, left, right)
-
-
-def _count_copied(items: Any, times: Any) -> int:
-    if isinstance(items, str | list | tuple) and isinstance(times, int):
-        return len(items) * times
-    return 0
-
-
-def _estimate_power_bits(base: Any, exponent: Any) -> int:
-    if isinstance(base, int) and isinstance(exponent, int):
-        return base.bit_length() * exponent
-    return 0
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | str | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-
-
-def _raise_exception(message: Any) -> NoReturn:
-    raise TemplateError(str(message))
-
-
-def create_strftime(moment: datetime) -> Callable[[str], str]:
-    """Return the template function `strftime_now` for a moment that stands still."""
-
-    def strftime_now(form: str) -> str:
-        return moment.strftime(form)
-
-    return strftime_now
-
-
-def join_pieces(pieces: Iterable[str], limits: TemplateLimits) -> str:
-    """Return what a template writes as one text.
-
-    Raises:
-        LimitExceededError: If it becomes too long, or takes too long.
-    """
-    written: list[str] = []
-    length = 0
-    with _CLOCK.run_for(limits.max_seconds):
-        for piece in pieces:
-            written.append(piece)
-            length += len(piece)
-            if length > limits.max_output:
-                raise LimitExceededError(
-                    f"the template writes more than {limits.max_output} characters"
-                )
-    return "".join(written)
+    def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
+        """Yield the tokens of a template."""
+        limits = self.environment.limits
+        end = time.thread_time() + limits.max_seconds
+        for number, token in enumerate(stream):
+            if number >= limits.max_tokens:
+                raise LimitExceededError(f"it has more than {limits.max_tokens} names and signs")
+            if not number % _TOKENS_BETWEEN and time.thread_time() > end:
+                raise LimitExceededError("it takes longer to read than it may")
+            yield token
 
 
 # -- what a template raises -----------------------------------------------------------------------
@@ -214,10 +289,10 @@ def translate_errors(name: str) -> Iterator[None]:
     except ChatTemplateError:
         raise  # it says all that already
     except RAISED_BY_TEMPLATES as error:
-        reason = str(error.message if isinstance(error, TemplateError) else error)
+        reason = _get_reason(error)[:_LONGEST_REASON]
         line = _find_line(error)
         kind = _name_kind(error)
-        is_syntax = isinstance(error, TemplateSyntaxError)
+        is_syntax = isinstance(error, SyntaxError | TemplateSyntaxError)
         what = "is not a valid template" if is_syntax else "cannot render these messages"
         place = f", line {line}" if line else ""
         raise ChatTemplateError(
@@ -225,8 +300,20 @@ def translate_errors(name: str) -> Iterator[None]:
         ) from error
 
 
+def _get_reason(error: BaseException) -> str:
+    if isinstance(error, TemplateError):
+        return str(error.message)
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    return error.msg if isinstance(error, SyntaxError) else str(error)
+
+
 def _name_kind(error: BaseException) -> str:
-    return "LimitExceeded" if isinstance(error, LimitExceededError) else type(error).__name__
+    if isinstance(error, LimitExceededError | RecursionError):
+        return "LimitExceeded"
+    if isinstance(error, NotAllowedError):
+        return "NotAllowed"
+    return "TemplateSyntaxError" if isinstance(error, SyntaxError) else type(error).__name__
 
 
 def _find_line(error: BaseException) -> int:
@@ -236,7 +323,8 @@ def _find_line(error: BaseException) -> int:
     line = 0
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == _SHOWN_FILE:
-            line = trace.tb_lineno
+        template = trace.tb_frame.f_globals.get("__jinja_template__")
+        if isinstance(template, Template):
+            line = template.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next
     return line

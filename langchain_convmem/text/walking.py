@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
@@ -11,7 +10,9 @@ from jinja2 import Template, nodes
 from jinja2.runtime import Macro
 from jinja2.utils import Namespace
 
-from langchain_convmem.text.sandbox import Sandbox, join_pieces
+from langchain_convmem.forks import make_lock
+from langchain_convmem.text.meter import Meter, Readable, get_attributes
+from langchain_convmem.text.sandbox import Sandbox
 
 _Snapshot = tuple[tuple[dict[str, Any], ...], dict[str, Any]]
 
@@ -63,19 +64,22 @@ class Walk:
             NotSeparableError: If that depends on where the conversation ends.
         """
         self._sandbox = sandbox
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._memo: dict[str, Any] = {}
         self._chat = WalkedChat()
         self._chat.messages = messages
-        context = parts.template.new_context({**variables, "messages": MessageView(self._chat)})
-        prologue = join_pieces(parts.template.root_render_func(context), sandbox.limits)
+        context = sandbox.open_context(
+            parts.template, {**variables, "messages": MessageView(self._chat)}
+        )
+        prologue = context.meter.join(parts.template.root_render_func(context))
+        self._context = context
         held = context.vars
         self._first = self._find_first_row(held[ROWS])
         _check_repeatable(held.values())
         self._step: Macro = held[STEP]
         self._tail: Macro = held[TAIL]
         self._namespaces = [
-            _get_attributes(one) for one in held.values() if isinstance(one, Namespace)
+            get_attributes(one) for one in held.values() if isinstance(one, Namespace)
         ]
         self._prologue = prologue
         self._start = WalkMark(0, len(prologue), self._take_snapshot())
@@ -102,7 +106,8 @@ class Walk:
             self._chat.messages = messages
             try:
                 run = _WalkState(mark or self._start)
-                text = join_pieces(self._write_pieces(run, prompt=prompt), self._sandbox.limits)
+                self._context.meter = Meter(self._sandbox.limits)
+                text = self._context.meter.join(self._write_pieces(run, prompt=prompt))
             finally:
                 self._chat.messages = ()
         return Walked(text if mark else self._prologue + text, run.mark, run.rounds)
@@ -143,11 +148,6 @@ class _WalkState:
         self.rounds = 0
 
 
-def _get_attributes(namespace: Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = object.__getattribute__(namespace, "_Namespace__attrs")
-    return found
-
-
 def _check_repeatable(values: Iterable[Any]) -> None:
     """Refuse what is used up by being read; a namespace's own values may be no namespaces."""
     if any(isinstance(value, Iterator) for value in values):
@@ -162,25 +162,12 @@ ROWS, STEP, TAIL = f"{_OURS}rows", f"{_OURS}step", f"{_OURS}tail"
 _MESSAGE, _LOOP = f"{_OURS}message", f"{_OURS}loop"
 _PROMPT = "add_generation_prompt"
 
-_FOR_WHOLE_TEMPLATES = (
-    nodes.Block,
-    nodes.EvalContextModifier,
-    nodes.Extends,
-    nodes.FromImport,
-    nodes.Import,
-    nodes.Include,
-    nodes.ScopedEvalContextModifier,
-)
-
 _UNREPEATABLE = {"cycler", "joiner", "lipsum"}
 """Functions whose values change by being used."""
 
-_UNLIKE = {"pprint", "random"}
-"""Filters that write something else each time, or for a view of messages than for a list."""
-
 _LAZY = {
-    *("batch", "items", "map", "reject", "rejectattr"),
-    *("reverse", "select", "selectattr", "slice", "unique"),
+    *("items", "map", "reject", "rejectattr"),
+    *("reverse", "select", "selectattr", "unique"),
 }
 """Filters whose values are used up by being read."""
 
@@ -205,7 +192,7 @@ def split_template(sandbox: Sandbox, source: str) -> SplitTemplate:
     Raises:
         NotSeparableError: If it cannot be run message by message; says why.
     """
-    tree = sandbox.parse_counted(source)
+    tree = sandbox.parse(source)
     _check(tree)
     number, loop = _find_message_loop(tree.body)
     before, after = tree.body[:number], tree.body[number + 1 :]
@@ -222,8 +209,7 @@ def split_template(sandbox: Sandbox, source: str) -> SplitTemplate:
     ]
     for node in tree.body[number:]:
         node.set_lineno(loop.lineno)
-    tree.set_environment(sandbox)
-    return SplitTemplate(sandbox.from_string(tree), in_tail)
+    return SplitTemplate(sandbox.compile_metered(tree), in_tail)
 
 
 def _load(name: str) -> nodes.Name:
@@ -283,12 +269,10 @@ def _rename_loop(body: list[nodes.Node]) -> None:
 
 # -- what cannot be taken back --------------------------------------------------------------------
 def _check(tree: nodes.Template) -> None:
-    if any(tree.find_all(_FOR_WHOLE_TEMPLATES)):
-        raise NotSeparableError("it has blocks, includes or sections that are escaped")
     used = {name.name for name in tree.find_all(nodes.Name)}
     if any(name.startswith(_OURS) for name in used):
         raise NotSeparableError(f"it uses names that begin with {_OURS}")
-    odd = used & _UNREPEATABLE | {f.name for f in tree.find_all(nodes.Filter)} & _UNLIKE
+    odd = used & _UNREPEATABLE
     if odd:
         raise NotSeparableError(f"it uses {', '.join(sorted(odd))}")
     if any(_has_lazy(literal) for literal in tree.find_all((nodes.List, nodes.Tuple, nodes.Dict))):
@@ -348,7 +332,7 @@ class WalkedChat:
         self.end_seen = False
 
 
-class MessageView:
+class MessageView(Readable):
     """`messages`, or `messages[n:]`, read-only.
 
     It has no public names: lists have none that a template may use.
@@ -362,6 +346,10 @@ class MessageView:
 
     def _count_known(self) -> int:
         return max(0, len(self._chat.messages) - self._offset)
+
+    def list_items(self) -> list[Message]:
+        """Return all messages; that is a look at where they end."""
+        return self._list_all()
 
     def _list_all(self) -> list[Message]:
         self._chat.end_seen = True
@@ -428,7 +416,7 @@ def get_first_shown(view: Any, chat: WalkedChat) -> int | None:
     return view._offset if is_view else None  # noqa: SLF001
 
 
-class WalkedLoop:
+class WalkedLoop(Readable):
     """`loop` of the loop over the messages, for one of them."""
 
     __slots__ = ("_chat", "_memo", "_offset", "_undefined", "index0")

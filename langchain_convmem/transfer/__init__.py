@@ -6,7 +6,12 @@ writes what it found. Nothing here prints or knows of a memory.
 
 from __future__ import annotations
 
-from langchain_convmem.transfer.copy import CopyReport, ShortThread, acopy_log, copy_log
+from langchain_convmem.transfer.copy import (
+    CopyReport,
+    ShortThread,
+    acopy_log,
+    copy_log,
+)
 from langchain_convmem.transfer.formats.convmem import export_rows
 from langchain_convmem.transfer.imports import (
     ImportReport,

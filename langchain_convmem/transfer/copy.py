@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left, insort
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, LogError
-from langchain_convmem.protocols import MessageLog, OwnerListing, ThreadState
+from langchain_convmem.protocols import ChainedLog, MessageLog, OwnerListing, ThreadState
 from langchain_convmem.records import (
     Changes,
     Control,
@@ -28,7 +28,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.transfer.formats.convmem import redraft
+from langchain_convmem.views.codec import redraft
 
 _PAGE = 500
 """Entries per read."""
@@ -62,6 +62,9 @@ class CopyReport:
         written: Entries that were not in the other log before.
         short: Threads of which the other log holds fewer entries, counted at the end: something
             was forgotten there, or has gone wrong.
+        damaged: What could not be copied: entries that are damaged, and what stands for missing
+            ones; see `Entry.damage`. The next copy looks for them again, so that they follow
+            once they were repaired.
     """
 
     owners: int
@@ -69,6 +72,7 @@ class CopyReport:
     entries: int
     written: int
     short: tuple[ShortThread, ...]
+    damaged: tuple[Entry, ...] = ()
 
 
 class CopySource(Protocol):
@@ -129,6 +133,9 @@ def copy_log(
     copied. While a copy runs, nobody else should write to its threads in
     `target`.
 
+    What is damaged in `source`, or missing there, is named in the report and left out. A
+    `ChainedLog` is asked for every thread once more, to see whether anything is missing.
+
     Args:
         source: Stays open, and may be written to meanwhile.
         target: Stays open.
@@ -167,6 +174,8 @@ class _LogCopy:
     total: int = 0
     written: int = 0
     replays: dict[ThreadKey, Replay] = field(default_factory=dict)
+    damaged: dict[tuple[ThreadKey, int], Entry] = field(default_factory=dict)
+    left_out: set[tuple[ThreadKey, int]] = field(default_factory=set)
 
     def copy_steps(self, owners: Iterable[Owner] | None) -> Steps[CopyReport]:
         if not isinstance(self.target, ThreadState):
@@ -183,7 +192,8 @@ class _LogCopy:
             yield from self._copy_owner(owner, _count_entries(listed.values(), owner))
         short = yield from self._verify(listed)
         self.progress(self.total, self.total)
-        return CopyReport(len(wanted), len(listed), self.total, self.written, short)
+        damaged = tuple(self.damaged.values())
+        return CopyReport(len(wanted), len(listed), self.total, self.written, short, damaged)
 
     def _list_owners(self) -> Steps[list[Owner]]:
         if not isinstance(self.source, OwnerListing):
@@ -210,31 +220,49 @@ class _LogCopy:
                 break
             yield from self._copy_page(page.entries)
             cursor = page.cursor
-            if all(replay.is_settled for replay in self.replays.values()):
+            is_settled = all(replay.is_settled for replay in self.replays.values())
+            if is_settled and not self._is_damaged(owner):
                 yield from document.write(cursor, generation)
             self.done += len(page.entries)
             self.progress(min(self.done, self.total), self.total)
         for replay in self.replays.values():
             yield from replay.finish()
         self.written += sum(replay.written for replay in self.replays.values())
-        yield from document.write(cursor, generation)
+        # What is damaged may have been repaired when the next copy comes.
+        yield from document.write(0 if self._is_damaged(owner) else cursor, generation)
         self.done = before + count
         self.progress(self.done, self.total)
 
+    def _is_damaged(self, owner: Owner) -> bool:
+        return any(key.owner == owner for key, _ in self.damaged)
+
+    def _select_sound(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Return the entries that can be copied, and note the others."""
+        sound = []
+        for entry in entries:
+            if entry.damage:
+                self.damaged[entry.key, entry.position] = entry
+            else:
+                sound.append(entry)
+        return sound
+
     def _copy_page(self, entries: Sequence[Entry]) -> Steps[None]:
+        self.left_out.update((entry.key, entry.position) for entry in entries if entry.damage)
         for key, run_of_thread in groupby(entries, key=lambda entry: entry.key):
             replay = self.replays.get(key)
             if replay is None:
                 replay = self.replays[key] = yield from self._begin_replay(key)
-            yield from replay.feed(list(run_of_thread))
+            yield from replay.feed(self._select_sound(run_of_thread))
 
     def _begin_replay(self, key: ThreadKey) -> Steps[Replay]:
         """Return the replay of a thread, which knows what was copied before."""
         replay = Replay(self.target, key)
         there: list[Entry] = yield from perform(self.target.entries, self.target.aentries, key)
-        if there:
-            here: list[Entry] = yield from perform(self.source.entries, self.source.aentries, key)
-            yield from replay.begin(here, there)
+        if there or isinstance(self.source, ChainedLog):
+            read: list[Entry] = yield from perform(self.source.entries, self.source.aentries, key)
+            here = self._select_sound(read)
+            if there:
+                yield from replay.begin(here, [entry for entry in there if not entry.damage])
         return replay
 
     def _verify(self, listed: dict[ThreadKey, ThreadInfo]) -> Steps[tuple[ShortThread, ...]]:
@@ -242,10 +270,12 @@ class _LogCopy:
         for user_id in dict.fromkeys(key.user_id for key in listed):
             infos = yield from perform(self.target.threads, self.target.athreads, user_id)
             found.update((info.key, info.entries) for info in infos)
+        left_out = Counter(key for key, _ in self.left_out)
+        expected = {key: info.entries - left_out[key] for key, info in listed.items()}
         return tuple(
-            ShortThread(key, info.entries, found.get(key, 0))
-            for key, info in listed.items()
-            if found.get(key, 0) < info.entries
+            ShortThread(key, count, found.get(key, 0))
+            for key, count in expected.items()
+            if found.get(key, 0) < count
         )
 
 

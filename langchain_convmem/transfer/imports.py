@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,7 +28,8 @@ from langchain_convmem.transfer.source import (
     refuse,
 )
 from langchain_convmem.transfer.threads import ImportedThread
-from langchain_convmem.views.drafts import DraftBuilder, is_remembered
+from langchain_convmem.views.lines import IMPORTED
+from langchain_convmem.views.messages import DraftBuilder, is_remembered
 
 _OWN_TABLES = {"owners", "threads", "entries", "documents"}
 _HOOK = "the write hook stores nothing of it"
@@ -89,8 +90,7 @@ def parse_threads(
     if not first:
         refuse(source.path, "", f"is empty; expected {_list_forms(READERS)}")
     if first[0] not in "{[":
-        shown = ascii(first[:40])
-        refuse(source.path, f"line {number}", f"found {shown}, expected {_list_forms(READERS)}")
+        refuse(source.path, f"line {number}", f"found text, expected {_list_forms(READERS)}")
     reader = next((reader for reader in READERS if reader.fits(source)), None)
     if reader is None:
         Node(source.document, source.path, "$").fail(_list_forms(READERS))
@@ -309,12 +309,18 @@ def _store_steps(
     for message in thread.messages:
         draft = drafting.build(message)
         if draft is not None:
-            drafts.append(draft)
+            drafts.append(_mark_imported(draft))
         else:
             why = _HOOK if is_remembered(message) else _MARK
             skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
     entries: list[Entry] = yield from perform(log.append, log.aappend, key, drafts, durable=False)
     return _Stored(sum(entry.position > before for entry in entries), skipped)
+
+
+def _mark_imported(draft: Draft) -> Draft:
+    """Return a draft that says where its text came from; an export of ours says so itself."""
+    attributes = (*draft.metadata.attributes, IMPORTED)
+    return replace(draft, metadata=replace(draft.metadata, attributes=attributes))
 
 
 def _replay_steps(

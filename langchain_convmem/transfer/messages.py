@@ -19,6 +19,7 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 
+from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.transfer.source import Node, format_time
 from langchain_convmem.views.codec import get_line_time_ms
@@ -221,12 +222,11 @@ def read_stored_message(node: Node) -> FoundMessage:
     kind, data = node.member("type"), node.member("data")
     if not kind.is_a(str) or not data.is_a(dict) or "content" not in data.value:
         node.fail(_STORED_FORM)
-    try:
+    with ErrorTrap(ValueError, TypeError, LookupError, AttributeError) as trap:
         # Chooses from a fixed table of types; nothing is imported by name.
         [message] = messages_from_dict([{"type": kind.value, "data": dict(data.value)}])
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        node.fail(f"{_STORED_FORM}: {str(error).splitlines()[0]}")
-    return repair_timestamp(message, node.location)
+        return repair_timestamp(message, node.location)
+    return node.fail(f"{_STORED_FORM}: {trap.reason}")
 
 
 def repair_timestamp(message: BaseMessage, location: str) -> FoundMessage:

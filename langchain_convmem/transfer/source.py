@@ -6,16 +6,19 @@ Every refusal is an `ImportFormatError` that names the file and the place. Nothi
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
+from langchain_convmem.causes import ErrorTrap, describe_name, describe_value
 from langchain_convmem.errors import ImportFormatError
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -91,24 +94,64 @@ def read_source(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> Source:
     """Return the file's text.
 
     Raises:
-        ImportFormatError: If it cannot be opened, is larger than `max_bytes` or is not UTF-8.
+        ImportFormatError: If it is not a regular file, cannot be opened, is larger than
+            `max_bytes`, is being written to or is not UTF-8.
     """
     name = str(path)
-    try:
-        with path.open("rb") as file:
-            # Asking for one byte more than allowed bounds pipes too, which have no size to ask.
-            data = file.read(max_bytes + 1)
-    except OSError as error:
-        refuse(name, "", f"cannot be read: {error.strerror or error}")
+    with _open_regular(path) as file:
+        before = os.fstat(file.fileno())
+        data = file.read(max_bytes + 1)
+        after = os.fstat(file.fileno())
     if len(data) > max_bytes:
         refuse(name, "", f"is larger than {max_bytes:,} bytes, the limit for one file; split it")
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        refuse(name, "", "changed while it was read; import it when nothing writes to it any more")
     try:
-        text = data.decode("utf-8")
+        return Source(name, data.decode("utf-8").removeprefix(_BOM))
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{data[error.start]:02x} at offset {error.start:,} is not UTF-8"
-        refuse(name, f"line {line}", f"{found}; save the file as UTF-8 text")
-    return Source(name, text.removeprefix(_BOM))
+        start = error.start
+    line = data.count(b"\n", 0, start) + 1
+    found = f"byte 0x{data[start]:02x} at offset {start:,} is not UTF-8"
+    return refuse(name, f"line {line}", f"{found}; save the file as UTF-8 text")
+
+
+_KINDS_OF_FILES: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISDIR, "a directory; name the files in it"),
+    (stat.S_ISFIFO, "a pipe; save what comes through it in a file first"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+@contextmanager
+def _open_regular(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file for reading; a pipe would keep us waiting, and a device never ends.
+
+    Raises:
+        ImportFormatError: If it is something else, or cannot be read.
+    """
+    if "\0" in str(path):
+        refuse(ascii(str(path)), "", "is not the name of a file")
+    try:
+        _check_regular(path, path.stat())  # opening alone makes some devices do something
+        with open(path, "rb", opener=_open_at_once) as file:
+            _check_regular(path, os.fstat(file.fileno()))
+            yield file
+    except OSError as error:
+        refuse(str(path), "", f"cannot be read: {error.strerror or error}")
+
+
+def _check_regular(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
+    kinds = (kind for is_kind, kind in _KINDS_OF_FILES if is_kind(status.st_mode))
+    refuse(str(path), "", f"is {next(kinds, 'no file')}; expected a regular file")
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    """Open without waiting, should a pipe have come in the file's place."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def parse_json(text: str, path: str, *, first_line: int = 1, place: str | None = None) -> Any:
@@ -131,7 +174,7 @@ def parse_json(text: str, path: str, *, first_line: int = 1, place: str | None =
         refuse(path, f"{line}, column {error.colno}", f"not valid JSON ({error.msg})")
     except RecursionError:
         refuse(path, start, "JSON nested too deeply; expected flat messages")
-    except ValueError as error:  # a number with more digits than Python converts
+    except ValueError as error:  # it says how many digits are too many
         refuse(path, start, f"not usable as JSON ({error})")
 
 
@@ -142,12 +185,13 @@ _MAGIC = b"SQLite format 3\x00"
 
 
 def is_database(path: Path) -> bool:
-    """Return whether the file is a SQLite database; what cannot be opened is not."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
+    """Return whether the file is a SQLite database.
+
+    Raises:
+        ImportFormatError: If it is not a regular file, or cannot be read.
+    """
+    with _open_regular(path) as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +221,13 @@ class Database:
             ImportFormatError: If the file is damaged, locked or no database.
         """
         address = f"{Path(self.path).resolve().as_uri()}?mode=ro"
-        try:
+        # What SQLite says quotes text that is not UTF-8.
+        with ErrorTrap(sqlite3.Error, UnicodeDecodeError) as trap:
             with closing(sqlite3.connect(address, uri=True)) as connection:
+                connection.text_factory = bytes.decode
                 yield from connection.execute(query, values)
-        except sqlite3.Error as error:
-            refuse(self.path, "", f"cannot be read as a SQLite database: {error}")
+            return
+        refuse(self.path, "", f"cannot be read as a SQLite database: {trap.reason}")
 
 
 # -- values that know where they stand -------------------------------------------------------------
@@ -196,18 +242,16 @@ _KINDS = {
     float: "a number",
     type(None): "null",
 }
-_SHOWN_CHARS = 40
 
 
 def _describe(value: Any) -> str:
     """Return what was found, short enough for one sentence."""
     if isinstance(value, dict):
-        keys = ", ".join(list(value)[:5])
+        keys = ", ".join(map(describe_name, list(value)[:5]))
         return f"an object with the keys {keys}" if keys else "an empty object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    shown = ascii(value)
-    return shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
+    return describe_value(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +314,9 @@ class Node:
         """Return the text, verbatim, which may be empty; it must fit the limit and be encodable."""
         self._expect(str)
         text: str = self.value
-        try:
-            size = len(text.encode())
-        except UnicodeEncodeError as error:
-            half = ascii(text[error.start])
-            refuse(self.path, self.location, f"found {half}, half of a surrogate pair")
+        size = _measure(text)
+        if size is None:
+            self.fail("text without halves of surrogate pairs")
         if size > MAX_LINE_BYTES:
             limit = f"the limit for one line is {MAX_LINE_BYTES:,}"
             refuse(self.path, self.location, f"found {size:,} bytes of text; {limit}")
@@ -290,17 +332,15 @@ class Node:
 
     def time(self) -> datetime:
         """Return the moment, in UTC."""
-        try:
+        with ErrorTrap(ValueError):
             return parse_time(self.value)
-        except ValueError:
-            self.fail(TIME_FORMS)
+        return self.fail(TIME_FORMS)
 
     def seconds(self) -> datetime:
         """Return the moment that a number of seconds since the epoch names, in UTC."""
-        try:
+        with ErrorTrap(ValueError):
             return parse_seconds(self.value)
-        except ValueError:
-            self.fail("a time: seconds since the epoch")
+        return self.fail("a time: seconds since the epoch")
 
     def is_a(self, kind: type) -> bool:
         """Return whether the value is of a JSON kind: `dict`, `list`, `str`."""
@@ -313,6 +353,14 @@ class Node:
     def _expect(self, kind: type) -> None:
         if not isinstance(self.value, kind):
             self.fail(_KINDS[kind])
+
+
+def _measure(text: str) -> int | None:
+    """Return the size in bytes; None for text that cannot be encoded."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return None
 
 
 # -- times as dialogue files write them ------------------------------------------------------------
@@ -368,7 +416,7 @@ def parse_seconds(value: Any) -> datetime:
         ValueError: If it is not a finite number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        msg = f"{value!r} is not a number of seconds"
+        msg = f"{describe_value(value)} is not a number of seconds"
         raise ValueError(msg)  # noqa: TRY004 - one kind of failure for the caller to translate
     return _check_calendar(
         value, lambda seconds: _EPOCH + timedelta(milliseconds=round(seconds * 1000))
@@ -379,10 +427,10 @@ def _check_calendar(value: Any, read: Callable[[Any], datetime]) -> datetime:
     try:
         moment = read(value)
     except OverflowError as error:
-        msg = f"{value!r} is outside the calendar"
+        msg = f"{describe_value(value)} is outside the calendar"
         raise ValueError(msg) from error
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        msg = f"{value!r} is outside the years {_FIRST_YEAR} to {_LAST_YEAR}"
+        msg = f"{describe_value(value)} is outside the years {_FIRST_YEAR} to {_LAST_YEAR}"
         raise ValueError(msg)
     return moment
 
@@ -391,7 +439,7 @@ def _parse_moment(value: Any) -> datetime:
     if isinstance(value, int) and not isinstance(value, bool):
         return _EPOCH + timedelta(milliseconds=value)
     if not isinstance(value, str):
-        msg = f"{value!r} is not a time"
+        msg = f"{describe_value(value)} is not a time"
         raise ValueError(msg)  # noqa: TRY004 - one kind of failure for the caller to translate
     spoken = _SPOKEN.fullmatch(value)
     moment = datetime.fromisoformat(value.strip()) if spoken is None else _build_moment(spoken)
@@ -412,7 +460,7 @@ def _find_month(name: str) -> int:
     for number, month in enumerate(_MONTHS, start=1):
         if name.lower() in (month, month[:3]):
             return number
-    msg = f"{name} is not a month"
+    msg = "found no month"
     raise ValueError(msg)
 
 

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Entry
 from langchain_convmem.transfer.messages import FoundMessage, ImportedLine, build_line_message
-from langchain_convmem.transfer.source import Node, refuse
+from langchain_convmem.transfer.source import Node, Source, refuse
 from langchain_convmem.views.codec import encode_body, get_line_time_ms, get_role, make_draft
 
 
@@ -196,6 +196,26 @@ class Tree:
     parents: Mapping[str, str | None]
     current: str | None
     messages: Callable[[str], list[FoundMessage]]
+
+
+def build_all_threads(
+    source: Source, read_tree: Callable[[Node], Tree], thread_id: str | None
+) -> list[ImportedThread]:
+    """Return the threads of a file that holds one conversation, or a list of them.
+
+    Args:
+        source: The file.
+        read_tree: Reads a conversation.
+        thread_id: See `rename_threads`.
+
+    Raises:
+        ImportFormatError: If a part of it is not as the form says, or `thread_id` should name
+            several.
+    """
+    root = Node(source.document, source.path, "$")
+    conversations = list(root.items()) if root.is_a(list) else [root]
+    threads = [thread for node in conversations for thread in build_tree_threads(read_tree(node))]
+    return rename_threads(threads, thread_id, source.path)
 
 
 def build_tree_threads(tree: Tree) -> list[ImportedThread]:

@@ -1,4 +1,4 @@
-"""Message coercion: reads the input of a call, for every host of a turn."""
+"""What a call brings, for every host of a turn: its messages, and what of a list is new."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
+from langchain_convmem.causes import describe_name
 from langchain_convmem.effects import Steps
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps
@@ -18,12 +19,11 @@ from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Entry
 from langchain_convmem.turns.turn import SPOKEN
-from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces
+from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, make_plain
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import (
     MESSAGE_FORMS,
     change_class,
-    make_plain,
     read_messages,
     unpack_messages,
 )
@@ -156,7 +156,7 @@ def _take_keys(
     """Return what a dict says, and its other keys."""
     key = input_key or next((name for name in ("input", "messages") if name in value), "input")
     if key not in value:
-        keys = sorted(map(str, value))
+        keys = sorted(map(describe_name, value))
         msg = (
             f"a dict input needs the key {key!r}; got {keys}. Name the key of what the user says "
             "with wrap(..., input_key=...)"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.context import ContextBudget
@@ -87,7 +88,9 @@ class TurnOptions:
         """Validate the values."""
         for name in ("recall", "remember"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name} must be True or False, got {getattr(self, name)!r:.80}")
+                raise ConfigError(
+                    f"{name} must be True or False, got {describe_value(getattr(self, name))}"
+                )
         _check_count("recall_tokens", self.recall_tokens, least=1)
         _check_count("recall_k", self.recall_k, least=1)
         _check_count("history_tokens", self.history_tokens, least=0)
@@ -144,8 +147,8 @@ class TurnOptions:
         for name in plain.keys() & named.keys():
             if plain[name] != named[name]:
                 msg = (
-                    f"configurable sets {name!r} to {plain[name]!r:.80}, and "
-                    f"configurable[{NAMESPACE!r}] to {named[name]!r:.80}; "
+                    f"configurable sets {name!r} to {describe_value(plain[name])}, and "
+                    f"configurable[{NAMESPACE!r}] to {describe_value(named[name])}; "
                     "set it once, or to the same in both"
                 )
                 raise ConfigError(msg)
@@ -163,7 +166,8 @@ class TurnOptions:
             if value not in (None, getattr(self, name)) and name not in fields_of_inner:
                 msg = (
                     f"configurable[{name!r}] is not read; set it for a call with "
-                    f'config={{"configurable": {{"{NAMESPACE}": {{"{name}": {value!r:.80}}}}}}}'
+                    f'config={{"configurable": {{"{NAMESPACE}": {{"{name}": '
+                    f"{describe_value(value)}}}}}}}"
                 )
                 raise ConfigError(msg)
 
@@ -204,7 +208,9 @@ def _check_names(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
     for name in settings:
         if name not in known:
             instead = f"; use {_RENAMED[name]!r}" if name in _RENAMED else ""
-            msg = f"{where} has no option {name!r:.80}{instead}; it has {', '.join(known)}"
+            msg = (
+                f"{where} has no option {describe_value(name)}{instead}; it has {', '.join(known)}"
+            )
             raise ConfigError(msg)
     return dict(settings)
 
@@ -214,7 +220,9 @@ def _check_count(name: str, value: Any, *, least: int, is_optional: bool = True)
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         none = " or None" if is_optional else ""
-        msg = f"{name} must be a whole number of at least {least}{none}, got {value!r:.80}"
+        msg = (
+            f"{name} must be a whole number of at least {least}{none}, got {describe_value(value)}"
+        )
         raise ConfigError(msg)
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, Final, Literal, NotRequired, TypeAlias, cast
+from typing import Any, Final, Literal, NotRequired, cast
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
 from langchain_convmem.effects import Steps, perform
@@ -24,38 +23,27 @@ from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import (
     Changes,
-    Control,
     Draft,
     Entry,
     Metadata,
-    RetractReason,
-    ThreadKey,
 )
 from langchain_convmem.turns.messages import ContinuedTurn, Reconciled, continue_turn, reconcile
+from langchain_convmem.turns.provenance import NodeContext, Provenance, Unit
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
-from langchain_convmem.turns.turn import SPOKEN, has_same_content
-from langchain_convmem.turns.view import CallContext
+from langchain_convmem.turns.turn import SPOKEN, CallContext, has_same_content
 from langchain_convmem.views.codec import get_role, make_draft, make_storable
-from langchain_convmem.views.drafts import DraftBuilder, is_remembered
 from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import build_message
+from langchain_convmem.views.messages import DraftBuilder, build_message
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
-_AUX = "provenance"
 _SUMMARY_SOURCE = "summarization"
-
-_CHECKPOINTER = "__pregel_checkpointer"
-"""Under which LangGraph tells a node what keeps its state from run to run."""
-_SCRATCHPAD = "__pregel_scratchpad"
-"""Under which LangGraph tells a node at which step its run stops at the latest."""
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
-
 _PAGE = 64
 """So many of the latest entries are read where the last thing said is asked for."""
 
@@ -292,9 +280,9 @@ class StateSync:
             return None
         entries = yield from self._read(last=_PAGE)
         said = asked.model_copy(update={"id": None})
-        if not _is_unanswered(entries) or self._make_stored_form(asked) is None:
+        if not _is_unanswered(entries) or self.drafting.filter_message(asked) is None:
             return None
-        meant = reconcile(entries, [said], stored_form=self._make_stored_form)
+        meant = reconcile(entries, [said], stored_form=self.drafting.filter_message)
         if meant is None or meant.again is None:
             return None
         return (yield from self._go_on(meant.again, {str(asked.id): meant.again.message_id}))
@@ -346,10 +334,7 @@ class StateSync:
         if mine and _is_unanswered(entries, mine[-1].message_id):
             turn_id = mine[-1].turn_id
             entries = [entry for entry in entries if entry.turn_id != turn_id]
-        return reconcile(entries, sent, is_whole=is_whole, stored_form=self._make_stored_form)
-
-    def _make_stored_form(self, message: BaseMessage) -> BaseMessage | None:
-        return self.drafting.apply_hook(message) if is_remembered(message) else None
+        return reconcile(entries, sent, is_whole=is_whole, stored_form=self.drafting.filter_message)
 
     # -- A turn goes on -------------------------------------------------------------------------
 
@@ -619,12 +604,6 @@ class StateSync:
 
 
 # -- What a state notes, and what is known of its turn --------------------------------------------
-
-
-Unit: TypeAlias = Literal["message", "turn", "control"]
-"""What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
-
-
 class TurnNote(TypedDict):
     """The current turn as a state keeps it: plain values that any checkpointer accepts."""
 
@@ -710,8 +689,6 @@ class BegunTurn:
 
 
 # -- What is new ----------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class StateDiffer:
     """Finds what the log lacks of a state. Pure; for one comparison, not thread-safe.
@@ -902,8 +879,6 @@ def _count_to(
 
 
 # -- Which messages were said, and belong together ------------------------------------------------
-
-
 def find_exchange(messages: Sequence[BaseMessage]) -> int:
     """Return where the latest exchange begins: with the newest message of the user, or at 0.
 
@@ -1086,8 +1061,6 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
 
 
 # -- What is gone ---------------------------------------------------------------------------------
-
-
 def rewind_turns(
     entries: Sequence[Entry], context: NodeContext, current: str | None
 ) -> list[Draft]:
@@ -1230,154 +1203,3 @@ def _rewind(
     back = {entry.id for entry in after if entry.role != "summary"} - alive - set(wanted)
     gone = [entry.id for entry in after if entry.id in back or entry.id in left]
     return context.retract([*lifted, *gone, *find_summaries_over(after, gone)], "rewind")
-
-
-# -- Where in a run a node stands -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a run of a graph a node stands.
-
-    Attributes:
-        level: Names of the nodes around the graph that the node is in; empty at the top.
-        step: Number of the step within that graph; grows from run to run.
-        path: Checkpoint and task of each level, outermost first. A task is the same when it is
-            retried or resumed, and another in a new run.
-    """
-
-    level: str
-    step: int
-    path: tuple[tuple[str, str], ...]
-
-    @property
-    def task(self) -> str:
-        """What this execution of the node is called."""
-        return self.path[-1][1]
-
-    @property
-    def checkpoint(self) -> str:
-        """The checkpoint that the node runs from; later ones are greater."""
-        return self.path[-1][0]
-
-    def is_parallel(self, other: Place) -> bool:
-        """Return whether it is in another branch of the same step."""
-        for (checkpoint, task), (others, other_task) in zip(self.path, other.path, strict=False):
-            if task != other_task:
-                return checkpoint == others
-        return False
-
-    def is_over(self, now: Place) -> bool:
-        """Return whether the run that stood here had ended when another one began.
-
-        A run that began later counts on from the last step that was kept, with two more steps for
-        its input. So the step of a node whose run was left before it ended does not count. Where
-        a checkpointer was lost, or there is none, runs begin at the first step again. A run beside
-        it may count on from a third one's step: so ask this of what has an answer only.
-        """
-        at_top = not self.level and not now.level
-        return at_top and bool(self.checkpoint) and now.step >= self.step + 3
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """How something came into the log: from where in a run, and after what of its unit."""
-
-    unit: Unit
-    after: str | None
-    place: Place
-
-    @classmethod
-    def read(cls, entry: Entry) -> Provenance | None:
-        """Return how an entry came into the log; None if it was not stored for a state."""
-        mark = entry.metadata.aux.get(_AUX)
-        if not isinstance(mark, dict) or mark.keys() != {"unit", "after", "level", "step", "path"}:
-            return None
-        path = tuple((str(checkpoint), str(task)) for checkpoint, task in mark["path"])
-        return cls(mark["unit"], mark["after"], Place(mark["level"], mark["step"], path))
-
-
-@dataclass(frozen=True, slots=True)
-class NodeContext:
-    """One execution of a node of a graph; see `Provenance` for what it leaves in the log.
-
-    Attributes:
-        key: The thread of the log.
-        place: Where in the run it is.
-        since: The checkpoint that the run starts from, if one was given.
-        is_sent: Whether a `Send` brought the node its state.
-        is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
-        run: A number that is the same in all nodes of a run, and another in the next one of the
-            same state; None if LangGraph does not provide it.
-        configurable: What the call set.
-    """
-
-    key: ThreadKey
-    place: Place
-    since: str | None = None
-    is_sent: bool = False
-    is_stateless: bool = False
-    run: int | None = None
-    configurable: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
-        """Read a node's config."""
-        configurable = config.get("configurable", {})
-        metadata = config.get("metadata", {})
-        checkpoints = configurable.get("checkpoint_map") or {}
-        names = metadata.get("langgraph_checkpoint_ns", "").split("|")
-        path = [
-            (checkpoints.get("|".join(names[:depth])) or "", name.partition(":")[2] or make_ulid())
-            for depth, name in enumerate(names)
-        ]
-        level = "|".join(name.partition(":")[0] for name in names[:-1])
-        return cls(
-            key=key,
-            place=Place(level, metadata.get("langgraph_step", 0), tuple(path)),
-            since=metadata.get("checkpoint_id"),
-            is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
-            is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
-            run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
-            configurable=configurable,
-        )
-
-    def check_known(self, entries: int) -> None:
-        """Refuse to go back in a thread that the log does not know.
-
-        Raises:
-            ConfigError: If the run starts from a checkpoint and the thread does not exist.
-        """
-        if self.since is not None and self.key.user_id is None and not entries:
-            msg = (
-                f"the log has nothing of thread {self.key.thread_id!r} without a user, where the "
-                "run is to begin from a checkpoint; the config of a snapshot names no user: add "
-                'user_id to its "configurable"'
-            )
-            raise ConfigError(msg)
-
-    def make_metadata(
-        self,
-        unit: Unit,
-        after: str | None = None,
-        timing: Mapping[str, int] | None = None,
-        attributes: tuple[str, ...] = (),
-    ) -> Metadata:
-        """Return the metadata of an entry that this node stores, `after` another of its unit."""
-        place = self.place
-        path = [list(level) for level in place.path]
-        mark = {
-            "unit": unit,
-            "after": after,
-            "level": place.level,
-            "step": place.step,
-            "path": path,
-        }
-        return Metadata(attributes, timing or {}, aux={_AUX: mark})
-
-    def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
-        """Return the control entry that takes entries out of the views; nothing for none."""
-        if not ids:
-            return []
-        control = Control(tuple(ids), reason)
-        return [Draft(role="control", control=control, metadata=self.make_metadata("control"))]

@@ -8,7 +8,6 @@ counted. Metadata and events hold names and counts, never what was said.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -31,8 +30,9 @@ from langchain_core.runnables.config import (
 )
 
 from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import INTERNAL_TAGS
-from langchain_convmem.turns.turn import count_stored
+from langchain_convmem.turns.replies import INTERRUPTED
 
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft, Recall
@@ -94,7 +94,7 @@ class OwnTokens(BaseCallbackHandler):
 
     def __init__(self) -> None:
         """Start at zero."""
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self.calls = self.input_tokens = self.output_tokens = 0
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
@@ -221,3 +221,12 @@ class TurnTrace:
 def _make_step(call: Callable[[], Any]) -> Effect:
     """Return the step of a call that is its own twin: the manager it goes to is of either kind."""
     return Effect(call, call)
+
+
+def count_stored(drafts: Sequence[Draft]) -> dict[str, int]:
+    """Return what an append stored, in numbers."""
+    return {
+        "messages": sum(draft.control is None for draft in drafts),
+        "replaced": sum(len(d.control.retracts) for d in drafts if d.control is not None),
+        "interrupted": sum(INTERRUPTED in draft.metadata.attributes for draft in drafts),
+    }

@@ -13,7 +13,9 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -23,9 +25,15 @@ from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage, ToolMessage
 from pydantic import BaseModel
 
+from langchain_convmem.causes import (
+    ErrorTrap,
+    UnreadableError,
+    describe_error,
+    describe_name,
+    describe_value,
+)
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.records import Control, Cover, Draft, Metadata, Role
-from langchain_convmem.views.messages import make_plain
+from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, Role
 
 V = TypeVar("V")
 
@@ -76,13 +84,14 @@ def encode_message(message: BaseMessage) -> dict[str, Any]:
     """Return the message's type and every field that differs from its default."""
     name = _get_type_name(message)
     defaults = _get_defaults(type(message))
-    values = {**message.__dict__, **(message.__pydantic_extra__ or {})}
     kept = {
         key: value
-        for key, value in values.items()
+        for fields in (message.__dict__, message.__pydantic_extra__ or {})
+        for key, value in fields.items()
         if key not in defaults or not _is_default(value, defaults[key])
     }
-    return {**kept, "type": name}
+    kept["type"] = name
+    return kept
 
 
 @cache
@@ -106,9 +115,10 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     name = fields.get("type")
     cls = _TYPES.get(name) if isinstance(name, str) else None
     if cls is None:
-        msg = f"unknown message type {name!r}"
-        raise ValueError(msg)
-    values = {key: value for key, value in fields.items() if key != "type"}
+        msg = f"unknown message type {describe_value(name)}"
+        raise UnreadableError(msg)
+    values = dict(fields)
+    del values["type"]
     values.setdefault("content", "")
     # Chunks change their content while they are made.
     message = cls(**(copy.deepcopy(values) if issubclass(cls, lc.AIMessageChunk) else values))
@@ -180,16 +190,15 @@ def parse_time_ms(stamp: Any) -> int | None:
         return None
     if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
         return int(stamp)
-    try:
+    with ErrorTrap(TypeError, ValueError, OverflowError):
         moment = stamp if isinstance(stamp, datetime) else datetime.fromisoformat(stamp)
         zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return (zoned - EPOCH) // timedelta(milliseconds=1)
-    except (TypeError, ValueError, OverflowError) as error:
-        msg = (
-            f'additional_kwargs["timestamp"] is {stamp!r}; pass ISO 8601 text such as '
-            "'2026-09-03T18:20:00+02:00' or milliseconds since the epoch"
-        )
-        raise InvalidMessageError(msg) from error
+    msg = (
+        f'additional_kwargs["timestamp"] is {describe_value(stamp)}; pass ISO 8601 text such as '
+        "'2026-09-03T18:20:00+02:00' or milliseconds since the epoch"
+    )
+    raise InvalidMessageError(msg)
 
 
 def make_draft(
@@ -214,6 +223,19 @@ def make_draft(
         contents=get_text_pieces(message),
         turn_id=turn_id,
         metadata=metadata or Metadata(),
+    )
+
+
+def redraft(entry: Entry) -> Draft:
+    """Return the draft that would make an entry like this one."""
+    return Draft(
+        role=entry.role,
+        message=entry.message,
+        contents=entry.contents,
+        turn_id=entry.turn_id,
+        metadata=entry.metadata,
+        control=entry.control,
+        cover=entry.cover,
     )
 
 
@@ -275,17 +297,27 @@ def decode_body(text: str) -> DecodedBody:
     Raises:
         ValueError: If the text is not such a body, or of a newer version of the codec.
     """
-    try:
+    version = CODEC_VERSION
+    reason = ""
+    try:  # what `ErrorTrap` does, at every read of every entry
         body = load_json(text)
         version = body["v"]
-        if version != CODEC_VERSION:
-            msg = f"entry body of version {version!r}; this release reads version {CODEC_VERSION}"
-            raise ValueError(msg)
-        message = decode_message(body["m"]) if "m" in body else None
-        contents = tuple(body["c"]) if "c" in body else _derive_contents(message)
-        return message, contents, _decode_control(body.get("k")), _decode_cover(body.get("o"))
-    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
-        raise ValueError(f"not the body of an entry: {error!r}") from error
+        if version == CODEC_VERSION:
+            message = decode_message(body["m"]) if "m" in body else None
+            contents = tuple(body["c"]) if "c" in body else _derive_contents(message)
+            return message, contents, _decode_control(body.get("k")), _decode_cover(body.get("o"))
+    except _DAMAGE as error:
+        reason = describe_error(error)
+    if version == CODEC_VERSION:
+        raise UnreadableError(f"not the body of an entry ({reason})")
+    found = describe_value(version)
+    raise UnreadableError(
+        f"entry body of version {found}; this release reads version {CODEC_VERSION}"
+    )
+
+
+_DAMAGE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+"""What reading something else than we wrote may raise."""
 
 
 def _decode_control(fields: Any) -> Control | None:
@@ -319,16 +351,17 @@ def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
     Raises:
         ValueError: If the text is not what `encode_metadata` wrote.
     """
-    try:
-        fields = load_json(text) if text else {}
+    if not text:
+        return Metadata(timing={"creation": created_ms})
+    with ErrorTrap(*_DAMAGE) as trap:
+        fields = load_json(text)
         return Metadata(
             attributes=tuple(fields.get("a", ())),
             timing={"creation": created_ms, **fields.get("t", {})},
             summary_ids=tuple(fields.get("s", ())),
             aux=fields.get("x", {}),
         )
-    except (TypeError, AttributeError, ArithmeticError) as error:
-        raise ValueError(f"not the metadata of an entry: {error!r}") from error
+    raise UnreadableError(f"not the metadata of an entry ({trap.reason})")
 
 
 # -- Plain values to JSON text and back, exactly --------------------------------------------------
@@ -337,6 +370,7 @@ MAX_DEPTH = 100
 _PLAIN = frozenset({str, int, bool, type(None)})
 """What JSON has too, subclasses apart."""
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_to_ascii_json = json.JSONEncoder(separators=(",", ":")).encode
 _SECOND_TIME = "~"
 """Behind an hour that the clock shows twice, when summer time ends."""
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -417,14 +451,16 @@ def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, A
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            msg = f"{path} has the key {key!r}; only text keys can be stored"
+            msg = f"{path} has the key {describe_value(key)}; only text keys can be stored"
             raise InvalidMessageError(msg)
         name = key if type(key) is str else _get_plain_text(key)
-        plain[name] = item if type(item) in _PLAIN else _tag(item, f"{path}.{name}", depth + 1)
+        plain[name] = (
+            item if type(item) in _PLAIN else _tag(item, f"{path}.{describe_name(name)}", depth + 1)
+        )
     # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
     # keys that a JSON reader would change.
     looks_tagged = len(plain) == 1 and next(iter(plain)).startswith("$")
-    if looks_tagged or any(_SURROGATE_PAIR.search(key) for key in plain if not key.isascii()):
+    if looks_tagged or [key for key in plain if not key.isascii() and _SURROGATE_PAIR.search(key)]:
         return {"$map": [[key, item] for key, item in plain.items()]}
     return plain
 
@@ -439,7 +475,7 @@ def _decode_tags(found: dict[str, Any]) -> Any:
     return found
 
 
-_from_json = json.JSONDecoder(object_hook=_decode_tags).decode
+_DECODER = json.JSONDecoder(object_hook=_decode_tags)
 
 
 def dump_json(value: Any, *, what: str = "value") -> str:
@@ -449,15 +485,25 @@ def dump_json(value: Any, *, what: str = "value") -> str:
         InvalidMessageError: If a part of it cannot be kept; the message names the part.
     """
     plain = _tag(value, what)
-    try:
+    try:  # what `ErrorTrap` does, at every write of every entry
         text = _to_json(plain)
-    except ValueError as error:  # an integer of thousands of digits
-        raise InvalidMessageError(f"{what} cannot be stored: {error}") from error
+        return text if _can_be_encoded(text) else _to_ascii_json(_split_surrogates(plain))
+    except ValueError:
+        pass
+    raise InvalidMessageError(_describe_long_number(what))
+
+
+def _describe_long_number(what: str) -> str:
+    most = sys.get_int_max_str_digits()
+    return f"{what} cannot be stored: it holds a number of more than {most} digits"
+
+
+def _can_be_encoded(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:  # lone surrogates survive as escapes only
-        text = json.dumps(_split_surrogates(plain), separators=(",", ":"))
-    return text
+        return False
+    return True
 
 
 def _split_surrogates(plain: Any) -> Any:
@@ -476,7 +522,12 @@ def _split_surrogates(plain: Any) -> Any:
 
 def load_json(text: str) -> Any:
     """Return the value that `dump_json` wrote."""
-    return _from_json(text)
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except json.JSONDecodeError:
+        end = -1
+    # Only what nobody of ours wrote begins or ends with blanks, for which `decode` looks first.
+    return value if end == len(text) else _DECODER.decode(text)
 
 
 # -- Values that are not messages, as a log keeps them --------------------------------------------
@@ -527,3 +578,27 @@ def _convert_to_maps(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _convert_to_maps(item) for key, item in value.items()}
     return value
+
+
+def clean_text(text: str) -> str:
+    """Return text that can be sent: half characters, which no encoding carries, are replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def make_plain(value: Any) -> Any:
+    """Return `value` as JSON can carry it; what JSON has no form for becomes text."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, Mapping):
+        return {clean_text(str(key)): make_plain(item) for key, item in value.items()}
+    if isinstance(value, AbstractSet):
+        return sorted((make_plain(item) for item in value), key=repr)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return [make_plain(item) for item in value]
+    return clean_text(str(value))

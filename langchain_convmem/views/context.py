@@ -16,43 +16,44 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.ids import is_ulid
 from langchain_convmem.records import Context, Entry, Role
+from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.content import (
     BlockFitter,
     add_speaker,
+    drop_idle_reasoning,
+    drop_reasoning,
     find_first_speakers,
     find_speaker,
+    find_stale_reasoning,
+    forget_dialect,
     keep_newest,
     place_name,
 )
 from langchain_convmem.views.live import (
+    PLACEHOLDER_TEXT,
+    describe_damage,
     find_live_entries,
     find_live_summary,
     find_retracted_ids,
     find_summary_chain,
     find_uncovered,
+    make_placeholder_turn,
 )
 from langchain_convmem.views.messages import (
+    TokenCounter,
     build_message,
-    clean_text,
+    count_tokens,
     get_block_type,
     is_blank_message,
     is_plain_text,
 )
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolve_profile
-from langchain_convmem.views.reasoning import (
-    drop_idle_reasoning,
-    drop_reasoning,
-    find_stale_reasoning,
-    forget_dialect,
-)
 from langchain_convmem.views.summaries import format_summary
-from langchain_convmem.views.tokens import TokenCounter, count_tokens
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
     ToolCalls,
     find_answered_calls,
 )
-from langchain_convmem.views.turns import PLACEHOLDER_TEXT, make_placeholder_turn
 
 SummaryPlace = Literal["system", "omit"]
 SUMMARY_SOURCE = "convmem_summary"
@@ -90,7 +91,7 @@ def build_context(
         raise ConfigError(f"summary must be 'system' or 'omit', got {summary!r}")
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
-    repairs: list[str] = []
+    repairs = describe_damage(entries)
     live = find_live_entries(entries)
     shown = find_uncovered(live)
     several = len(find_first_speakers(live, earlier_speakers)) > 1
@@ -128,6 +129,8 @@ class _ContextBuilder:
         self._head: list[ContextPiece] = []
         self._body: list[ContextPiece] = []
         self._ids: set[str] = set()
+        self._asked = next((entry for entry in reversed(shown) if entry.role == "user"), None)
+        self._is_opened = False
 
     def build_pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
         """Return what stands before the conversation, and the conversation."""
@@ -136,26 +139,45 @@ class _ContextBuilder:
             if entry.role == "tool":
                 continue  # pulled up to stand after its call
             message = build_message(entry)
+            self._note_id(message, entry)
+            if is_plain_text(message):  # as most are: every provider takes it as it is
+                self._add(self._make_piece(message, entry), entry)
+                continue
             calls.settle(message, entry)
             self._fit(message, entry)
             if is_blank_message(message):
                 self._repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
-            piece = ContextPiece(entry.role, message, {entry.position}, find_speaker(entry))
-            self._add(piece, entry)
-            for result, positions in calls.find_results(message, entry, self._fit):
+            self._add(self._make_piece(message, entry), entry)
+            for result, positions in calls.find_results(message, entry, self._fit_result):
                 self._body.append(ContextPiece("tool", result, positions))
         return self._head, self._body
+
+    @staticmethod
+    def _make_piece(message: BaseMessage, entry: Entry) -> ContextPiece:
+        return ContextPiece(entry.role, message, {entry.position}, find_speaker(entry))
+
+    def _note_id(self, message: BaseMessage, entry: Entry) -> None:
+        """Give a message whose id was handed out already the id of its entry."""
+        key = str(message.id)
+        if key in self._ids:
+            message.id = entry.id  # one id twice would be one message to callers that merge by id
+        self._ids.add(key)
+
+    def _fit_result(self, message: BaseMessage, entry: Entry) -> None:
+        self._note_id(message, entry)
+        self._fit(message, entry)
 
     def _fit(self, message: BaseMessage, entry: Entry) -> None:
         """Give the message content, and a name, that the provider takes."""
         key = entry.message_id
-        if key in self._ids:
-            message.id = entry.id  # one id twice would be one message to callers that merge by id
-        self._ids.add(key)
-        if is_plain_text(message) and entry.role != "tool":
-            return  # as most are
-        self._fitter.fit(message, cast("Place", entry.role), key, stale=entry.id in self._stale)
+        self._fitter.fit(
+            message,
+            cast("Place", entry.role),
+            key,
+            stale=entry.id in self._stale,
+            is_old=self._is_old(entry),
+        )
         if drop_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
         forget_dialect(message, self._rules)
@@ -165,16 +187,24 @@ class _ContextBuilder:
         if lost is not None:
             self._repairs.append(f"left out the name {lost!r} of {key}")
 
+    def _is_old(self, entry: Entry) -> bool:
+        """Return whether an entry is of a turn before that of the latest question."""
+        asked = self._asked
+        if asked is None:
+            return False
+        return entry.turn_id != asked.turn_id and entry.position < asked.position
+
     # -- joining --------------------------------------------------------------------------------
 
     def _add(self, piece: ContextPiece, entry: Entry) -> None:
         if piece.role == "system":
             self._add_system(piece)
             return
-        if piece.role == "assistant" and not any(one.role == "user" for one in self._body):
+        if piece.role == "assistant" and not self._is_opened:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
             self._body.append(ContextPiece("user", opening))
             self._repairs.append("opened with a placeholder user turn: the assistant spoke first")
+        self._is_opened = True
         before = self._body[-1] if self._body else None
         if before is None or not _may_join(before, piece):
             self._body.append(piece)

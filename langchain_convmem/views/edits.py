@@ -19,6 +19,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import (
     Control,
@@ -30,7 +31,12 @@ from langchain_convmem.records import (
     Turn,
 )
 from langchain_convmem.views.codec import get_role, make_draft
-from langchain_convmem.views.live import EntryPlaces, find_live_entries, find_retracted_ids
+from langchain_convmem.views.live import (
+    EntryPlaces,
+    find_live_entries,
+    find_retracted_ids,
+    is_blank,
+)
 from langchain_convmem.views.messages import build_message
 from langchain_convmem.views.summaries import (
     check_pieces,
@@ -38,7 +44,6 @@ from langchain_convmem.views.summaries import (
     make_cover,
     make_summary_draft,
 )
-from langchain_convmem.views.turns import is_blank
 
 FORKED_FROM = "forked_from"
 """Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
@@ -70,7 +75,9 @@ def plan_undo(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], li
         ConfigError: If `exchanges` is not at least 1.
     """
     if isinstance(exchanges, bool) or not isinstance(exchanges, int) or exchanges < 1:
-        raise ConfigError(f"exchanges must be a whole number of at least 1, got {exchanges!r}")
+        raise ConfigError(
+            f"exchanges must be a whole number of at least 1, got {describe_value(exchanges)}"
+        )
     live = find_live_entries(entries)
     said = [entry for entry in live if entry.role in _SAID]
     starts = _find_starts([entry for entry in said if not is_blank(entry)])
@@ -312,7 +319,8 @@ def count_heard(text: str, heard: Heard) -> int:
         return _find_end_of_words(text, heard)
     if isinstance(heard, bool) or not isinstance(heard, int) or heard < 0:
         raise ConfigError(
-            f"heard_until must be a number of characters or the words heard, got {heard!r}"
+            f"heard_until must be a number of characters or the words heard, got "
+            f"{describe_value(heard)}"
         )
     return min(heard, len(text))
 

@@ -14,8 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_convmem.records import Entry, Turn
-from langchain_convmem.views.live import find_live_entries, find_live_summary
-from langchain_convmem.views.turns import build_model_turns, build_turns
+from langchain_convmem.views.live import (
+    build_model_turns,
+    build_turns,
+    describe_damage,
+    find_live_entries,
+    find_live_summary,
+)
 
 RETRACTED = "retracted"
 """Mark of a turn that a sink was given and that no longer counts."""
@@ -145,21 +150,23 @@ def format_text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> 
     """Return one line per turn: number, marks, role, pieces, id and metadata.
 
     Line ends, tabs and other control characters are escaped. A mark that stands after the last
-    turn is named in a line of its own.
+    turn is named in a line of its own, and so is an entry that is damaged.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
         cursor: How far the default sink was served; None leaves out its mark.
     """
     shown = build_turns(entries)
+    damaged = [f"\n{_escape(problem)}" for problem in describe_damage(entries)]
     if not shown:
-        return _NOTHING
+        return _NOTHING + "".join(damaged)
     marks = _find_marks(entries, shown, cursor)
     lines = [
         f"{n}\t{_join_marks_at(n, marks)}\t{_format_turn(turn)}" for n, turn in enumerate(shown)
     ]
     beyond = ", ".join(f"'{mark}' -> index {at}" for mark, at in marks.items() if at >= len(shown))
-    return "\n".join([_HEADER, ",\n".join(lines) + ".", *([f".\t{beyond}."] if beyond else [])])
+    table = [_HEADER, ",\n".join(lines) + ".", *([f".\t{beyond}."] if beyond else [])]
+    return "\n".join(table) + "".join(damaged)
 
 
 def _find_marks(
@@ -228,6 +235,7 @@ def format_html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> 
         for number, turn in enumerate(shown[first:], start=first)
     ]
     left_out = f"<p>{first} earlier turns are not shown.</p>" if first else ""
+    left_out += "".join(f"<p>{_escape_html(problem)}</p>" for problem in describe_damage(entries))
     head = _format_row("th", ["#", "", "role", "contents", "id", "metadata"])
     return f"{left_out}<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 

@@ -3,29 +3,75 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import get_ulid_ms
-from langchain_convmem.records import DialogLine, Entry, Role, Scalar, ThreadKey
+from langchain_convmem.records import (
+    DialogLine,
+    Entry,
+    Metadata,
+    Role,
+    Scalar,
+    ThreadKey,
+    Trust,
+)
 from langchain_convmem.views.codec import (
     CODEC_VERSION,
     EPOCH,
     decode_metadata,
+    encode_metadata,
     get_line_time_ms,
     parse_time_ms,
 )
 
 DEFAULT_SPEAKERS = {"user": "User", "assistant": "Assistant"}
 """Labels of lines whose message has no name."""
-LINE_FIELDS = ("speaker", "role", "session", "thread_id", "user_id")
+LINE_FIELDS = ("speaker", "role", "session", "thread_id", "user_id", "trust")
 """What every line has a value for; no tag has such a name."""
 # The time is a field of its own, too.
 _NO_TAGS = frozenset((*LINE_FIELDS, "timestamp"))
 # Providers put whole chains of thought beside a message; nobody filters by those.
 _LONGEST_TAG = 256
+
+
+IMPORTED = "imported"
+"""Attribute of entries that were read from a file."""
+_ONLY_IMPORTED = encode_metadata(Metadata(attributes=(IMPORTED,)))
+"""The metadata of most of them, which need not be read again and again."""
+_TRUST_OF_ROLES: Mapping[Role, Trust] = {"user": "user", "assistant": "model", "tool": "tool"}
+_MARKS: Mapping[Any, Trust] = {"tool": "tool", "import": "import", "outside": "outside"}
+
+INDENT = "  "
+"""Before further lines of a text; what begins a line of its own is said by nobody."""
+
+_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+_COLON = re.compile(r":\s+")
+
+
+def indent_text(text: str) -> str:
+    """Return a text whose further lines are indented, so that none passes for something else.
+
+    All that ends a line for Python does; the text is the same but for white space.
+    """
+    if text.isprintable():  # which no line end is
+        return text
+    return f"\n{INDENT}".join(text.splitlines())
+
+
+def clean_name(name: str) -> str:
+    """Return a name or a label as one line that holds no second name.
+
+    Line ends, control characters and white space become blanks, marks of direction go, and no
+    blank follows a colon: `Name: ` ends with the first of them.
+    """
+    if name.isprintable() and ": " not in name and "  " not in name:
+        return name.strip()
+    return _COLON.sub(":", _CONTROLS.sub(" ", _BIDI.sub("", name))).strip()
 
 
 def make_dialog_lines(entry: Entry) -> list[DialogLine]:
@@ -42,19 +88,21 @@ def make_dialog_lines(entry: Entry) -> list[DialogLine]:
     time_ms = get_line_time_ms(message)
     message_id = entry.message_id
     tags = get_tags(message.additional_kwargs)
+    trust = find_trust(entry.role, message.additional_kwargs, entry.metadata.attributes)
     return [
         DialogLine(
             line_id=message_id if part == 0 else f"{message_id}#{part + 1}",
             key=entry.key,
             position=entry.position,
             part=part,
-            speaker=message.name or label,
+            speaker=clean_name(message.name or "") or label,
             text=text,
             time_ms=entry.metadata.timing["creation"] if time_ms is None else time_ms,
             session=session,
             role=entry.role,
             entry_id=entry.id,
             tags=tags,
+            trust=trust,
         )
         for part, text in enumerate(entry.contents)
     ]
@@ -63,7 +111,24 @@ def make_dialog_lines(entry: Entry) -> list[DialogLine]:
 def get_session(marks: Mapping[str, Any]) -> str | None:
     """Return the session that a message's `additional_kwargs` name, if they do."""
     session = marks.get("session")
-    return None if session is None else str(session)
+    return None if session is None else clean_name(str(session))
+
+
+def find_trust(role: Role, marks: Mapping[str, Any], attributes: Collection[str]) -> Trust:
+    """Return who answers for a message.
+
+    Args:
+        role: Whose it is.
+        marks: Its `additional_kwargs`. `trust` there may say "tool", "import" or "outside", never
+            more than the message would have without.
+        attributes: Those of its entry.
+    """
+    marked = marks.get("trust")
+    if isinstance(marked, str) and marked in _MARKS:
+        return _MARKS[marked]
+    if IMPORTED in attributes:
+        return "import"
+    return _TRUST_OF_ROLES.get(role, "outside")
 
 
 def get_tags(marks: Mapping[str, Any]) -> dict[str, Scalar]:
@@ -117,6 +182,7 @@ def read_plain_lines(
     # One character is found far sooner than two.
     if label is None or ("$" in body and '"$' in body) or ("\\" in body and "\\u" in body):
         return None
+    attributes: Collection[str] = ()
     try:
         fields, end = _decode_json(body)
         message = _check_plain_message(fields) if end == len(body) else None
@@ -125,12 +191,17 @@ def read_plain_lines(
         marks = message.get("additional_kwargs", {})
         stamp = marks.get("timestamp")
         time_ms = stamp if type(stamp) is int else parse_time_ms(stamp)
-        if time_ms is None or metadata is not None:
+        if metadata == _ONLY_IMPORTED and time_ms is not None:
+            attributes = (IMPORTED,)
+        elif time_ms is None and metadata is None:
+            time_ms = get_ulid_ms(entry_id)
+        elif time_ms is None or metadata is not None:
             known = decode_metadata(metadata, created_ms=get_ulid_ms(entry_id))
             time_ms = known.timing["creation"] if time_ms is None else time_ms
+            attributes = known.attributes
     except (ValueError, InvalidMessageError):
         return None
-    text = message.get("content", "")
+    text, name = message.get("content", ""), message.get("name")
     if not text.strip():
         return []
     line = DialogLine(
@@ -138,13 +209,14 @@ def read_plain_lines(
         key=key,
         position=position,
         part=0,
-        speaker=message.get("name") or label,
+        speaker=(clean_name(name) or label) if name else label,
         text=text,
         time_ms=time_ms,
         session=get_session(marks),
         role=role,
         entry_id=entry_id,
         tags=get_tags(marks),
+        trust=find_trust(role, marks, attributes),
     )
     return [line]
 

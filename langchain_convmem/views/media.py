@@ -1,8 +1,8 @@
 """Pictures, sound, video and files in messages: read from every shape in use, written in one.
 
 Reads the content blocks of LangChain (both generations), OpenAI, Anthropic, Bedrock and Gemini.
-What is handed out is LangChain's current block, which all integrations translate. Pure; no data is
-fetched.
+What is handed out is LangChain's current block, which all integrations translate. Pure; what an
+address holds is fetched by functions of the caller alone.
 """
 
 from __future__ import annotations
@@ -10,11 +10,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeGuard, get_args
 
-from langchain_convmem.views.messages import clean_text, get_block_type
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.effects import Effect, Steps, run_async, run_sync
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.views.codec import clean_text
+from langchain_convmem.views.messages import get_block_type
 from langchain_convmem.views.providers import Form, Kind, MediaRule, ProviderProfile, fits
 
 _KINDS: frozenset[str] = frozenset(get_args(Kind))
@@ -349,6 +355,54 @@ def _format_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.3g} {name}" if size < 100 * unit else f"{size // unit} {name}"
     return f"{size} B"
+
+
+# -- Fetching -------------------------------------------------------------------------------------
+def fetch_media(message: BaseMessage, fetch: Callable[[str], bytes]) -> BaseMessage:
+    """Return a message that holds the data of its remote media.
+
+    Call it before the message is said: the log then keeps what the address held, and no later turn
+    depends on it.
+
+    Args:
+        message: Stays as it is.
+        fetch: Returns what lies at an address (`http` or `https`). Which addresses it follows, how
+            long it waits and how much it reads are up to it; what it raises is passed on.
+
+    Raises:
+        InvalidMessageError: If it fetched nothing, or what is no media of a known type.
+    """
+    return run_sync(_fetch_steps(message, fetch))
+
+
+async def afetch_media(
+    message: BaseMessage, fetch: Callable[[str], Awaitable[bytes]]
+) -> BaseMessage:
+    """Async `fetch_media`, whose `fetch` is awaited."""
+    return await run_async(_fetch_steps(message, fetch))
+
+
+def _fetch_steps(message: BaseMessage, fetch: Callable[[str], Any]) -> Steps[BaseMessage]:
+    if isinstance(message.content, str):
+        return message
+    blocks: list[Any] = []
+    for block in message.content:
+        media = read_media(block) if isinstance(block, Mapping) else None
+        if media is None or media.form != "url" or not _ADDRESS.fullmatch(media.data):
+            blocks.append(block)
+            continue
+        call = partial(fetch, media.data)
+        blocks.append(_write_fetched(media, (yield Effect(call, call))))
+    return message.model_copy(update={"content": blocks})
+
+
+def _write_fetched(media: MediaBlock, data: bytes) -> dict[str, Any]:
+    media_type = detect_media_type(data[:_HEAD]) or media.type
+    if not data or not media_type or media.kind not in ("file", get_family(media_type)):
+        msg = f"{len(data)} bytes were fetched for a part of the kind {media.kind}, which are none"
+        raise InvalidMessageError(msg)
+    text = base64.b64encode(data).decode()
+    return write_block(replace(media, form="base64", data=text, type=media_type))
 
 
 # -- What bytes say of themselves: the media type, by how a file begins ---------------------------

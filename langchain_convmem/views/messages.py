@@ -1,25 +1,31 @@
-"""Messages: read out of whatever callers pass for them, and copied for those who get them.
+"""Messages: read out of whatever callers pass for them, handed out, drafted and counted.
 
 The one place where forms become messages. LangChain's own conversion comes first; what it refuses
 with the words of the message in its error is refused here by its type, since what was said belongs
 in no error and no log.
+
+The one place, too, where the write hook and `remember` are asked: whatever an application says on
+its way into a log becomes a draft here. Control entries hold no words and pass; so does what is
+copied out of a log, which was asked about before.
 """
 
 from __future__ import annotations
 
 import copy
-import math
+import inspect
+import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import NoneType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     ChatMessage,
     HumanMessage,
+    MessageLikeRepresentation,
     RemoveMessage,
     SystemMessage,
     ToolMessage,
@@ -30,8 +36,16 @@ from langchain_core.messages import (
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.prompt_values import PromptValue
 
-from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.records import Entry, Role
+from langchain_convmem.causes import ErrorTrap, describe_name, describe_value
+from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.records import Draft, Entry, Metadata, Role
+from langchain_convmem.views.codec import (
+    clean_text,
+    encode_checked,
+    get_role,
+    get_text_pieces,
+    make_draft,
+)
 
 M = TypeVar("M", bound=BaseMessage)
 OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
@@ -51,7 +65,11 @@ _ROLES = frozenset(
 _PAIR = 2
 
 
-def read_messages(value: Any) -> list[BaseMessage]:
+ReadMap: TypeAlias = Callable[[Mapping[Any, Any], str], BaseMessage]
+"""Reads a map as a message; the text names the message in errors."""
+
+
+def read_messages(value: Any, read_map: ReadMap | None = None) -> list[BaseMessage]:
     """Return what was passed as LangChain messages, in order.
 
     Messages that are whole come back as they are, not copied. Chunks that follow each other are
@@ -61,15 +79,20 @@ def read_messages(value: Any) -> list[BaseMessage]:
         value: Text, which is the user's; a message; a dict with `role` and `content`, or as
             LangChain writes messages down; a pair of role and content; a list of these;
             `{"messages": ...}` with any of these; or the value of a prompt.
+        read_map: Reads the dicts and pairs; None reads them as LangChain does.
 
     Raises:
         InvalidMessageError: If a part of it is not a message. The error names types and places,
             never the text.
     """
     items = unpack_messages(value)
+    names = ["the message"]
     if items is None:
         items = [value]
-    return [_read_message(item, number, len(items)) for number, item in enumerate(items)]
+    elif len(items) != 1:
+        names = [f"message {number}" for number in range(len(items))]
+    read = read_map or _convert_map
+    return [_read_message(item, what, read) for item, what in zip(items, names, strict=True)]
 
 
 def unpack_messages(value: Any) -> list[Any] | None:
@@ -96,39 +119,46 @@ def _is_pair(value: Sequence[Any]) -> bool:
     return len(value) == _PAIR and isinstance(value[0], str) and value[0].lower() in _ROLES
 
 
-def _read_message(item: Any, number: int, among: int) -> BaseMessage:
-    what = "the message" if among == 1 else f"message {number}"
+def _read_message(item: Any, what: str, read_map: ReadMap) -> BaseMessage:
     if isinstance(item, RemoveMessage):
         raise InvalidMessageError(f"{what} is a RemoveMessage; take turns back with undo or rewind")
     if isinstance(item, BaseMessage):
         return message_chunk_to_message(item) if isinstance(item, BaseMessageChunk) else item
-    if not isinstance(item, str | Mapping | tuple | list):
+    if isinstance(item, str):
+        return HumanMessage(str(item))
+    if isinstance(item, tuple | list) and len(item) == _PAIR and isinstance(item[0], str):
+        item = {"role": item[0], "content": item[1]}
+    if not isinstance(item, Mapping):
         raise InvalidMessageError(f"{what} is of type {type(item).__name__}; {MESSAGE_FORMS}")
-    if isinstance(item, Mapping):
-        item = _complete(item, what)
-    try:
-        [message] = _convert(item)
-    except (ValueError, TypeError, LookupError, NotImplementedError, AttributeError):
-        # Not chained: LangChain quotes the message in its error.
-        raise InvalidMessageError(f"{what} {_explain(item)}; {MESSAGE_FORMS}") from None
-    return message
+    return read_map(item, what)
 
 
-def _explain(item: Any) -> str:
-    """Return why an item is not a message, in words of ours alone."""
-    is_pair = isinstance(item, tuple | list) and len(item) == _PAIR
-    role = item.get("role") if isinstance(item, Mapping) else item[0] if is_pair else "user"
+def _convert_map(item: Mapping[Any, Any], what: str) -> BaseMessage:
+    """Return the message that LangChain reads a map as."""
+    fields = _complete(item, what)
+    with ErrorTrap(ValueError, TypeError, LookupError, NotImplementedError, AttributeError):
+        if "role" not in fields and isinstance(fields.get("data"), Mapping):
+            [message] = messages_from_dict([fields])
+        else:
+            [message] = convert_to_messages([fields])
+        return message
+    raise InvalidMessageError(f"{what} {_explain(fields)}; {MESSAGE_FORMS}")
+
+
+def _explain(fields: Mapping[Any, Any]) -> str:
+    """Return why a map is not a message, in words of ours alone."""
+    role = fields.get("role")
     if role is not None and (not isinstance(role, str) or role.lower() not in _ROLES):
         return f"has a role that is not one of {', '.join(sorted(_ROLES))}"
-    if isinstance(item, Mapping) and "content" not in item and "data" not in item:
+    if "content" not in fields and "data" not in fields:
         return "is a dict without 'content'"
-    return f"is a {type(item).__name__} that LangChain cannot read as a message"
+    return "is a dict that LangChain cannot read as a message"
 
 
 def _complete(item: Mapping[Any, Any], what: str) -> dict[Any, Any]:
     """Return the map of a message with the role and content that LangChain asks for."""
     if "role" not in item and not isinstance(item.get("type"), str):
-        keys = ", ".join(sorted(repr(str(key))[:40] for key in item)) or "none"
+        keys = ", ".join(sorted(f"'{describe_name(key)}'" for key in item)) or "none"
         raise InvalidMessageError(f"{what} is a dict without a 'role' (keys: {keys})")
     fields = dict(item)
     if "role" in fields and str(fields["role"]).lower() in _ROLES:
@@ -139,14 +169,6 @@ def _complete(item: Mapping[Any, Any], what: str) -> dict[Any, Any]:
         if fields.get("tool_calls", ...) is None:
             del fields["tool_calls"]
     return fields
-
-
-def _convert(item: Any) -> list[BaseMessage]:
-    if isinstance(item, dict) and "role" not in item and isinstance(item.get("data"), Mapping):
-        return messages_from_dict([item])
-    if isinstance(item, tuple | list) and len(item) == _PAIR and item[0] == "model":
-        item = ("assistant", item[1])
-    return convert_to_messages([item])
 
 
 # -- Chunks ---------------------------------------------------------------------------------------
@@ -201,7 +223,6 @@ def merge_pieces(pieces: Sequence[M]) -> M:
 
 
 # -- Messages as they are handed out --------------------------------------------------------------
-
 _PLAIN: dict[Role, type[BaseMessage]] = {
     "user": HumanMessage,
     "assistant": AIMessage,
@@ -246,7 +267,9 @@ def is_plain_text(message: BaseMessage) -> bool:
         and message.name is None
         and "output_version" not in message.response_metadata
         and (content.isascii() or clean_text(content) == content)
-        and not content.isspace()
+        and not (content.isspace() or not content)
+        and not getattr(message, "tool_calls", None)
+        and not getattr(message, "invalid_tool_calls", None)
     )
 
 
@@ -315,30 +338,268 @@ def get_block_type(block: object) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def clean_text(text: str) -> str:
-    """Return text that can be sent: half characters, which no encoding carries, are replaced."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def escape_tag(text: str, tag: str) -> str:
     """Return text in which no tag of that name opens or closes: quoted words cannot end a fence."""
     return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
 
 
-def make_plain(value: Any) -> Any:
-    """Return `value` as JSON can carry it; what JSON has no form for becomes text."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    if isinstance(value, Mapping):
-        return {clean_text(str(key)): make_plain(item) for key, item in value.items()}
-    if isinstance(value, AbstractSet):
-        return sorted((make_plain(item) for item in value), key=repr)
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        return [make_plain(item) for item in value]
-    return clean_text(str(value))
+def escape_fences(text: str) -> str:
+    """Return text in which no fence of ours opens or closes: recalled lines, summary, context."""
+    return escape_tag(text, "(?:recalled|summary|context)")
+
+
+# -- What is stored of a message ------------------------------------------------------------------
+WriteHook: TypeAlias = Callable[[BaseMessage], BaseMessage | None]
+"""Gets a copy of a message before it is stored or embedded; returns what to store, or None.
+
+A plain function, called in the writer's thread or event loop, so it must be quick; perhaps
+more than once for one message. It must return equal messages for equal messages, or what is said
+twice under one id is not recognised, and must leave alone what it returned itself. The message
+keeps its role and, whatever the hook does, its id. What the hook raises goes to the caller as it
+is, and nothing is written.
+"""
+
+
+class DraftBuilder:
+    """Makes drafts of messages. Holds nothing but the hook; as thread-safe as that is."""
+
+    def __init__(self, hook: WriteHook | None = None) -> None:
+        """Take the hook; None stores every message as it is.
+
+        Raises:
+            ConfigError: If it is not a plain function.
+        """
+        if hook is not None and not callable(hook):
+            raise ConfigError(
+                f"before_write must be a function of a message, got {describe_value(hook)}"
+            )
+        if any(map(inspect.iscoroutinefunction, (hook, getattr(hook, "__call__", None)))):  # noqa: B004
+            msg = (
+                f"before_write must be a plain function, got the coroutine function "
+                f"{describe_value(hook)}; "
+                "synchronous calls write, too"
+            )
+            raise ConfigError(msg)
+        self.hook = hook
+
+    # -- drafts ---------------------------------------------------------------------------------
+
+    def build(
+        self,
+        message: BaseMessage,
+        *,
+        turn_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> Draft | None:
+        """Return the draft that logs a message; None if nothing of it is to be stored.
+
+        Raises:
+            InvalidMessageError: If it cannot be stored, or the hook returned what it must not.
+        """
+        return self.filter_draft(make_draft(message, turn_id=turn_id, metadata=metadata))
+
+    def build_all(
+        self,
+        messages: Iterable[BaseMessage],
+        *,
+        turn_id: str | None = None,
+        answers: Mapping[int, BaseMessage | None] | None = None,
+    ) -> list[Draft]:
+        """Return the drafts of those messages that are to be stored; see `build`.
+
+        Args:
+            messages: What is said.
+            turn_id: The turn of all of them.
+            answers: What `apply_hook` returned for some of them already, by their number; the hook
+                is not asked about these again.
+        """
+        # The hook is not asked about any of them before all are known to be messages.
+        given = [make_draft(message, turn_id=turn_id) for message in messages]
+        known = answers or {}
+        kept = [
+            _apply_answer(draft, known[number]) if number in known else self.filter_draft(draft)
+            for number, draft in enumerate(given)
+        ]
+        return [draft for draft in kept if draft is not None]
+
+    def ask_hook(self, messages: Sequence[BaseMessage]) -> dict[int, BaseMessage | None]:
+        """Return what the hook makes of messages that are to be stored, by number; see `build_all`.
+
+        Raises:
+            InvalidMessageError: If one of them cannot be stored, or the hook returned what it must
+                not.
+        """
+        # The hook is not asked about any of them before all are known to be messages.
+        for message in messages:
+            make_draft(message)
+        return {number: self.filter_message(message) for number, message in enumerate(messages)}
+
+    def filter_draft(self, draft: Draft) -> Draft | None:
+        """Return what is to be stored of a draft that says something, if anything is."""
+        message = draft.message
+        if message is None:
+            contents = self.filter_pieces(draft.contents)
+            return None if contents is None else replace(draft, contents=contents)
+        return _apply_answer(draft, self.filter_message(message))
+
+    def filter_message(self, message: BaseMessage) -> BaseMessage | None:
+        """Return what is to be stored of a message; None, and nothing is asked, if it is not to be.
+
+        Raises:
+            InvalidMessageError: If it cannot be stored, or the hook returned what it must not.
+        """
+        return self.apply_hook(message) if is_remembered(message) else None
+
+    def filter_entry(self, entry: Entry) -> Entry | None:
+        """Return what is to be stored of another log's entry, if anything is."""
+        draft = Draft(role=entry.role, message=entry.message, contents=entry.contents)
+        kept = self.filter_draft(draft)
+        if kept is None:
+            return None
+        return replace(entry, message=kept.message, contents=kept.contents)
+
+    # -- words ----------------------------------------------------------------------------------
+
+    def filter_pieces(self, pieces: Sequence[str]) -> tuple[str, ...] | None:
+        """Return what is to be stored of a summary's text, if anything is."""
+        if self.hook is None or not pieces:
+            return tuple(pieces)
+        kept = self.apply_hook(SystemMessage(make_content(pieces)))
+        return None if kept is None else get_text_pieces(kept)
+
+    def filter_question(self, text: str) -> str:
+        """Return what may be searched for instead of a text; empty if nothing may."""
+        if self.hook is None:
+            return text
+        kept = self.apply_hook(HumanMessage(text))
+        return "" if kept is None else "\n".join(get_text_pieces(kept))
+
+    def apply_hook(self, message: BaseMessage) -> BaseMessage | None:
+        """Return what the hook makes of a message, under the message's id.
+
+        Raises:
+            InvalidMessageError: If the message cannot be stored, which the hook is then not asked
+                about, or if the hook returned what it must not.
+        """
+        if self.hook is None:
+            return message
+        # A copy that shares nothing with the caller's, and holds what would be stored.
+        copy = encode_checked(make_draft(message))[1][0]
+        new: Any = self.hook(copy)  # type: ignore[arg-type]  # a message was encoded
+        if new is None:
+            return None
+        _check_returned(new, message)
+        named: BaseMessage = new.model_copy(update={"id": message.id})
+        make_draft(named)
+        return named
+
+
+def _apply_answer(draft: Draft, new: BaseMessage | None) -> Draft | None:
+    """Return what is to be stored of a draft's message, which the hook has answered with another.
+
+    Its id is that of the draft: the thread may have had the message's own.
+    """
+    message = cast("BaseMessage", draft.message)
+    if new is None or not is_remembered(message) or not is_remembered(new):
+        return None
+    if new is message:
+        return draft
+    named = new if new.id == message.id else new.model_copy(update={"id": message.id})
+    return replace(draft, message=named, contents=get_text_pieces(named))
+
+
+def _check_returned(new: Any, message: BaseMessage) -> None:
+    role = get_role(message)
+    # Named, never quoted: what the hook takes out must not stand in an error either.
+    name = f"the {role} message {message.id!r}" if message.id else f"a {role} message"
+    if inspect.iscoroutine(new):
+        new.close()
+    if not isinstance(new, BaseMessage):
+        msg = f"before_write returned a {type(new).__name__} for {name}; return a message or None"
+        raise InvalidMessageError(msg)
+    if get_role(new) != role:
+        msg = f"before_write made {name} one of the role {get_role(new)}; the role must stay"
+        raise InvalidMessageError(msg)
+
+
+def is_remembered(message: BaseMessage | None) -> bool:
+    """Return whether there is a message, and not one marked as not to be stored."""
+    return message is not None and message.additional_kwargs.get("remember") is not False
+
+
+def make_content(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
+    """Return the content of a message that says these pieces."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return [{"type": "text", "text": piece} for piece in pieces]
+
+
+# -- The default token counter: one everywhere, without a network, honest about CJK text ----------
+# Latin text is about four characters a token; a CJK character is about one, so that dividing its
+# characters by four would be three quarters too low.
+TokenCounter: TypeAlias = Callable[[Sequence[BaseMessage]], int]
+"""Counts the tokens of messages; it need not be additive."""
+TOKENS_PER_MESSAGE = 3
+"""Role and separators that every chat format adds."""
+TOKENS_PER_MEDIA = 85
+"""An image, audio clip or file; its bytes are not text and are not counted as text."""
+_COUNTED_WITH_CALLS = frozenset({"function_call", "tool_call", "tool_call_chunk", "tool_use"})
+"""Blocks that repeat what a message's tool calls say."""
+
+_CJK = re.compile(
+    "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef"
+    "\U0001f000-\U0001faff\U00020000-\U0003ffff]"
+)
+
+
+def count_tokens(messages: Iterable[MessageLikeRepresentation]) -> int:
+    """Return the approximate size of messages in tokens, tool calls and media included."""
+    plain = list(messages)
+    if not all(isinstance(message, BaseMessage) for message in plain):
+        plain = list(convert_to_messages(plain))
+    return sum(
+        [
+            _count_message_tokens(message)
+            for message in plain
+            if isinstance(message, BaseMessage) and not isinstance(message, RemoveMessage)
+        ]
+    )
+
+
+def count_text_tokens(text: str) -> int:
+    """Return ceil(characters / 4) outside CJK, plus one per CJK character or emoji."""
+    wide = len(_CJK.findall(text)) if not text.isascii() else 0
+    return wide - (wide - len(text)) // 4
+
+
+def _count_message_tokens(message: BaseMessage) -> int:
+    content = message.content
+    total = TOKENS_PER_MESSAGE
+    if isinstance(content, str):
+        total += count_text_tokens(content)
+    else:
+        total += sum(_count_block_tokens(block) for block in content)
+    if message.name:
+        total += count_text_tokens(message.name)
+    if isinstance(message, AIMessage):
+        for call in (*message.tool_calls, *message.invalid_tool_calls):
+            total += count_text_tokens(json.dumps(call, default=str, ensure_ascii=False))
+    elif isinstance(message, ToolMessage):
+        total += count_text_tokens(message.tool_call_id)
+    return total
+
+
+def _count_block_tokens(block: Any) -> int:
+    if isinstance(block, str):
+        return count_text_tokens(block)
+    if not isinstance(block, Mapping):
+        return TOKENS_PER_MEDIA
+    for key in ("text", "reasoning", "thinking", "refusal"):
+        if isinstance(block.get(key), str):
+            return count_text_tokens(block[key])
+    kind = get_block_type(block)
+    if kind in _COUNTED_WITH_CALLS:
+        return 0
+    if kind.endswith(("_tool_use", "_tool_result")):  # tools that ran at a provider
+        return count_text_tokens(json.dumps(block, default=str, ensure_ascii=False))
+    return TOKENS_PER_MEDIA

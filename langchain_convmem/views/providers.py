@@ -67,6 +67,9 @@ class ProviderProfile:
         takes_refusals: Whether an assistant message may hold `refusal` blocks.
         errors_are_text: Whether the result of a failed tool may hold nothing but text.
         files_need_text: Whether a message with a file needs text, and every file its own name.
+        old_addresses: What becomes of remote media of earlier turns. `note`: a note stands in their
+            place, since an address that stopped working would make every later turn fail, whether
+            the integration or the provider downloads it. `keep`: they are sent again.
     """
 
     name: str
@@ -84,6 +87,7 @@ class ProviderProfile:
     takes_refusals: bool = False
     errors_are_text: bool = False
     files_need_text: bool = False
+    old_addresses: Literal["keep", "note"] = "note"
 
 
 Profile: TypeAlias = ProfileName | ProviderProfile
@@ -239,6 +243,7 @@ def _intersect(first: ProviderProfile, second: ProviderProfile) -> ProviderProfi
         takes_refusals=first.takes_refusals and second.takes_refusals,
         errors_are_text=first.errors_are_text or second.errors_are_text,
         files_need_text=first.files_need_text or second.files_need_text,
+        old_addresses=max(first.old_addresses, second.old_addresses),
     )
 
 

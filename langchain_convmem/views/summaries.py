@@ -18,17 +18,19 @@ from langchain_core.messages import SystemMessage
 from langchain_convmem.errors import InvalidMessageError, StaleWindowError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey, Turn
 from langchain_convmem.views.codec import get_text_pieces
-from langchain_convmem.views.drafts import make_content
+from langchain_convmem.views.lines import clean_name, indent_text
 from langchain_convmem.views.live import (
     EntryPlaces,
     find_covers,
     find_live_entries,
     find_live_summary,
     find_summary_chain,
+    has_calls,
+    make_turn,
+    split_runs,
 )
-from langchain_convmem.views.messages import escape_tag
+from langchain_convmem.views.messages import escape_tag, make_content
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
-from langchain_convmem.views.turns import has_calls, make_turn, split_runs
 
 SUMMARY_NOTICE = (
     "What was said earlier in this conversation, in short. "
@@ -101,8 +103,8 @@ class SummaryWindow:
     ) -> str:
         """Return the text to give to a summariser.
 
-        One line for each speaker of each turn; a message's `name` stands in place of its tag. The
-        text is data: it may hold anything that was said, closures and tags included.
+        One line for each speaker of each turn; a message's `name` stands in place of its tag.
+        Further lines of a text are indented, so that none passes for a speaker's.
 
         Args:
             include_previous: Put the previous summary first. Without it the summariser has to
@@ -270,16 +272,20 @@ def format_turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]
     tag = style.tags.get(turn.role, turn.role)
     if tag is None:
         return
-    named = groupby(turn.entries, key=lambda entry: (entry.message and entry.message.name) or tag)
+    named = groupby(turn.entries, key=lambda entry: _find_name(entry) or tag)
     for speaker, said in named:
         pieces = [piece for entry in said for piece in _list_pieces(entry, style)]
         if pieces:
             yield speaker, _format_line(speaker, pieces, style)
 
 
+def _find_name(entry: Entry) -> str:
+    return clean_name((entry.message and entry.message.name) or "")
+
+
 def _format_line(tag: str, pieces: Sequence[str], style: TextStyle) -> str:
     spoken = (style.transformer(piece.strip()) for piece in pieces if piece.strip())
-    return f"{style.prefix}{tag}{style.postfix}{style.separator.join(spoken)}"
+    return indent_text(f"{style.prefix}{tag}{style.postfix}{style.separator.join(spoken)}")
 
 
 def _list_pieces(entry: Entry, style: TextStyle) -> Iterator[str]:
@@ -289,7 +295,7 @@ def _list_pieces(entry: Entry, style: TextStyle) -> Iterator[str]:
     if style.tags.get("tool") is not None:
         for call in find_calls(entry.message):
             args = json.dumps(call["args"], ensure_ascii=False, default=str)
-            yield f"(calls {call['name']} with {args})"
+            yield f"(calls {clean_name(call['name'])} with {args})"
 
 
 def _list_media(entry: Entry) -> Iterator[str]:

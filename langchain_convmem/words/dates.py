@@ -33,15 +33,16 @@ november nov novembre noviembre novembro marraskuu kasım noiembrie ноябрь
 december dec dezember décembre diciembre dicembre dezembro joulukuu aralık decembrie декабрь декабря
 """
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
-_MONTH_OF = {
+MONTH_OF = {
     name: number
     for number, line in enumerate(_MONTHS.split("\n")[1:-1], 1)
     for name in line.split()
 }
+"""Names of months in a dozen languages, lowercase, and their numbers from 1."""
 _DAY_OF = {name: number for number, name in enumerate(_WEEKDAYS.split())}
-NAMES_OF_TIMES = frozenset(_MONTH_OF) | frozenset(_DAY_OF)
+NAMES_OF_TIMES = frozenset(MONTH_OF) | frozenset(_DAY_OF)
 """Names of months and weekdays: when something was is known of a line but seldom said in it."""
-_MONTH = "|".join(sorted(map(re.escape, _MONTH_OF), key=len, reverse=True))
+_MONTH = "|".join(sorted(map(re.escape, MONTH_OF), key=len, reverse=True))
 _WEEKDAY = "|".join(_DAY_OF)
 _YEAR = r"(?:,?\s*(?:(?:of|de|del|do)\s+)?(?P<year>(?:19|20)\d\d))"
 _OF = r"(?:\s*(?:of|de|del|do|di|d')\s*|\s+)"
@@ -129,7 +130,7 @@ def _read_numeric_month(match: re.Match[str], _today: date) -> Iterator[_Days]:
 
 
 def _read_day_and_month(match: re.Match[str], today: date) -> Iterator[_Days]:
-    month, day = _MONTH_OF[match["month"]], int(match["day"])
+    month, day = MONTH_OF[match["month"]], int(match["day"])
     if match["year"]:
         yield _make_day(date(int(match["year"]), month, day))
     else:
@@ -138,7 +139,7 @@ def _read_day_and_month(match: re.Match[str], today: date) -> Iterator[_Days]:
 
 
 def _read_month(match: re.Match[str], today: date) -> Iterator[_Days]:
-    month = _MONTH_OF[match["month"]]
+    month = MONTH_OF[match["month"]]
     year = int(match["year"]) if match["year"] else today.year - (month > today.month)
     yield _make_month(year, month)
 
@@ -256,7 +257,7 @@ _WEEKDAYS_BEFORE = ((_compile_pattern(rf"(?:on|last)\s+(?P<weekday>{_WEEKDAY})")
 # where one of these words, or of these patterns of digits, is there.
 _PATTERNS = (
     ({_DATE_SIGN.pattern}, _NUMBERS),
-    (set(_MONTH_OF), _NAMES),
+    (set(MONTH_OF), _NAMES),
     ({_YEAR_SIGN.pattern}, _YEARS),
     ({"ago"}, _AGO),
     ({"yesterday", "night", "today", "tonight"}, _DAYS_BEFORE),

@@ -857,10 +857,8 @@ def is_courtesy(text: str) -> bool:
 
 def _holds_unknown(words: Sequence[str]) -> bool:
     """Return whether more of the words than a courtesy leaves open are in none."""
-    return (
-        len({part for word in words for part in word.split("'")} - _load_vocabulary())
-        > _MOST_UNKNOWN
-    )
+    parts = "'".join(words).split("'") if words else ()
+    return len(set(parts) - _load_vocabulary()) > _MOST_UNKNOWN
 
 
 def _reduce_letters(word: str) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
+from older_postgres import make_older_schema
 from postgres_server import new_schema, running_server, wait_for
 
 from langchain_convmem.cli import main
@@ -109,9 +110,10 @@ def test_a_cursor_never_passes_a_slow_writer(server, schema, log):
         slow.execute(
             f"WITH o AS (UPDATE {schema}.owners SET last_position = last_position + 1 "
             "WHERE user_id = 'ana' RETURNING owner, last_position) "
-            f"INSERT INTO {schema}.entries(owner, position, thread, id, role, key_hash, body) "
-            "SELECT o.owner, o.last_position, e.thread, gen_random_uuid(), e.role, 0, e.body "
-            f"FROM o JOIN {schema}.entries e USING (owner) LIMIT 1"
+            f"INSERT INTO {schema}.entries"
+            "(owner, position, thread, id, role, key_hash, payload, signature) "
+            "SELECT o.owner, o.last_position, e.thread, gen_random_uuid(), e.role, 0, e.payload, ''"
+            f" FROM o JOIN {schema}.entries e USING (owner) LIMIT 1"
         )
         writers = [pool.submit(write, writer) for writer in range(4)]
         wait_for(lambda: len(server.backends(wait_event_type="Lock")) == 4)
@@ -167,7 +169,7 @@ def test_what_is_read_is_one_state_of_the_log(log):
     generation = log.changes(ANA.owner).generation
 
     def interrupted(tx):
-        steps = postgres._read_changes(tx, ANA.owner, 0, limit=None)
+        steps = postgres._read_changes(tx, ANA.owner, 0, limit=None, signer=log._signer)
         answer = yield next(steps)
         log.forget(ANA, [before[0].id])
         answer = yield steps.send(answer)
@@ -271,7 +273,7 @@ def test_nothing_of_a_forgotten_user_is_left_in_any_table(server, schema, log):
     log.set_state(key, "buffer", "forgettable", expected=None)
     log.forget(Owner(user_id="forgettable"))
     tables = server.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", schema)
-    assert len(tables) == 7
+    assert len(tables) == 8
     for (table,) in tables:
         rows = server.execute(f"SELECT * FROM {schema}.{table}")
         assert "forgettable" not in str(rows), table
@@ -329,20 +331,11 @@ def test_an_older_schema_is_migrated_with_what_it_holds(server, schema, monkeypa
     assert server.execute(f"SELECT mood FROM {schema}.entries") == [("calm",)] * 2
 
 
-def test_stored_vectors_outlive_the_analysis_that_they_were_stored_with(
-    server, schema, monkeypatch
-):
-    with monkeypatch.context() as first:
-        first.setattr(postgres, "MIGRATIONS", postgres.MIGRATIONS[:1])
-        with PostgresLog(server.dsn, schema=schema) as log:
-            entry = say(log, ANA, "old")
-    server.execute(f"INSERT INTO {schema}.fingerprints(name) VALUES ('words/terms-1/cut-9')")
-    server.execute(
-        f"INSERT INTO {schema}.segments(owner, position, part, segment, fingerprint, terms, vector)"
-        f" SELECT owner, position, 0, 0, 1, 'old'::bytea, 'v'::bytea FROM {schema}.entries"
-    )
+def test_stored_vectors_outlive_the_analysis_that_they_were_stored_with(server, schema):
+    make_older_schema(server, schema, version=1)
+    server.execute(f"UPDATE {schema}.fingerprints SET name = 'words/terms-1/cut-9'")
     with PostgresLog(server.dsn, schema=schema) as log:
-        stored = [StoredSegment(entry.position, 0, 0, "old", b"v", 1)]
+        stored = [StoredSegment(1, 0, 0, "old", b"v", 1)]
         assert log.load_segments(ANA.owner, "words/cut-9") == stored
 
 

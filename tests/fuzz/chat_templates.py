@@ -1,7 +1,8 @@
 """Random chats through chat templates: `python -m tests.fuzz.chat_templates --chats 50`.
 
 Every turn is rendered by what is new and, by plain Jinja2, whole. The session that follows the
-increments must hold exactly the whole prompt, must have kept all that it could, and where the
+increments must hold exactly the whole prompt, control tokens in texts broken up in both alike, must
+have kept all that it could, and where the
 template refuses a turn both must refuse it with the same words, and nothing may have changed. On
 the way sessions are taken back, copied, given other variables, and half a message before the rest.
 
@@ -24,6 +25,7 @@ from typing import Any
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError, InvalidMessageError
 from langchain_convmem.text import RenderState
+from langchain_convmem.text.control_tokens import show_seals
 from tests.fuzz.random_chats import Turn, random_chat
 from tests.fuzz.reference_templates import NOW, builtin_templates, plain_renderer, real_templates
 
@@ -82,6 +84,7 @@ class _Chat:
         findings: Findings,
     ) -> None:
         self._plain = plain
+        self._tokens = template.control_tokens
         self._base = base
         self._findings = findings
         self._state = template.start(**base)
@@ -128,7 +131,9 @@ class _Chat:
     def _whole(self, turn: Turn) -> tuple[str | None, str]:
         given = {**self._base, **turn.extra, "add_generation_prompt": turn.prompt}
         try:
-            return self._plain(messages=[*self._messages, *turn.messages], **given), ""
+            messages = [*self._messages, *turn.messages]
+            said = [self._tokens.seal_message(message) for message in messages]
+            return show_seals(self._plain(messages=said, **given)), ""
         except Exception as error:  # noqa: BLE001 - a template may raise anything
             return None, f"{type(error).__name__}: {error}"
 
@@ -150,7 +155,8 @@ class _Chat:
         self._findings.refused += 1
         if f"{error.kind}: {error.reason}" != refusal:
             return f"refuses with {error.kind}: {error.reason!r}, not {refusal!r}"
-        if self._state.read_text() != self._session or self._state.messages != self._messages:
+        held = [self._tokens.seal_message(message) for message in self._messages]
+        if self._state.read_text() != self._session or self._state.messages != held:
             return "a refused turn leaves its traces"
         return None
 

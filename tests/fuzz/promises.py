@@ -11,10 +11,10 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Context, Entry
+from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.context import build_context, is_current, narrow_live_part
 from langchain_convmem.views.live import find_live_entries, find_uncovered
-from langchain_convmem.views.messages import clean_text
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.messages import count_tokens
 from tests.fuzz.validators import VALIDATORS
 
 __all__ = ["Thread", "broken_promises", "budget_faults", "faults_of_reading_on"]
@@ -58,12 +58,13 @@ def _unaccounted(thread: Thread, shown: Context) -> Iterator[str]:
 def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
     """Yield texts and names of people that the model cannot see."""
     said = [message for message in shown.messages if isinstance(message, HumanMessage)]
-    whole = "\n".join(str(message.text) for message in said)
+    # Further lines of a text under a name are indented, by which only white space changes.
+    whole = " ".join(" ".join(str(message.text) for message in said).split())
     names = {message.name for message in said} if profile == "openai" else frozenset()
     for entry in thread.uncovered:
         if entry.role != "user" or entry.position not in shown.positions:
             continue
-        if not all(clean_text(text) in whole for text in entry.contents):
+        if not all(" ".join(clean_text(text).split()) in whole for text in entry.contents):
             yield f"changes the words of {entry.message_id}"
         name = entry.message.name if entry.message is not None else None
         label = clean_text(" ".join((name or "").split()))

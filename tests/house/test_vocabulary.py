@@ -15,6 +15,7 @@ VERBS = set((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 NOUNS = {
     # of the public interface: what they return is what they are called
     *("context", "conversation", "entries", "history", "owners", "changes", "line_changes"),
+    *("heads", "tombstones"),
     *("last_summary", "model_turns", "retriever", "segment_fingerprints", "similarities"),
     *("spec", "stats", "summary_window", "table", "threads", "turns"),
     *("adecode", "checkpoint", "conversation_thread", "setup", "twin", "variable_function"),
@@ -29,6 +30,7 @@ NOUNS = {
     *("model_post_init", "pretty_repr"),
     # IPython's, Jinja's and a Future's
     *("_repr_html_", "changed", "strftime_now", "done", "result"),
+    *("derived", "getattr", "getitem", "unsafe_undefined"),
 }
 """Functions that are named by a noun, and why."""
 

@@ -102,11 +102,6 @@ def test_tool_calls_are_answered_with_null_content():
     assert (function["name"], json.loads(function["arguments"])) == ("look", {"where": "here"})
 
 
-def test_two_calls_with_one_id_are_refused():
-    with pytest.raises(ConfigError, match="different ids"):
-        ScriptedReply(tool_calls=[ScriptedToolCall("a"), ScriptedToolCall("b")])
-
-
 def test_a_stream_is_word_by_word_and_ends_with_its_reason():
     with ChatCompletionsServer("one two  three ") as server:
         events = _events(server)

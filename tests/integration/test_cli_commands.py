@@ -197,8 +197,8 @@ def test_the_log_prints_the_thread_as_it_was_said(convmem, weeks):
     code, out, _ = convmem("log", "--thread", "weeks")
     assert code == 0
     assert out.splitlines()[:2] == [
-        "2024-03-03 19:11  Ana: I locked my bicycle behind the bakery on Mill Lane.",
-        "2024-03-03 19:11  Assistant: Behind the bakery, noted.",
+        "2024-03-03 19:11  Ana: I locked my bicycle behind the bakery on Mill Lane.  (imported)",
+        "2024-03-03 19:11  Assistant: Behind the bakery, noted.  (imported)",
     ]
     data = json.loads(convmem("log", "--thread", "weeks", "--json")[1])
     assert [item["message_id"] for item in data] == [line["id"] for line in WEEKS["lines"]]

@@ -81,7 +81,7 @@ def test_an_export_names_its_file_and_prints_the_same_rows_without_one(convmem, 
 def test_a_copy_tells_what_is_new_and_what_is_short(convmem, tmp_path):
     words = ("copy", "--from", "memory.db", "--to", "other.db")
     source, target = (str(tmp_path / name) for name in ("memory.db", "other.db"))
-    counts = {"users": 1, "threads": 1, "entries": 1, "written": 1, "short": []}
+    counts = {"users": 1, "threads": 1, "entries": 1, "written": 1, "short": [], "damaged": []}
     assert convmem(*words) == {"source": source, "target": target, **counts}
     with SQLiteLog("other.db") as log:
         key = ThreadKey("me", "key")
@@ -96,7 +96,8 @@ def test_forget_verify_and_backup_count(convmem, tmp_path):
     assert checked["ok"] is True
     assert (checked["path"], checked["entries"], checked["problems"]) == ("memory.db", 1, [])
     size = convmem("backup", "copy.db")
-    assert size == {"path": "copy.db", "bytes": (tmp_path / "copy.db").stat().st_size}
+    written = (tmp_path / "copy.db").stat().st_size
+    assert size == {"path": "copy.db", "bytes": written, "ok": True, "problems": []}
     receipt = convmem("forget", "--thread", "key", "--yes")
     names = {"user_id", "thread_id", "entries", "threads", "segments", "documents"}
     assert receipt.keys() == names

@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
         "docs/prompts.md",
         "docs/vector_stores.md",
         "docs/recall.md",
+        "docs/reliability.md",
         "docs/replies.md",
         "docs/summaries.md",
         "docs/text_models.md",
@@ -40,6 +41,13 @@ def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_the_page_s
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_page(ROOT / page).strip()
+
+
+def test_what_the_page_on_security_claims_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_page(ROOT / "docs/security.md") == ""  # its claims are assertions
 
 
 def test_the_readme_remembers_where_ana_parked(

@@ -7,6 +7,7 @@ import itertools
 import json
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -240,3 +241,24 @@ def items(log):
 def kinds(log):
     """Return the first part of every sort key: E for batches and generation, P, S."""
     return sorted(sort.partition("#")[0] for _, sort in items(log))
+
+
+def expire(log, client, key):
+    """Let an item end a moment ago, as the service sees it before it deletes it.
+
+    The batch of the thread after it knows when that is.
+    """
+    there = items(log)
+    later = [
+        other
+        for other, item in there.items()
+        if other[0] == key[0] and other[1] > key[1] and item.get("tp") and there[key].get("tp")
+    ]
+    for name, changed in [("expires", key), *(("before", one) for one in sorted(later)[:1])]:
+        client.update_item(
+            TableName=log.table_name,
+            Key={"pk": {"S": changed[0]}, "sk": {"S": changed[1]}},
+            UpdateExpression="SET #name = :then",
+            ExpressionAttributeNames={"#name": name},
+            ExpressionAttributeValues={":then": {"N": str(int(time.time()) - 1)}},
+        )

@@ -75,7 +75,7 @@ class TakesTheTimeForThePosition(InMemoryLog):
         plan = super()._plan(thread, batch)
         for row in plan.added:
             row.position = time.time_ns() // 1_000_000
-        return plan
+        return sign_again(self, thread, plan)
 
 
 @killed_by("test_a_batch_with_one_bad_message_leaves_nothing")
@@ -182,7 +182,7 @@ class ReplacesAtTheEnd(InMemoryLog):
         for row in plan.added:
             if row.role == "control":
                 row.body = row.body.replace('"replacement"', '"forgotten"')
-        return plan
+        return sign_again(self, thread, plan)
 
 
 @killed_by("test_a_retracted_message_can_be_added_again")
@@ -190,6 +190,85 @@ class RemembersRetractedMessages(InMemoryLog):
     def _plan(self, thread, batch):
         stored = [row for row in thread.read_stored(batch) if row.role != "control"]
         return plan_append(batch, stored, first_position=self._position + 1)
+
+
+# -- signing ------------------------------------------------------------------------------------
+
+
+def sign_again(log, thread, plan):
+    """Return a plan whose rows were changed, as a log with such a fault would have signed them."""
+    sign = log._signer.chain(thread.key, thread.head)
+    for row in plan.added:
+        row.signature = sign(row)
+    return plan
+
+
+@killed_by(
+    "test_a_checksum_stands_for_its_entry_wherever_it_is_read",
+    "test_edits_copies_and_retractions_are_chained_too",
+    "test_heads_are_those_of_the_last_entries",
+)
+class SignsNothing(InMemoryLog):
+    def _plan(self, thread, batch):
+        plan = super()._plan(thread, batch)
+        for row in plan.added:
+            row.signature = None
+        return plan
+
+
+@killed_by(
+    "test_forgotten_entries_leave_the_chain_whole",
+    "test_edits_copies_and_retractions_are_chained_too",
+    "test_chains_hold_whoever_writes",
+)
+class ChainsWithinBatches(InMemoryLog):
+    def _plan(self, thread, batch):
+        plan = super()._plan(thread, batch)
+        sign = self._signer.chain(thread.key)
+        for row in plan.added:
+            row.signature = sign(row)
+        return plan
+
+
+@killed_by(
+    "test_forgotten_entries_leave_the_chain_whole",
+    "test_a_thread_whose_entries_are_all_forgotten_goes_on",
+)
+class KeepsNoTombstones(InMemoryLog):
+    def forget(self, scope, entry_ids=None):
+        receipt = super().forget(scope, entry_ids)
+        for thread in self._threads.values():
+            thread.tombstones = []
+        return receipt
+
+
+@killed_by("test_nothing_of_a_chain_is_left_of_what_is_forgotten_whole")
+class KeepsTombstonesOfThreads(InMemoryLog):
+    def forget(self, scope, entry_ids=None):
+        before = {key: thread.tombstones for key, thread in self._threads.items()}
+        receipt = super().forget(scope, entry_ids)
+        for key in before.keys() - self._threads.keys():
+            self._make_thread(key).tombstones = before[key]
+        return receipt
+
+
+@killed_by(
+    "test_heads_are_those_of_the_last_entries",
+    "test_a_log_is_verified_whole_and_against_heads_kept_elsewhere",
+)
+class TellsTheHeadsOfOthers(InMemoryLog):
+    def heads(self, owner=None):
+        return super().heads()[-1:]
+
+
+@killed_by("test_a_checksum_stands_for_its_entry_wherever_it_is_read")
+class AnnotatesWithoutSigning(InMemoryLog):
+    def annotate(self, key, entry_id, *, attributes=(), timing=None, aux=None):
+        before = {row.id: row.signature for row in self._threads[key].rows}
+        super().annotate(key, entry_id, attributes=attributes, timing=timing, aux=aux)
+        for row in self._threads[key].rows:
+            row.signature = before[row.id]
+        return next(one for one in self.entries(key) if one.turn_id == entry_id)
 
 
 # -- reading ------------------------------------------------------------------------------------
@@ -241,6 +320,7 @@ class OverwritesAttributes(InMemoryLog):
                     fields = json.loads(row.metadata or "{}")
                     fields.pop("a", None)
                     rows[number] = replace(row, metadata=json.dumps(fields))
+                    rows[number].signature = self._signer.sign_metadata(key, rows[number])
         return super().annotate(key, entry_id, attributes=attributes, timing=timing, aux=aux)
 
 
@@ -286,7 +366,7 @@ class ForgetKeepsDocuments(InMemoryLog):
         kept = self._threads[scope].documents if scope in self._threads else None
         receipt = super().forget(scope, entry_ids)
         if kept is not None:
-            self._threads.setdefault(scope, _StoredThread()).documents.update(kept)
+            self._threads.setdefault(scope, _StoredThread(scope)).documents.update(kept)
         return receipt
 
 

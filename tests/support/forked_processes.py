@@ -23,7 +23,7 @@ _IMPORTED = [
     "langchain_convmem.integrations.agents",
     "langchain_convmem.memory",
     "langchain_convmem.offline",
-    "langchain_convmem.recall.dialog_recall",
+    "langchain_convmem.recall.recall",
     "langchain_convmem.testing.log_contract",
     "langgraph.checkpoint.sqlite.aio",
     "numpy",

@@ -104,7 +104,8 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "other names": Promise("Every other name under `configurable` is left to the model"),
         "too small for summaries": Promise(
-            "A budget that leaves out what is not summarised yet: `ConfigError`"
+            "A budget smaller than the marks of summaries: threads are summarised earlier, and a "
+            "note is logged"
         ),
         "too large a question": Promise("A question larger than `context_tokens`: `BudgetError`"),
         "unanswered before": Promise("An old question without an answer does not block the thread"),

@@ -182,7 +182,7 @@ class Talk:
     def check_rest(self) -> None:
         """Nobody is inside, nothing is left over, and no session holds what was never said."""
         conversation = self.conversation
-        assert conversation._gate.is_free
+        assert conversation._lock.is_free
         assert conversation.wait(0)
         if self.engine is not None:
             assert self.engine.misuses == []

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 
-from langchain_convmem.effects import Effect, perform, run_async, run_sync
+from langchain_convmem.effects import Effect, Steps, perform, run_async, run_sync, sync, twin
+from langchain_convmem.logs.base import AsyncTwins
 
 
 class Log:
@@ -114,3 +116,46 @@ def test_a_cancelled_job_can_tidy_up_with_further_calls():
 
     asyncio.run(scenario())
     assert log.calls == [("aadd", 1, 0)]
+
+
+# -- what the two forms of a method are called ----------------------------------------------------
+
+
+class Tally:
+    """Has a procedure in both forms."""
+
+    def __init__(self, log):
+        self.log = log
+
+    @sync
+    def add_one(self, *, more: int = 0) -> Steps[int]:
+        """Return one and more."""
+        return perform(self.log.add, self.log.aadd, 1, more=more)
+
+    aadd_one = twin(add_one)
+
+
+def test_both_forms_do_the_same_by_calls_of_their_own():
+    log = Log()
+    tally = Tally(log)
+    assert tally.add_one(more=2) == asyncio.run(tally.aadd_one(more=2)) == 3
+    assert log.calls == [("add", 1, 2), ("aadd", 1, 2)]
+
+
+def test_both_forms_show_what_their_steps_return():
+    plain, awaited = inspect.signature(Tally.add_one), inspect.signature(Tally.aadd_one)
+    assert plain == awaited
+    assert (str(plain), plain.return_annotation) == ("(self, *, more: 'int' = 0) -> 'int'", "int")
+
+
+@pytest.mark.parametrize(
+    ("awaited", "name", "begins"),
+    [
+        (Tally.add_one, "Tally.add_one", "Return one and more."),
+        (Tally.aadd_one, "Tally.aadd_one", "Async `add_one`; blocks no event loop.\n\nReturn one"),
+        (AsyncTwins.aappend, "AsyncTwins.aappend", "Async `append`; blocks no event loop.\n\nApp"),
+    ],
+)
+def test_a_twin_is_named_and_documented_after_its_method(awaited, name, begins):
+    assert (awaited.__qualname__, awaited.__name__) == (name, name.partition(".")[2])
+    assert awaited.__doc__.startswith(begins)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from langchain_convmem.errors import CorruptEntryError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row
 from langchain_convmem.logs.dynamodb.client import Table
@@ -18,8 +17,9 @@ from langchain_convmem.logs.dynamodb.items import (
     GENERATION_KEY,
     SUMMARY_FIELDS,
     Batch,
-    compute_position,
-    join_rows,
+    ChainEnd,
+    Item,
+    join_pieces,
     make_batch_item,
     make_batch_key,
     make_batch_range,
@@ -28,6 +28,7 @@ from langchain_convmem.logs.dynamodb.items import (
     make_piece_key,
     make_piece_prefix,
     make_thread_range,
+    mark_damaged,
     read_batch,
     write_text,
 )
@@ -38,6 +39,7 @@ SETTLED_US = 3600 * 1_000_000
 
 _UNCHANGED = "#rev = :rev"
 _FREE = "attribute_not_exists(#pk)"
+_THERE = "attribute_exists(#pk)"
 
 
 def read_clock_us() -> int:
@@ -48,20 +50,35 @@ def read_clock_us() -> int:
 class Batches:
     """The batches in a table. Thread-safe; every read is consistent."""
 
-    def __init__(self, table: Table, *, ttl_seconds: int | None) -> None:
-        """Use `table`; new batches end after `ttl_seconds`, if that is set."""
+    def __init__(self, table: Table, *, ttl_seconds: int | None, key_id: bytes = b"") -> None:
+        """Use `table`; new batches end after `ttl_seconds`, if that is set.
+
+        Args:
+            table: Where they are.
+            ttl_seconds: See above.
+            key_id: Of the key that signs what they hold; empty without one.
+        """
         self._table = table
         self._ttl_seconds = ttl_seconds
+        self._key_id = key_id
 
     # -- writing --------------------------------------------------------------------------------
 
-    def add(self, key: ThreadKey, number: int, rows: Sequence[Row]) -> Batch | None:
+    def add(
+        self, key: ThreadKey, number: int, rows: Sequence[Row], before: ChainEnd
+    ) -> Batch | None:
         """Write a new batch; return None if another writer has taken its number.
+
+        Args:
+            key: Its thread.
+            number: Its number.
+            rows: What it holds, signed.
+            before: What its first row follows.
 
         Raises:
             LogUnavailableError: If the service cannot be reached; the batch may still arrive.
         """
-        blank = self._make_blank(key, number)
+        blank = replace(self._make_blank(key, number), before_s=before.expires_s)
         head, pieces = make_batch_item(key, blank, rows, now_us=read_clock_us())
         batch = replace(blank, size=len(rows), pieces=len(pieces))
         self._table.write(pieces)
@@ -86,10 +103,14 @@ class Batches:
             expires_s=ends,
             pieces=0,
             rows=None,
+            key_id=self._key_id,
         )
 
     def change(self, key: ThreadKey, old: Batch, rows: Sequence[Row]) -> bool:
-        """Put other rows into a batch; return False if another writer changed it meanwhile."""
+        """Put other rows into a batch; return False if another writer changed it meanwhile.
+
+        Its tombstones are those of `old`.
+        """
         new = replace(old, revision=make_ulid())
         head, pieces = make_batch_item(key, new, rows, now_us=read_clock_us())
         self._table.write(pieces)
@@ -100,7 +121,8 @@ class Batches:
     def empty(self, old: Batch) -> bool:
         """Leave nothing of a batch but its number; return False if it was changed meanwhile."""
         marker = make_marker_item(old.partition, old.number, now_us=read_clock_us())
-        done = self._table.put(marker, _UNCHANGED, {":rev": write_text(old.revision)})
+        unchanged = {":rev": write_text(old.revision)} if old.revision else None
+        done = self._table.put(marker, _UNCHANGED if unchanged else _THERE, unchanged)
         if done:
             self._drop_pieces(old)
         return done
@@ -122,6 +144,18 @@ class Batches:
             fields=SUMMARY_FIELDS,
         )
         return next(map(read_batch, found), None)
+
+    def find_end(self, key: ThreadKey) -> ChainEnd:
+        """Return where a thread's chain ends, by its newest batch, which may have ended."""
+        found = self._table.query(
+            make_partition_key(key.owner),
+            make_thread_range(key),
+            by_thread=True,
+            newest_first=True,
+            page=1,
+            fields=SUMMARY_FIELDS,
+        )
+        return get_end(next(map(read_batch, found), None))
 
     def read_generation(self, owner: Owner) -> int:
         """Return a number that differs from every earlier one after anything was forgotten.
@@ -152,7 +186,7 @@ class Batches:
         """Return the batch as it is now, or None if it is gone."""
         item = self._table.get(batch.partition, make_batch_key(batch.number))
         newer = None if item is None else read_batch(item)
-        return newer if newer is not None and newer.size else None
+        return newer if newer is not None and not newer.is_marker else None
 
     def list_of_owner(
         self, owner: Owner, first: int = 0, *, page: int | None = None
@@ -181,7 +215,10 @@ class Batches:
         return self._keep_living(map(read_batch, found))
 
     def list_of_user(self, user_id: str | None, prefix: str) -> Iterator[Batch]:
-        """Yield the batches of a user, or of all threads without one, without their rows."""
+        """Yield the batches of a user, or of all threads without one, without their rows.
+
+        As those of `list_all`: with tombstones alone, too.
+        """
         if user_id is None:
             found = self._table.scan_index(SUMMARY_FIELDS, prefix)
         else:
@@ -194,35 +231,43 @@ class Batches:
         return self._keep_living(map(read_batch, self._table.scan_index(SUMMARY_FIELDS)))
 
     def _keep_living(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        return (batch for batch in batches if batch.size and not batch.is_over(time.time()))
+        now_s = time.time()
+        return (batch for batch in batches if not (batch.is_marker or batch.is_over(now_s)))
 
     def read_rows(self, batch: Batch) -> tuple[Row, ...]:
-        """Return a batch's rows by position, fetching its pieces; none if it is gone by now.
+        """Return a batch's rows by position, fetching its pieces; none if it is gone by now."""
+        return self.load(batch).rows or ()
 
-        Raises:
-            CorruptEntryError: If pieces are missing although the batch is unchanged.
+    def load(self, batch: Batch) -> Batch:
+        """Return a batch with its rows and tombstones, fetching its pieces; none if it is gone.
+
+        Where pieces are missing although the batch is unchanged, one damaged row stands for all.
         """
         while batch.rows is None:
             prefix = make_piece_prefix(batch.revision)
             between = (prefix, make_piece_key(batch.revision, 99_999))
             found = list(self._table.query(batch.partition, between))
             if len(found) == batch.pieces:
-                return join_rows(batch, [item["data"]["B"] for item in found])
+                return join_pieces(batch, [_read_piece(item) for item in found])
             # A change names new pieces in the head before it deletes the old ones.
             newer = self.read_again(batch)
             if newer is None:
-                return ()
+                return replace(batch, rows=(), tombstones=())
             if newer.revision == batch.revision:
-                raise _make_incomplete_error(batch, len(found))
+                there = f"{len(found)} of {batch.pieces} pieces of its batch are there"
+                return mark_damaged(batch, there)
             batch = newer
-        return batch.rows
+        return batch
 
 
-def _make_incomplete_error(batch: Batch, found: int) -> CorruptEntryError:
-    msg = (
-        f"{found} of {batch.pieces} pieces {make_piece_prefix(batch.revision)!r} of the batch "
-        f"{batch.partition!r} {make_batch_key(batch.number)!r} are there; "
-        "restore them from a backup"
-    )
-    at = compute_position(batch.number, 0)
-    return CorruptEntryError(msg, thread_id=batch.thread, position=at)
+def _read_piece(item: Item) -> bytes:
+    """Return what a piece holds; nothing where it cannot be read, which damages the whole."""
+    data = item.get("data", {}).get("B")
+    return data if isinstance(data, bytes) else b""
+
+
+def get_end(batch: Batch | None) -> ChainEnd:
+    """Return the end of a batch's part of the chain of its thread."""
+    if batch is None or not batch.head:
+        return ChainEnd()
+    return ChainEnd(batch.head, batch.expires_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_convmem.errors import LogUnavailableError
@@ -32,6 +33,11 @@ from langchain_convmem.logs.dynamodb.items import (
     make_thread_range,
     read_batch,
     read_revision,
+)
+from langchain_convmem.logs.signatures import (
+    Signer,
+    close_gap,
+    read_gap_positions,
 )
 from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
 
@@ -81,7 +87,9 @@ def _erase_batches(
     # A writer may still hold the number it read: what comes next must not slip in before it.
     kept = [head for head in heads if head.number == newest or head.born_us > settled]
     markers = [
-        make_marker_item(head.partition, head.number, now_us=now) for head in kept if head.size
+        make_marker_item(head.partition, head.number, now_us=now)
+        for head in kept
+        if not head.is_marker
     ]
     gone = [(h.partition, make_batch_key(h.number)) for h in heads if h not in kept]
     table.write(puts=markers, deletes=gone + [_read_key(item) for item in documents])
@@ -127,6 +135,8 @@ def erase_entries(
     batches: Batches,
     key: ThreadKey,
     ids: Collection[str],
+    signer: Signer,
+    *,
     attempts: Iterator[Any],
 ) -> ForgetReceipt:
     """Take entries out of their batches, by entry id or message id, every version of a message.
@@ -138,8 +148,11 @@ def erase_entries(
     """
     wanted = frozenset(ids)
     count = sum(
-        _take_out(batches, key, batch, wanted, attempts) for batch in batches.list_of_thread(key)
+        _take_out(batches, key, batch, wanted, signer, attempts=attempts)
+        for batch in batches.list_of_thread(key)
     )
+    for position in read_gap_positions(wanted):
+        _close_gap(batches, key, position, signer)
     caches = _list_caches(table, key)
     table.write(deletes=[_read_key(item) for item in caches])
     _raise_generation(table, batches, key.owner)
@@ -158,22 +171,48 @@ def _take_out(
     key: ThreadKey,
     batch: Batch,
     wanted: frozenset[str],
+    signer: Signer,
+    *,
     attempts: Iterator[Any],
 ) -> int:
     """Return how many entries were taken out of the batch."""
     current: Batch | None = batch
     while current is not None:
-        rows = batches.read_rows(current)
+        whole = batches.load(current)
+        rows = whole.rows or ()
         kept = [row for row in rows if not _is_named(row, wanted)]
         if len(kept) == len(rows):
             return 0
-        if batches.change(key, current, kept) if kept else batches.empty(current):
+        gone = [row for row in rows if _is_named(row, wanted)]
+        made = (signer.bury(key, row.position, row.signature) for row in gone)
+        stones = (*whole.tombstones, *filter(None, made))
+        left = replace(whole, tombstones=stones)
+        if batches.change(key, left, kept) if kept or left.tombstones else batches.empty(current):
             return len(rows) - len(kept)
         if next(attempts, None) is None:
             msg = f"others change batch {current.number} of {key} all the while; try again later"
             raise LogUnavailableError(msg, thread_id=key.thread_id)
         current = batches.read_again(current)
     return 0
+
+
+def _close_gap(batches: Batches, key: ThreadKey, position: int, signer: Signer) -> None:
+    """Keep a tombstone of entries that are missing, so that nothing tells of the gap any more.
+
+    It stands with the entry after the gap.
+    """
+    whole = [batches.load(batch) for batch in batches.list_of_thread(key)]
+    rows = [row for batch in whole for row in batch.rows or ()]
+    erased = [one for batch in whole for one in batch.tombstones]
+    bridge = close_gap(signer, key, rows, erased, position)
+    if bridge is None:
+        return
+    for batch in whole:
+        last = max((row.position for row in batch.rows or ()), default=0)
+        if last > position:
+            kept = [one for one in batch.tombstones if one.position != position]
+            batches.change(key, replace(batch, tombstones=(*kept, bridge)), batch.rows or ())
+            return
 
 
 def _is_named(row: Row, wanted: frozenset[str]) -> bool:

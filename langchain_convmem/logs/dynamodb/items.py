@@ -9,18 +9,26 @@ A partition holds everything of one owner, under sort keys of four kinds::
 
 A batch's number is the newest number of its owner plus one. Positions are made of both:
 `number * ENTRIES_PER_BATCH + place in the batch`.
+
+An entry carries its signature, and where one was erased a tombstone stands in its place, so that
+the chain of the thread stays whole. The head item names the end of its part of the chain: who
+appends need not read the entries.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from base64 import b85decode, b85encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias, get_args
 
-from langchain_convmem.errors import ConfigError, CorruptEntryError, InvalidMessageError
+from langchain_convmem.causes import ErrorTrap
+from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.ids import is_ulid
 from langchain_convmem.logs.base import Row
+from langchain_convmem.logs.signatures import START, Tombstone, find_head
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import Owner, Role, ThreadKey
 
@@ -30,15 +38,19 @@ Item: TypeAlias = dict[str, Any]
 INLINE_BYTES = 180 * 1024
 """Rows larger than this go into pieces. The service's limit of 400 KB is for an item together with
 its copy in the index by thread."""
+DAMAGED_NAME = "damaged-"
+"""How the id begins of what stands for entries that cannot be read."""
 PIECE_BYTES = 350 * 1024
 """Size of a piece; pieces are in no index."""
 SUMMARY_FIELDS = (
-    "pk", "sk", "thread", "user", "n", "first", "last", "born", "rev", "pieces", "expires"
+    "pk", "sk", "tp", "thread", "user", "size", "n", "first", "last", "born", "rev", "pieces",
+    "expires", "head", "key",
 )  # fmt: skip
 """What a listing needs to know of a batch: everything but its entries."""
 
 _ROLES: frozenset[str] = frozenset(get_args(Role))
 _MARKER_LIFE_S = 2 * 86_400
+_CHECKSUM_BYTES = len(START)
 
 
 def write_text(value: str) -> dict[str, str]:
@@ -61,7 +73,7 @@ class Batch:
         thread: Thread id; empty for a marker.
         batch: Token of the write that made it; never changes.
         revision: Token of the write that changed it last; its pieces are kept under it.
-        size: How many entries it holds; 0 for a marker.
+        size: How many entries it holds; 0 for a marker, and where tombstones alone are left.
         first: Smallest entry id.
         last: Largest entry id.
         born_us: When it was made, microseconds since the epoch.
@@ -69,6 +81,12 @@ class Batch:
         pieces: How many pieces hold the rows; 0 when the head holds them itself.
         rows: The rows of the head itself, by position; None where they are in pieces.
         user: User id where the partition key holds its hash instead; else empty.
+        tombstones: Those of the head itself, by position; empty where they are in pieces.
+        head: The checksum at the end of its part of the thread's chain; empty for a marker.
+        head_position: Where that stands.
+        before_s: When the thread's batch before it ends, seconds since the epoch, if ever.
+        key_id: Of the key that signs its entries; empty without one.
+        damage: What is wrong with the head item, in a few words; empty for a sound one.
     """
 
     partition: str
@@ -84,10 +102,37 @@ class Batch:
     pieces: int
     rows: tuple[Row, ...] | None
     user: str = ""
+    tombstones: tuple[Tombstone, ...] = ()
+    head: bytes = b""
+    head_position: int = 0
+    before_s: int | None = None
+    key_id: bytes = b""
+    damage: str = ""
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether nothing is left of it but its number."""
+        return not (self.size or self.head or self.damage)
 
     def is_over(self, now_s: float) -> bool:
         """Return whether its time has passed, though the service may not have deleted it yet."""
         return self.expires_s is not None and self.expires_s <= now_s
+
+    def has_ended_before(self, now_s: float) -> bool:
+        """Return whether the thread's batch before it has ended, so that none need be there."""
+        return self.before_s is not None and self.before_s <= now_s
+
+
+class ChainEnd(NamedTuple):
+    """Where a thread's chain ends, for the batch that comes next.
+
+    Attributes:
+        checksum: Of the last entry.
+        expires_s: When its batch ends, seconds since the epoch, if ever.
+    """
+
+    checksum: bytes = START
+    expires_s: int | None = None
 
 
 def is_expired(item: Mapping[str, Any], now_s: float) -> bool:
@@ -114,33 +159,84 @@ def _write_fields(row: Row, batch_number: int) -> dict[str, str]:
         fields["turn"] = row.turn_id
     if row.metadata is not None:
         fields["meta"] = row.metadata
+    if row.signature is not None:
+        fields["sig"] = b85encode(row.signature).decode()
     return fields
 
 
-def _read_row(fields: Mapping[str, str], batch_number: int) -> Row:
-    role = fields["role"]
-    if role not in _ROLES:
-        msg = f"unknown role {role!r}"
-        raise ValueError(msg)
-    return Row(
+def _write_tombstone(one: Tombstone, batch_number: int) -> dict[str, str]:
+    place = one.position - compute_position(batch_number, 0)
+    return {"p": str(place), "gone": b85encode(b"".join(one[1:])).decode()}
+
+
+class _Contents(NamedTuple):
+    """What a batch holds, by position."""
+
+    rows: tuple[Row, ...]
+    tombstones: tuple[Tombstone, ...]
+
+
+def _read_contents(listed: Sequence[Any], batch_number: int) -> _Contents:
+    """Return the rows and tombstones of a batch; one that cannot be read is a damaged row."""
+    rows: list[Row] = []
+    tombstones: list[Tombstone] = []
+    # What bridges a gap before the batch stands before its first place.
+    position = compute_position(batch_number, -2)
+    for fields in listed:
+        free = max(position + 1, compute_position(batch_number, 0))
+        try:
+            found = _read_fields(fields, batch_number)
+        except (LookupError, ValueError, TypeError, AttributeError):
+            found = make_damaged_row(free, "it cannot be read")
+        if found.position <= position:
+            found = make_damaged_row(free, "its place cannot be read")
+        position = found.position
+        if isinstance(found, Row):
+            rows.append(found)
+        else:
+            tombstones.append(found)
+    return _Contents(tuple(rows), tuple(tombstones))
+
+
+def make_damaged_row(position: int, damage: str) -> Row:
+    """Return what stands for entries that cannot be read; by its id they can be forgotten."""
+    name = f"{DAMAGED_NAME}{position}"
+    return Row(name, position, name, "control", "", None, damage=damage)
+
+
+def _read_fields(fields: Mapping[str, str], batch_number: int) -> Row | Tombstone:
+    """Return a row or a tombstone.
+
+    Raises:
+        LookupError: If the fields make neither; likewise a ValueError or a TypeError.
+    """
+    position = compute_position(batch_number, int(fields["p"]))
+    if "gone" in fields:
+        kept = b85decode(fields["gone"])
+        mark = 2 * _CHECKSUM_BYTES
+        return Tombstone(position, kept[:_CHECKSUM_BYTES], kept[_CHECKSUM_BYTES:mark], kept[mark:])
+    row = Row(
         id=fields["id"],
-        position=compute_position(batch_number, int(fields["p"])),
+        position=position,
         turn_id=fields.get("turn", fields["id"]),
-        role=role,  # type: ignore[arg-type]  # one of the roles, as was checked above
+        role=fields["role"],  # type: ignore[arg-type]  # one of the roles, or else damaged
         body=fields["body"],
         metadata=fields.get("meta"),
+        signature=b85decode(fields["sig"]) if "sig" in fields else None,
     )
+    if row.role not in _ROLES:
+        row = replace(row, role="control", damage="its role is unknown")
+    return row
 
 
 def _measure_rows(rows: Sequence[Mapping[str, str]]) -> int:
     """Return the size of rows inside an item as the service counts it, in bytes."""
-    try:
+    with ErrorTrap(UnicodeEncodeError) as trap:
         return sum(
             3 + sum(len(name) + len(value.encode()) + 1 for name, value in fields.items())
             for fields in rows
         )
-    except UnicodeEncodeError as error:
-        raise InvalidMessageError(f"an id is no valid Unicode: {error.reason}") from error
+    raise InvalidMessageError(f"an id is no valid Unicode: {trap.reason}")
 
 
 # -- items --------------------------------------------------------------------------------------
@@ -153,15 +249,18 @@ def make_batch_item(
 
     Args:
         key: Its thread.
-        batch: What is known of it; `size`, `first`, `last`, `split_pieces`, `rows` and `user` are
-            ignored.
-        rows: Its rows, at least one, by position.
+        batch: What is known of it, tombstones included; `size`, `first`, `last`, `pieces`, `rows`,
+            `head`, `head_position` and `user` are ignored.
+        rows: Its rows by position; none where tombstones alone are left.
         now_us: When the pieces are written, microseconds since the epoch.
 
     Raises:
         InvalidMessageError: If a row holds text that no encoding can keep.
     """
+    tombstones = sorted(batch.tombstones)
     fields = [_write_fields(row, batch.number) for row in rows]
+    fields += [_write_tombstone(one, batch.number) for one in tombstones]
+    fields.sort(key=lambda one: int(one["p"]))
     item: Item = {
         "pk": write_text(batch.partition),
         "sk": write_text(make_batch_key(batch.number)),
@@ -169,13 +268,19 @@ def make_batch_item(
         "thread": write_text(key.thread_id),
         "batch": write_text(batch.batch),
         "rev": write_text(batch.revision),
-        "n": write_number(len(rows)),
-        "first": write_text(min(row.id for row in rows)),
-        "last": write_text(max(row.id for row in rows)),
+        "size": write_number(len(rows)),
         "born": write_number(batch.born_us),
+        "head": {"B": find_head(rows, tombstones) + max(int(fields[-1]["p"]), 0).to_bytes(4)},
     }
+    if rows:
+        item["first"] = write_text(min(row.id for row in rows))
+        item["last"] = write_text(max(row.id for row in rows))
     if batch.expires_s is not None:
         item["expires"] = write_number(batch.expires_s)
+    if batch.before_s is not None:
+        item["before"] = write_number(batch.before_s)
+    if batch.key_id:
+        item["key"] = {"B": batch.key_id}
     if is_hashed(key.owner) and key.user_id is not None:
         item["user"] = write_text(key.user_id)
     if _measure_rows(fields) <= INLINE_BYTES:
@@ -210,7 +315,7 @@ def make_marker_item(partition: str, batch_number: int, *, now_us: int) -> Item:
     item = {
         "pk": write_text(partition),
         "sk": write_text(make_batch_key(batch_number)),
-        "n": write_number(0),
+        "size": write_number(0),
         "born": write_number(now_us),
     }
     if compute_base_number(ends_s * 1000) > batch_number:
@@ -239,37 +344,72 @@ def make_generation_item(partition: str, raised_us: int, *, ends: bool) -> Item:
 def read_batch(item: Mapping[str, Any]) -> Batch:
     """Return the batch of a head item, of a marker, or of a listing without the rows.
 
-    Raises:
-        CorruptEntryError: If the item is not what `make_batch_item` made.
+    One that is not as `make_batch_item` made it says so by its `damage`, and holds one damaged row.
     """
+    batch_number = _read_number_of(item)
     try:
-        batch_number = int(item["sk"]["S"].partition("#")[2])
         listed = item.get("rows")
-        rows = None
+        contents = None
         if listed is not None:
-            rows = tuple(
-                _read_row({name: value["S"] for name, value in fields["M"].items()}, batch_number)
-                for fields in listed["L"]
-            )
+            plain = [_unwrap(fields) for fields in listed["L"]]
+            contents = _read_contents(plain, batch_number)
+        head = _read_bytes(item, "head")
         return Batch(
             partition=item["pk"]["S"],
             number=batch_number,
             thread=_read_text(item, "thread"),
             batch=_read_text(item, "batch"),
             revision=_read_text(item, "rev"),
-            size=int(item["n"]["N"]),
-            first=_read_text(item, "first"),
-            last=_read_text(item, "last"),
+            size=int((item.get("size") or item["n"])["N"]),
+            first=_read_id(item, "first"),
+            last=_read_id(item, "last"),
             born_us=int(item["born"]["N"]),
-            expires_s=int(item["expires"]["N"]) if "expires" in item else None,
-            pieces=int(item["pieces"]["N"]) if "pieces" in item else 0,
-            rows=rows,
+            expires_s=_read_optional_number(item, "expires"),
+            pieces=_read_optional_number(item, "pieces") or 0,
+            rows=None if contents is None else contents.rows,
             user=_read_text(item, "user"),
+            tombstones=() if contents is None else contents.tombstones,
+            head=head[:_CHECKSUM_BYTES],
+            head_position=compute_position(batch_number, int.from_bytes(head[_CHECKSUM_BYTES:])),
+            before_s=_read_optional_number(item, "before"),
+            key_id=_read_bytes(item, "key"),
         )
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
-        where = f"{item.get('pk')} {item.get('sk')}"
-        msg = f"the item {where} is no batch of entries ({error!r}); restore it from a backup"
-        raise CorruptEntryError(msg, thread_id=_read_text(item, "thread")) from error
+    except (LookupError, ValueError, TypeError, AttributeError):
+        return _make_damaged_batch(item, batch_number)
+
+
+def _make_damaged_batch(item: Mapping[str, Any], batch_number: int) -> Batch:
+    damage = "the item of its batch cannot be read"
+    return Batch(
+        partition=item["pk"]["S"],
+        number=batch_number,
+        thread=_read_leniently(item, "thread") or _read_indexed_thread(item),
+        batch=_read_leniently(item, "batch"),
+        revision=_read_leniently(item, "rev"),
+        size=1,
+        first="",
+        last="",
+        born_us=0,
+        expires_s=None,
+        pieces=0,
+        rows=(make_damaged_row(compute_position(batch_number, 0), damage),),
+        user=_read_leniently(item, "user"),
+        damage=damage,
+    )
+
+
+def _read_number_of(item: Mapping[str, Any]) -> int:
+    """Return the number in a batch's sort key, which nothing but the log can have written."""
+    digits: str = item["sk"]["S"].partition("#")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+
+def _unwrap(fields: Any) -> Any:
+    """Return plain texts of attribute values; what is none of these stays as it is."""
+    try:
+        return {name: value["S"] for name, value in fields["M"].items()}
+    except (LookupError, TypeError, AttributeError):
+        return None
 
 
 def _read_text(item: Mapping[str, Any], name: str) -> str:
@@ -277,22 +417,47 @@ def _read_text(item: Mapping[str, Any], name: str) -> str:
     return "" if value is None else str(value["S"])
 
 
-def join_rows(batch: Batch, parts: Sequence[bytes]) -> tuple[Row, ...]:
-    """Return the rows that were split into pieces.
+def _read_leniently(item: Mapping[str, Any], name: str) -> str:
+    value = item.get(name)
+    text = value.get("S") if isinstance(value, Mapping) else None
+    return text if isinstance(text, str) else ""
 
-    Raises:
-        CorruptEntryError: If the pieces do not make the batch.
-    """
+
+def _read_indexed_thread(item: Mapping[str, Any]) -> str:
+    """Return the thread that a batch's key in the index names; empty where it names a hash."""
+    escaped = _read_leniently(item, "tp").rpartition("#")[0]
+    return "" if escaped.startswith("%=") else escaped.replace("%23", "#").replace("%25", "%")
+
+
+def _read_id(item: Mapping[str, Any], name: str) -> str:
+    text = _read_text(item, name)
+    if text and not is_ulid(text):
+        raise ValueError(name)
+    return text
+
+
+def _read_bytes(item: Mapping[str, Any], name: str) -> bytes:
+    value = item.get(name)
+    return b"" if value is None else bytes(value["B"])
+
+
+def _read_optional_number(item: Mapping[str, Any], name: str) -> int | None:
+    return int(item[name]["N"]) if name in item else None
+
+
+def join_pieces(batch: Batch, parts: Sequence[bytes]) -> Batch:
+    """Return a batch with what was split into pieces; what is damaged there is one damaged row."""
     try:
-        rows = tuple(_read_row(fields, batch.number) for fields in json.loads(b"".join(parts)))
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
-        msg = (
-            f"the pieces of {batch.partition!r} {make_batch_key(batch.number)!r} make no batch of "
-            f"entries ({error!r}); restore them from a backup"
-        )
-        at = compute_position(batch.number, 0)
-        raise CorruptEntryError(msg, thread_id=batch.thread, position=at) from error
-    return rows
+        rows, tombstones = _read_contents(json.loads(b"".join(parts)), batch.number)
+    except (ValueError, TypeError):  # which may quote what it could not read
+        return mark_damaged(batch, "the pieces of its batch cannot be read")
+    return replace(batch, rows=rows, tombstones=tombstones)
+
+
+def mark_damaged(batch: Batch, damage: str) -> Batch:
+    """Return a batch of which nothing can be read but that it was there."""
+    row = make_damaged_row(compute_position(batch.number, 0), damage)
+    return replace(batch, rows=(row,), tombstones=(), damage=damage)
 
 
 # -- keys -------------------------------------------------------------------------------------

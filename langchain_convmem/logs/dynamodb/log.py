@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -30,11 +29,13 @@ from langchain_convmem.logs.base import (
     EncodedDraft,
     Row,
     annotate_metadata,
+    annotate_row,
     build_changes,
     build_line_changes,
     check_ids,
     check_scope,
     check_user,
+    decode_document,
     decode_entry,
     encode_drafts,
     encode_state,
@@ -42,10 +43,12 @@ from langchain_convmem.logs.base import (
     list_own_ids,
     make_twin,
     make_version,
+    mark_missing,
+    note_damage,
     plan_append,
     read_message_id,
 )
-from langchain_convmem.logs.dynamodb.batches import Batches
+from langchain_convmem.logs.dynamodb.batches import Batches, get_end
 from langchain_convmem.logs.dynamodb.client import Table, choose_pause_s, make_table
 from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
 from langchain_convmem.logs.dynamodb.items import (
@@ -53,6 +56,7 @@ from langchain_convmem.logs.dynamodb.items import (
     LONE_PREFIX,
     PIECE_BYTES,
     Batch,
+    ChainEnd,
     Item,
     choose_number,
     compute_number,
@@ -64,6 +68,15 @@ from langchain_convmem.logs.dynamodb.items import (
     write_number,
     write_text,
 )
+from langchain_convmem.logs.signatures import (
+    START,
+    Signer,
+    ThreadHead,
+    Tombstone,
+    check_key,
+    is_linked,
+)
+from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,
     Draft,
@@ -102,6 +115,7 @@ class DynamoDBLog(AsyncTwins):
         region_name: str | None = None,
         endpoint_url: str | None = None,
         ttl_seconds: int | None = None,
+        signing_key: bytes | str | None = None,
     ) -> None:
         """Prepare a log on a table; nothing is sent yet.
 
@@ -113,6 +127,9 @@ class DynamoDBLog(AsyncTwins):
             endpoint_url: Where the client made here connects to, for a server of one's own.
             ttl_seconds: Entries and documents end so long after they were written; all processes
                 should agree on it. None keeps them.
+            signing_key: A secret of 16 to 64 bytes with which entries are signed: then the log
+                shows changes by anybody who does not know it, too. All that open the table need
+                it, from its first entry on.
 
         Raises:
             MissingExtraError: If boto3 is not installed.
@@ -128,9 +145,10 @@ class DynamoDBLog(AsyncTwins):
         self._table = Table(
             table_name, client=client, region_name=region_name, endpoint_url=endpoint_url
         )
-        self._batches = Batches(self._table, ttl_seconds=ttl_seconds)
-        self._documents = _Documents(self._table, ttl_seconds=ttl_seconds)
-        self._writer = _BatchWriter(self._table, self._batches)
+        self._signer = Signer(signing_key)
+        self._batches = Batches(self._table, ttl_seconds=ttl_seconds, key_id=self._signer.key_id)
+        self._documents = _Documents(self._table, self._signer, ttl_seconds=ttl_seconds)
+        self._writer = _BatchWriter(self._table, self._batches, self._signer)
 
     def __repr__(self) -> str:
         return f"DynamoDBLog({self.table_name!r})"
@@ -168,7 +186,8 @@ class DynamoDBLog(AsyncTwins):
         doubles others.
 
         Raises:
-            ConfigError: If the batch has more than a million entries.
+            ConfigError: If the batch has more than half a million messages, or the owner's entries
+                are signed with another key, or with none.
         """
         del durable
         batch = encode_drafts(drafts)
@@ -191,7 +210,7 @@ class DynamoDBLog(AsyncTwins):
     ) -> Entry:
         """Add to an entry's metadata, durably; see `MessageLog.annotate`."""
         change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
-        return decode_entry(key, self._writer.annotate(key, entry_id, change))
+        return decode_entry(key, self._writer.annotate(key, entry_id, change), self._signer)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -210,13 +229,15 @@ class DynamoDBLog(AsyncTwins):
         self._table.check_open()
         if until is not None and until <= after:
             return []
+        bounds = after, until
         if last is not None:
-            rows = _read_latest(self._batches, key, after, until, last)
+            rows = _read_latest(self._batches, self._signer, key, bounds, last)
         else:
-            rows = _read_between(self._batches, key, after, until)
+            batches = _read_between(self._batches, key, bounds)
+            rows = _mark_missing(self._signer, key, batches, is_start=not compute_number(after))
             if rows and not compute_number(after):
-                self._writer.learn(key, rows, compute_number(rows[-1].position))
-        return [decode_entry(key, row) for row in rows if _is_in_range(row, after, until)]
+                self._writer.learn(key, batches)
+        return [decode_entry(key, row, self._signer) for row in rows if _is_in_range(row, bounds)]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`.
@@ -235,7 +256,9 @@ class DynamoDBLog(AsyncTwins):
         )
         named = [row for row in rows if row.role != "control"]
         return [
-            decode_entry(key, row) for row in named if read_message_id(row.id, row.body) in wanted
+            decode_entry(key, row, self._signer)
+            for row in named
+            if read_message_id(row.id, row.body) in wanted
         ]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
@@ -258,17 +281,39 @@ class DynamoDBLog(AsyncTwins):
 
     aowners = make_twin(owners)
 
+    def heads(self, owner: Owner | None = None) -> list[ThreadHead]:
+        """Return how far each thread's chain has come; see `ChainedLog.heads`.
+
+        An owner's whole partition is read, and for None the whole table.
+        """
+        self._table.check_open()
+        return _list_heads(self._batches, owner)
+
+    aheads = make_twin(heads)
+
+    def tombstones(self, key: ThreadKey) -> list[Tombstone]:
+        """Return what is kept of a thread's erased entries; see `ChainedLog.tombstones`.
+
+        The thread is read whole.
+        """
+        self._table.check_open()
+        batches = _read_between(self._batches, key, (0, None))
+        erased = (one for batch in batches for one in batch.tombstones)
+        return self._signer.select_genuine(key, erased)
+
+    atombstones = make_twin(tombstones)
+
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         rows, generation = _read_later(self._batches, owner, cursor, limit)
-        return build_changes(rows, cursor, generation)
+        return build_changes(rows, cursor, generation, self._signer)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         rows, generation = _read_later(self._batches, owner, cursor, limit)
-        return build_line_changes(rows, cursor, generation, limit)
+        return build_line_changes(rows, cursor, generation, limit, self._signer)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -289,7 +334,9 @@ class DynamoDBLog(AsyncTwins):
             if entry_ids is None:
                 return erase_thread(self._table, self._batches, scope)
             attempts = self._writer.make_attempts()
-            return erase_entries(self._table, self._batches, scope, entry_ids, attempts)
+            return erase_entries(
+                self._table, self._batches, scope, entry_ids, self._signer, attempts=attempts
+            )
 
     # -- state documents ------------------------------------------------------------------------
 
@@ -317,10 +364,11 @@ _PATIENCE_S = 60.0
 class _BatchWriter:
     """All that this process writes of entries. Thread-safe; a forked child starts anew."""
 
-    def __init__(self, table: Table, batches: Batches) -> None:
-        """Take the table, and the batches in it."""
+    def __init__(self, table: Table, batches: Batches, signer: Signer) -> None:
+        """Take the table, the batches in it, and what signs their rows."""
         self._table = table
         self._batches = batches
+        self._signer = signer
         self._pid = 0
         self._start_process()
 
@@ -358,15 +406,36 @@ class _BatchWriter:
                 last = 0 if newest is None else newest.number
                 is_over = newest is not None and newest.is_over(time.time())
                 number = choose_number(last or None, is_over=is_over, now_ms=get_now_ms())
-                stored = self._read_same(key, hashes, last)
-                plan = plan_append(batch, stored, first_position=compute_position(number, 0))
-                if not plan.added or self._commit(key, plan.added, number, last):
+                if newest is not None and not (newest.is_marker or newest.damage):
+                    check_key(newest.key_id, self._signer.key_id, f"table {self._table.name!r}")
+                stored = self._read_same(key, hashes, last, with_end=True)
+                before = self._find_end(key, newest, stored)
+                plan = plan_append(
+                    batch,
+                    note_damage(self._signer, key, _list_rows(stored)),
+                    first_position=compute_position(number, 0),
+                    sign=self._signer.chain(key, before.checksum),
+                )
+                if not plan.added or self._commit(key, plan.added, number, last, before):
                     return plan
         raise _make_busy_error(self._table.name, key)
 
-    def _commit(self, key: ThreadKey, added: Sequence[Row], number: int, last: int) -> bool:
+    def _find_end(self, key: ThreadKey, newest: Batch | None, read: Sequence[Batch]) -> ChainEnd:
+        """Return where the thread's chain ends; costs a query only where nothing read tells.
+
+        What was known before may be gone by now: another process may have forgotten the thread.
+        """
+        if newest is None:
+            return ChainEnd()
+        if newest.thread == key.thread_id and not newest.is_marker:
+            return get_end(newest)
+        return get_end(read[-1]) if read else self._batches.find_end(key)
+
+    def _commit(
+        self, key: ThreadKey, added: Sequence[Row], number: int, last: int, before: ChainEnd
+    ) -> bool:
         """Write the batch; return False if another writer was faster."""
-        batch = self._batches.add(key, number, added)
+        batch = self._batches.add(key, number, added, before)
         if batch is None:
             return False
         if number == last + 1:
@@ -391,7 +460,7 @@ class _BatchWriter:
         with self.lock_owner(key.owner):
             for _ in self.make_attempts():
                 batch, rows, place = self._find_entry(key, entry_id)
-                new = replace(rows[place], metadata=change(rows[place].metadata))
+                new = annotate_row(key, rows[place], change, self._signer)
                 if self._batches.change(key, batch, [*rows[:place], new, *rows[place + 1 :]]):
                     return new
         raise _make_busy_error(self._table.name, key)
@@ -400,40 +469,56 @@ class _BatchWriter:
         """Return an entry's batch with its rows and the place among them; newest batches first."""
         for batch in self._batches.list_of_thread(key, newest_first=True, page=25):
             if batch.first <= entry_id <= batch.last:
-                rows = self._batches.read_rows(batch)
+                whole = self._batches.load(batch)
+                rows = whole.rows or ()
                 for place, row in enumerate(rows):
                     if row.id == entry_id:
-                        return batch, rows, place
+                        return whole, rows, place
         msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
         raise LogError(msg, thread_id=key.thread_id)
 
     # -- what was read of a thread --------------------------------------------------------------
 
-    def learn(self, key: ThreadKey, rows: Sequence[Row], number: int) -> None:
-        """Note that these are all rows of a thread, up to the batch of this number."""
+    def learn(self, key: ThreadKey, batches: Sequence[Batch]) -> None:
+        """Note that these are all batches of a thread."""
         self._start_process()
-        self._known.learn(key, rows, after=None, number=number)
+        number = batches[-1].number
+        self._known.learn(key, _list_rows(batches), after=None, number=number)
 
     def read_possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
         """Return the thread's rows if one of them may have a message id of these hashes."""
         self._start_process()
-        return self._read_same(key, hashes, newest)
+        read = self._read_same(key, hashes, newest)
+        return [] if self._known.has_none_of(key, hashes, newest) else _list_rows(read)
 
-    def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
+    def _read_same(
+        self, key: ThreadKey, hashes: set[int], newest: int, *, with_end: bool = False
+    ) -> list[Batch]:
+        """Return the thread's batches if one may hold a message id of these hashes.
+
+        Else those that are new to this process, if it asks for any; with the end of the chain,
+        the last one that it knows stands before them.
+        """
         if not hashes:
             return []
         known = self._known.get_known_number(key)
+        fresh: list[Batch] = []
         if known is not None and known < newest:
-            fresh = self._read_all(self._batches.list_of_thread(key, known + 1))
-            self._known.learn(key, fresh, after=known, number=newest)
+            first = (self._known.get_last_number(key) if with_end else None) or known + 1
+            fresh = self._read_all(self._batches.list_of_thread(key, first))
+            self._known.learn(key, _list_rows(fresh), after=known, number=newest)
         if self._known.has_none_of(key, hashes, newest):
-            return []
-        rows = self._read_all(self._batches.list_of_thread(key))
-        self._known.learn(key, rows, after=None, number=newest)
-        return rows
+            return fresh
+        whole = self._read_all(self._batches.list_of_thread(key))
+        self._known.learn(key, _list_rows(whole), after=None, number=newest)
+        return whole
 
-    def _read_all(self, batches: Iterable[Batch]) -> list[Row]:
-        return [row for batch in batches for row in self._batches.read_rows(batch)]
+    def _read_all(self, batches: Iterable[Batch]) -> list[Batch]:
+        return [self._batches.load(batch) for batch in batches]
+
+
+def _list_rows(batches: Iterable[Batch]) -> list[Row]:
+    return [row for batch in batches for row in batch.rows or ()]
 
 
 def _make_busy_error(table_name: str, key: ThreadKey) -> LogUnavailableError:
@@ -468,6 +553,12 @@ class KnownIds:
         self._count = 0
         self._lock = Lock()
         self._threads: OrderedDict[ThreadKey, tuple[int, set[int]]] = OrderedDict()
+        self._last_numbers: dict[ThreadKey, int] = {}
+
+    def get_last_number(self, key: ThreadKey) -> int | None:
+        """Return the number of the last batch of the thread that was read or written, or None."""
+        with self._lock:
+            return self._last_numbers.get(key)
 
     def get_known_number(self, key: ThreadKey) -> int | None:
         """Return the batch number up to which the thread is known, or None."""
@@ -486,7 +577,8 @@ class KnownIds:
 
         Args:
             key: The thread.
-            rows: All rows of its batches after `after`; ascending by position.
+            rows: All rows of its batches after `after`, ascending by position; earlier ones do no
+                harm.
             after: None if the rows begin with the thread; else a number. Where the thread is not
                 known up to there, nothing is noted.
             number: Becomes the number up to which it is known, unless that is higher already.
@@ -494,6 +586,7 @@ class KnownIds:
         known = self.get_known_number(key)
         if after is not None and (known is None or known < after):
             return
+        rows = list(rows)
         # Hashing means parsing: what is known already is not worth it.
         fresh = [row for row in rows if known is None or compute_number(row.position) > known]
         hashes = {found for found in map(hash_row, fresh) if found is not None}
@@ -506,8 +599,11 @@ class KnownIds:
             self._count += len(ids)
             self._threads[key] = (max(number, up_to), ids)
             self._threads.move_to_end(key)
+            if rows:
+                self._last_numbers[key] = compute_number(rows[-1].position)
             while self._count > self._limit and len(self._threads) > 1:
-                _, (_, dropped) = self._threads.popitem(last=False)
+                oldest, (_, dropped) = self._threads.popitem(last=False)
+                self._last_numbers.pop(oldest, None)
                 self._count -= len(dropped)
 
 
@@ -516,32 +612,73 @@ class KnownIds:
 _MAX_PAGE = 500
 
 
-def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | None) -> list[Row]:
-    """Return the rows of all batches that hold positions after `after` up to `until`, whole."""
+_Bounds = tuple[int, int | None]
+"""Positions: after the first, up to the second, itself included; None: to the end."""
+
+
+def _read_between(batches: Batches, key: ThreadKey, bounds: _Bounds) -> list[Batch]:
+    """Return all batches that hold positions of a range, whole."""
+    after, until = bounds
     last = None if until is None else compute_number(until)
-    found = batches.list_of_thread(key, compute_number(after), last)
-    return [row for batch in found for row in batches.read_rows(batch)]
+    return list(map(batches.load, batches.list_of_thread(key, compute_number(after), last)))
 
 
 def _read_latest(
-    batches: Batches, key: ThreadKey, after: int, until: int | None, last: int
+    batches: Batches, signer: Signer, key: ThreadKey, bounds: _Bounds, last: int
 ) -> list[Row]:
     """Return the latest rows of a range of positions, reading no more batches than needed."""
-    found: list[Row] = []
     if last <= 0:
-        return found
-    bounds = compute_number(after), None if until is None else compute_number(until)
+        return []
+    after, until = bounds
+    numbers = compute_number(after), None if until is None else compute_number(until)
     page = min(last, _MAX_PAGE)
-    for batch in batches.list_of_thread(key, *bounds, newest_first=True, page=page):
-        rows = reversed(batches.read_rows(batch))
-        found.extend(row for row in rows if _is_in_range(row, after, until))
-        if len(found) >= last:
+    found: list[Batch] = []
+    count = 0
+    for batch in batches.list_of_thread(key, *numbers, newest_first=True, page=page):
+        found.append(batches.load(batch))
+        count += sum(_is_in_range(row, bounds) for row in found[-1].rows or ())
+        if count >= last:
             break
-    return found[:last][::-1]
+    is_start = count < last and not numbers[0]
+    rows = _mark_missing(signer, key, found[::-1], is_start=is_start)
+    return [row for row in rows if _is_in_range(row, bounds)][-last:]
 
 
-def _is_in_range(row: Row, after: int, until: int | None) -> bool:
-    """Return whether a row lies after `after` and not after `until`."""
+def _mark_missing(
+    signer: Signer, key: ThreadKey, batches: Sequence[Batch], *, is_start: bool
+) -> list[Row]:
+    """Return the rows of a thread's batches, with gaps where others are missing.
+
+    Args:
+        signer: What signs them.
+        key: The thread.
+        batches: With their rows, ascending, with none left out between them.
+        is_start: Whether they begin where the thread does. What has ended by its time need not be
+            there: then the thread begins after it.
+    """
+    rows = [row for batch in batches for row in batch.rows or ()]
+    if is_linked([row.signature for row in rows], START if is_start else None):
+        return rows
+    now_s = time.time()
+    return mark_missing(
+        signer,
+        key,
+        rows,
+        [one for batch in batches for one in batch.tombstones],
+        is_start=is_start,
+        except_before={_find_first_position(b) for b in batches if b.has_ended_before(now_s)},
+    )
+
+
+def _find_first_position(batch: Batch) -> int:
+    """Return the position of a batch's first row or tombstone."""
+    rows = [row.position for row in batch.rows or ()]
+    return min(rows + [one.position for one in batch.tombstones])
+
+
+def _is_in_range(row: Row, bounds: _Bounds) -> bool:
+    """Return whether a row lies after the first bound and not after the second."""
+    after, until = bounds
     return row.position > after and (until is None or row.position <= until)
 
 
@@ -549,6 +686,8 @@ def _list_threads(batches: Batches, user_id: str | None) -> list[ThreadInfo]:
     """Return a user's threads, latest first; None: the threads of no user."""
     spans: dict[str, tuple[int, str, str]] = {}
     for batch in batches.list_of_user(user_id, LONE_PREFIX):
+        if not (batch.size and batch.first and batch.thread):
+            continue  # tombstones alone, or damaged
         count, first, last = spans.get(batch.thread, (0, batch.first, batch.last))
         spans[batch.thread] = (
             count + batch.size,
@@ -564,8 +703,29 @@ def _list_threads(batches: Batches, user_id: str | None) -> list[ThreadInfo]:
 
 def _list_owners(batches: Batches) -> list[Owner]:
     """Return all owners that have entries."""
-    found = (read_owner(batch.partition, batch.thread, batch.user) for batch in batches.list_all())
+    found = (
+        read_owner(batch.partition, batch.thread, batch.user)
+        for batch in batches.list_all()
+        if batch.size and batch.thread
+    )
     return list(dict.fromkeys(found))
+
+
+def _list_heads(batches: Batches, owner: Owner | None) -> list[ThreadHead]:
+    """Return how far the chains of an owner's threads have come, or of all."""
+    newest: dict[ThreadKey, Batch] = {}
+    found = batches.list_all() if owner is None else batches.list_of_owner(owner)
+    for batch in found:
+        if not batch.head or batch.head == START or not batch.thread:
+            continue
+        whose = read_owner(batch.partition, batch.thread, batch.user)
+        key = ThreadKey(whose.user_id, batch.thread)
+        if key not in newest or newest[key].number < batch.number:
+            newest[key] = batch
+    return [
+        ThreadHead(key.user_id, key.thread_id, batch.head_position, batch.head.hex())
+        for key, batch in newest.items()
+    ]
 
 
 def _read_later(
@@ -578,6 +738,8 @@ def _read_later(
     found: list[tuple[ThreadKey, Row]] = []
     page = None if wanted is None else min(max(wanted, 1), _MAX_PAGE)
     for batch in batches.list_of_owner(owner, compute_number(cursor), page=page):
+        if not batch.thread:
+            continue  # damaged so much that it shows in its thread alone
         key = ThreadKey(owner.user_id, batch.thread)
         found.extend((key, row) for row in batches.read_rows(batch) if row.position > cursor)
         if wanted is not None and len(found) >= wanted:
@@ -595,9 +757,10 @@ _SAME = "#version = :version AND (attribute_not_exists(#expires) OR #expires > :
 class _Documents:
     """The state documents in a table. Thread-safe."""
 
-    def __init__(self, table: Table, *, ttl_seconds: int | None) -> None:
+    def __init__(self, table: Table, signer: Signer, *, ttl_seconds: int | None) -> None:
         """Use `table`; a document ends `ttl_seconds` after its last write, if that is set."""
         self._table = table
+        self._signer = signer
         self._ttl_seconds = ttl_seconds
 
     def get(self, key: ThreadKey, name: str) -> StateDocument | None:
@@ -605,7 +768,7 @@ class _Documents:
         item = self._table.get(make_partition_key(key.owner), make_state_key(key, name))
         if item is None or is_expired(item, time.time()):
             return None
-        return StateDocument(load_json(item["value"]["S"]), int(item["version"]["N"]))
+        return decode_document(key, name, _read_document(item), self._signer)
 
     def set(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
@@ -628,6 +791,7 @@ class _Documents:
             "value": write_text(written),
             "version": write_number(version),
             "token": write_text(make_ulid()),
+            "check": {"B": self._signer.sign_document(key, name, version, written)},
         }
         if self._ttl_seconds is not None:
             item["expires"] = write_number(now_s + self._ttl_seconds)
@@ -635,10 +799,33 @@ class _Documents:
         if expected is not None:
             values[":version"] = write_number(expected)
         condition = _NONE_YET if expected is None else _SAME
-        if not self._table.put_marked(item, "token", condition, values):
-            return None
-        return StateDocument(load_json(written), version)
+        if self._table.put_marked(item, "token", condition, values) or (
+            expected is None and self._replace_damaged(key, name, item)
+        ):
+            return StateDocument(load_json(written), version)
+        return None
+
+    def _replace_damaged(self, key: ThreadKey, name: str, item: Item) -> bool:
+        """Write an item over a damaged cache, which counts as none; return whether it was."""
+        if not name.startswith(CACHE_PREFIX):
+            return False
+        there = self._table.get(item["pk"]["S"], item["sk"]["S"])
+        if there is None or decode_document(key, name, _read_document(there), self._signer):
+            return False
+        condition, values = "#version = :version", {":version": there.get("version")}
+        if values[":version"] is None:
+            condition, values = "attribute_not_exists(#version)", {}
+        return self._table.put_marked(item, "token", condition, values)
 
     def delete(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
         self._table.delete(make_partition_key(key.owner), make_state_key(key, name))
+
+
+def _read_document(item: Item) -> tuple[int, str | bytes, bytes | None]:
+    """Return what `decode_document` takes; what is no such item is damaged."""
+    try:
+        check = item["check"]["B"] if "check" in item else None
+        return int(item["version"]["N"]), item["value"]["S"], check
+    except (LookupError, ValueError, TypeError):
+        return 0, "", b""

@@ -12,6 +12,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.transfer.messages import FoundMessage, read_stored_message, repair_timestamp
 from langchain_convmem.transfer.source import MAX_FILE_BYTES, Database, Node, refuse
@@ -47,10 +48,12 @@ def read_checkpoints(database: Database, thread_id: str | None) -> list[Imported
         location = f"checkpoint {checkpoint_id} of thread {name!r}"
         if size is not None and size > MAX_FILE_BYTES:
             refuse(database.path, location, f"is {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
-        try:
+        checkpoint = None
+        with ErrorTrap(ValueError, TypeError, LookupError, NotImplementedError) as trap:
             checkpoint = serializer.loads_typed((kind, data))
-        except (ValueError, TypeError, LookupError, NotImplementedError) as error:
-            refuse(database.path, location, f"cannot be read by LangGraph's serializer: {error}")
+        if trap.reason:
+            problem = f"cannot be read by LangGraph's serializer: {trap.reason}"
+            refuse(database.path, location, problem)
         found = _read_messages(checkpoint, database.path, location)
         if found:
             label = Node(name, database.path, location).label()

@@ -31,8 +31,7 @@ from langchain_convmem.transfer.source import Node, Source
 from langchain_convmem.transfer.threads import (
     ImportedThread,
     Tree,
-    build_tree_threads,
-    rename_threads,
+    build_all_threads,
 )
 
 FORM = 'a Claude export [{"uuid", "chat_messages": [{"sender", "content", ...}]}]'
@@ -50,10 +49,7 @@ def read_claude(source: Source, thread_id: str | None) -> list[ImportedThread]:
     Raises:
         ImportFormatError: If a part of it is not as the form says.
     """
-    root = Node(source.document, source.path, "$")
-    conversations = list(root.items()) if root.is_a(list) else [root]
-    threads = [thread for node in conversations for thread in build_tree_threads(_read_tree(node))]
-    return rename_threads(threads, thread_id, source.path)
+    return build_all_threads(source, _read_tree, thread_id)
 
 
 def _read_tree(conversation: Node) -> Tree:

@@ -1,9 +1,10 @@
 """An export of ours: one JSON object per line, everything about an entry, written and read back.
 
     {"convmem": "entry", "codec": 1, "user_id", "thread_id", "id", "position", "turn_id", "role",
-     "message"?, "contents"?, "control"?, "cover"?, "metadata"}
+     "message"?, "contents"?, "control"?, "cover"?, "metadata", "damage"?}
 
-Messages and values are in the form of the codec, so that what JSON lacks comes back as it was.
+Messages and values are in the form of the codec, so that what JSON lacks comes back as it was. An
+entry that was damaged when it was exported says so, and is passed over when the file is read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import pairwise
 from typing import get_args
 
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.records import Draft, Entry, Owner, RetractReason, Role, ThreadKey
+from langchain_convmem.records import Entry, Owner, RetractReason, Role, ThreadKey
 from langchain_convmem.transfer.source import Node, Source, parse_json
 from langchain_convmem.transfer.threads import ImportedThread, count_sessions, rename_threads
 from langchain_convmem.views.codec import (
@@ -24,6 +25,7 @@ from langchain_convmem.views.codec import (
     encode_body,
     encode_metadata,
     make_draft,
+    redraft,
 )
 
 FORM = 'an export of convmem {"convmem": "entry", "thread_id", "message", ...} on each line'
@@ -74,22 +76,10 @@ def encode_entry(entry: Entry) -> str:
         "metadata": {
             name: metadata[short] for short, name in _METADATA.items() if short in metadata
         },
+        **({"damage": entry.damage} if entry.damage else {}),
     }
     text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def redraft(entry: Entry) -> Draft:
-    """Return the draft that would make an entry like this one."""
-    return Draft(
-        role=entry.role,
-        message=entry.message,
-        contents=entry.contents,
-        turn_id=entry.turn_id,
-        metadata=entry.metadata,
-        control=entry.control,
-        cover=entry.cover,
-    )
 
 
 # -- reading ------------------------------------------------------------------------------------
@@ -112,6 +102,8 @@ def read_export(source: Source, thread_id: str | None) -> list[ImportedThread]:
     users: dict[str | None, str] = {}
     for number, row in source.rows():
         node = Node(parse_json(row, source.path, first_line=number), source.path, f"line {number}")
+        if node.has("damage"):
+            continue
         entry = _read_entry(node)
         users.setdefault(entry.key.user_id, node.location)
         if len(users) > 1:

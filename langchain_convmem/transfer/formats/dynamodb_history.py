@@ -11,6 +11,7 @@ import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.transfer.messages import read_stored_message
 from langchain_convmem.transfer.source import Node, Source, parse_json
 from langchain_convmem.transfer.threads import ImportedThread, build_thread, rename_threads
@@ -72,11 +73,10 @@ def _untag(item: Node) -> Node:
     history = item.member("History")
     if not history.is_a(dict):
         return item
-    try:
+    with ErrorTrap(ValueError, TypeError, LookupError, AttributeError):
         values = {name: _strip_tags(item.value[name]) for name in item.names()}
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        item.fail(f"an item with DynamoDB's type tags throughout ({error})")
-    return Node(values, item.path, item.location)
+        return Node(values, item.path, item.location)
+    return item.fail("an item with DynamoDB's type tags throughout")
 
 
 def _parse_number(text: str) -> int | float:
@@ -103,6 +103,6 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
 def _strip_tags(tagged: Any) -> Any:
     [(tag, value)] = tagged.items()
     if tag not in _TAGS:
-        msg = f"{tag!r} is not a type of DynamoDB"
+        msg = f"{describe_value(tag)} is not a type of DynamoDB"
         raise ValueError(msg)
     return _TAGS[tag](value)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from dynamodb_servers import items
 
 from langchain_convmem.cli import main
+from langchain_convmem.logs.dynamodb.items import compute_number
+from langchain_convmem.testing.log_contract import ANA, say
 
 pytestmark = pytest.mark.sockets
 
@@ -34,5 +37,35 @@ def test_every_command_takes_the_address_of_a_table(log, endpoint, monkeypatch, 
     assert run("export", "--out", str(out), "--json") == {"path": str(out), "entries": 1}
     assert run("forget", "--thread", "bike", "--yes", "--json")["entries"] == 1
     assert run("threads", "--json") == []
-    for words in (["verify"], ["backup", str(tmp_path / "copy.db")]):
-        run(*words, code=1)
+    run("backup", str(tmp_path / "copy.db"), code=1)
+
+
+def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, capsys):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+    address = f"dynamodb://{log.table_name}?region=eu-central-1&endpoint={endpoint}"
+    first, second = say(log, ANA, "one"), say(log, ANA, "two")
+    assert main(["verify", "--db", address]) == 0
+    assert capsys.readouterr().out.endswith(
+        "2 entries, 1 thread, 1 owner, 0 unsigned: no problems\n"
+    )
+    client.delete_item(TableName=log.table_name, Key=find_key(log, first))
+    assert main(["verify", "--db", address, "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    position = second.position - 1
+    assert report["damaged"] == [
+        {
+            "user_id": "ana",
+            "thread_id": "t1",
+            "position": position,
+            "entry_id": f"missing-{position}",
+            "what": "entries are missing here",
+        }
+    ]
+    assert (report["ok"], len(report["problems"])) == (False, 1)
+
+
+def find_key(log, entry):
+    number = f"{compute_number(entry.position):012d}"
+    [item] = [item for key, item in items(log).items() if key[1].endswith(number)]
+    return {"pk": item["pk"], "sk": item["sk"]}

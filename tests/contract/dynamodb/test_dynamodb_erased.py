@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from dynamodb_servers import (
+    expire,
     items,
     kinds,
 )
@@ -23,16 +24,6 @@ ANAS_OTHER = ThreadKey("ana", "t2")
 
 
 # -- times to live --------------------------------------------------------------------------------
-
-
-def expire(log, client, key):
-    """Let an item end a moment ago, as the service sees it before it deletes it."""
-    client.update_item(
-        TableName=log.table_name,
-        Key={"pk": {"S": key[0]}, "sk": {"S": key[1]}},
-        UpdateExpression="SET expires = :then",
-        ExpressionAttributeValues={":then": {"N": str(int(time.time()) - 1)}},
-    )
 
 
 def test_everything_ends_at_its_time(open_log, client):
@@ -93,7 +84,7 @@ def test_nothing_of_a_forgotten_owner_stays_but_markers_that_end(log):
     assert "secret" not in str(left)
     assert "t1" not in str(left)
     for item in left.values():
-        assert set(item) <= {"pk", "sk", "n", "born", "raised", "expires"}
+        assert set(item) <= {"pk", "sk", "size", "born", "raised", "expires"}
         assert int(item["expires"]["N"]) - time.time() < 3 * 86_400
     assert list_texts(log.entries(ThreadKey("bo", "t1"))) == ["another's"]
 

@@ -14,7 +14,6 @@ from dynamodb_servers import (
 )
 
 from langchain_convmem.errors import (
-    CorruptEntryError,
     LogError,
 )
 from langchain_convmem.logs.dynamodb import DynamoDBLog, erasing
@@ -115,20 +114,3 @@ def test_a_reader_follows_a_batch_that_is_changed_while_it_is_read(log, open_log
     assert row.metadata == '{"a":["seen"]}'
     open_log().forget(ANA)
     assert log._batches.read_rows(old) == ()
-
-
-def test_a_missing_piece_is_an_error_that_names_it(log):
-    say(log, ANA, "a" * 800_000)
-    piece = next(key for key in items(log) if key[1].startswith("P#"))
-    log._table.delete(*piece)
-    with pytest.raises(CorruptEntryError, match=r"2 of 3 pieces 'P#.*'U#ana' 'E#\d+'") as caught:
-        log.entries(ANA)
-    assert caught.value.thread_id == "t1"
-
-
-def test_a_damaged_head_is_an_error_that_names_it(log, client):
-    say(log, ANA, "one")
-    [item] = items(log).values()
-    client.put_item(TableName=log.table_name, Item={**item, "n": {"S": "many"}})
-    with pytest.raises(CorruptEntryError, match=r"U#ana.*E#\d+"):
-        log.entries(ANA)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from host_promises import differs, kept_by_all
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 from turn_hosts import STREAMS
@@ -82,6 +82,9 @@ def test_a_message_sent_again_by_its_id_after_a_failure_is_one_turn(host, run, m
     run(app, said, at())
     assert _shown(memory) == ["Where is it?", "Yes."]
     assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
+    counted = [one for one in _history(memory).entries if one.control is None]
+    assert len({one.turn_id for one in counted if one.role == "assistant"}) == 1
+    assert counted[-1].turn_id in {one.turn_id for one in counted if one.role == "user"}
 
 
 @kept_by_all("text sent again")
@@ -154,6 +157,10 @@ def test_the_words_of_a_stream_that_breaks_stay(host, way, memory):
     _broken(host, way, memory)
     assert _stored(memory) == CUT
     assert _shown(memory) == ["Count.", "One two "]
+    [asked, reply] = [one for one in _history(memory).entries if one.control is None]
+    assert type(reply.message) is AIMessage
+    assert reply.turn_id == asked.turn_id
+    assert reply.metadata.timing.keys() >= {"llmStart", "llmEnd"}
 
 
 @differs("broken stream", "conversation")

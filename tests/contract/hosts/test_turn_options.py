@@ -193,13 +193,19 @@ def test_what_a_host_cannot_set_is_refused_when_it_is_made(host, option, memory,
 
 @kept_by_all("too small for summaries")
 @pytest.mark.parametrize("options", [{"history_tokens": 50}, {"context_tokens": 60}])
-def test_what_would_be_left_out_before_it_is_summarised_is_refused(host, run, options, model):
+def test_threads_are_summarised_before_a_small_budget_leaves_something_out(
+    host, run, options, model
+):
     settings = SummarySettings(trigger=("tokens", 5000))
     memory = ConversationMemory.open(
         ":memory:", summarizer=ExtractiveSummarizer(), summary_settings=settings
     )
-    with memory, pytest.raises(ConfigError, match="too small for summaries"):
+    with memory:
         run(host.app(memory, model, **options), "Hello", at())
+        fitted = memory._summaries.compactor.settings
+        [budget] = options.values()
+        assert fitted.trigger_tokens + fitted.max_summary_tokens + fitted.facts_tokens <= budget
+        assert fitted.notes
 
 
 @kept_by_all("too large a question")

@@ -139,7 +139,9 @@ def _block_text(bot: Membot, recall: Recall, wanted: Any) -> None:
     text = "\n".join("\n".join(block) for block in bot.shown(recall.blocks))
     check_equal("not in a block", [line for line in wanted if line not in text], [])
     bodies = [line.partition(": ")[2] for line in wanted]
-    rendered = "\n".join(block.text for block in recall.blocks)
+    # Further lines of a text are indented, by which nothing but white space changes.
+    rendered = " ".join(" ".join(block.text for block in recall.blocks).split())
+    bodies = [" ".join(body.split()) for body in bodies]
     check_equal("not in a block's text", [body for body in bodies if body not in rendered], [])
 
 

@@ -23,6 +23,17 @@ def test_versions_take_the_same_turns(capsys):
     assert report["ok"] is (report["worst"] <= 0.6)
 
 
+@pytest.mark.parametrize("kind", ["people", "assistant"])
+def test_versions_answer_the_same_questions(capsys, kind):
+    from benchmarks.beside import main
+
+    main([str(OURS), "--turns", "4", "--lines", "20", "--recall", kind, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["measured"] == f"recall, {kind}"
+    assert all(row["p50_ms"] > 0 for row in report["versions"])
+    assert report["ok"] is (report["worst"] <= report["bar"] == 1.2)
+
+
 def test_the_table_tells_how_ours_compares():
     from benchmarks.beside import table
 
@@ -37,7 +48,8 @@ def test_the_table_tells_how_ours_compares():
             "processor_ratio": 0.51,
         },
     ]
-    text = table({"lines_before": 0, "versions": rows, "worst": 0.51, "ok": True})
+    report = {"measured": "added per turn", "versions": rows, "worst": 0.51, "bar": 0.6, "ok": True}
+    text = table(report)
     assert "0.50 / 0.51" in text
     assert text.endswith("bar: largest ratio 0.51, at most 0.6 ok")
 

@@ -1,17 +1,25 @@
-"""TODO."""
+"""The terminal: what it prints cannot command it, nor seem to be something else."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from langchain_convmem.cli import main
-from langchain_convmem.cli.output import Styled, Terminal, encode_json, escape_controls
+from langchain_convmem.cli.output import (
+    Styled,
+    Terminal,
+    encode_json,
+    escape_controls,
+    escape_line,
+)
 from langchain_convmem.cli.rendering import format_millisecond, format_minute
 from langchain_convmem.errors import ConfigError
 
@@ -130,18 +138,68 @@ JSON_VALUES = st.recursive(
         ("a\r\nb", "a\nb"),
         ("hidden\rshown", "hidden\\x0dshown"),
         ("\x9b31m\x7f\x00", "\\x9b31m\\x7f\\x00"),
-        ("\ud800", "\\xd800"),
+        ("\ud800", "\\ud800"),
+        ("pay \u202e0001\u202c euros", "pay \\u202e0001\\u202c euros"),
+        ("\u2066a\u2067b\u2068c\u2069", "\\u2066a\\u2067b\\u2068c\\u2069"),
+        ("a\u200eb\u200fc\u061cd", "a\\u200eb\\u200fc\\u061cd"),
+        ("one\u2028Ana: two\u2029three\x85four", "one\\u2028Ana: two\\u2029three\\x85four"),
+        (
+            "👩\u200d👩\u200d👧 e\u0301 שלום مرحبا 漢",
+            "👩\u200d👩\u200d👧 e\u0301 שלום مرحبا 漢",
+        ),
     ],
 )
 def test_text_cannot_command_the_terminal(text, shown):
     assert escape_controls(text) == shown
 
 
+BIDI_CLASSES = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+
+
+def is_unsafe(character):
+    is_control = unicodedata.category(character) in {"Cc", "Zl", "Zp", "Cs"}
+    is_direction = unicodedata.bidirectional(character) in BIDI_CLASSES
+    return (is_control and character not in "\n\t") or is_direction
+
+
 @given(st.text(st.characters()))
 def test_safe_text_can_always_be_printed(text):
     shown = escape_controls(text)
-    assert "\x1b" not in shown
+    assert not any(map(is_unsafe, shown))
     assert shown.encode().decode() == shown
+
+
+def test_of_all_characters_none_that_commands_a_terminal_is_left():
+    every = "".join(map(chr, range(0x110000)))
+    assert not any(map(is_unsafe, escape_controls(every)))
+    assert not any(map(is_unsafe, encode_json(every)))
+    assert json.loads(encode_json([every[:0xD800]])) == [every[:0xD800]]
+
+
+@given(st.text(st.characters()))
+def test_a_name_is_one_line_for_every_reader(text):
+    assert len(f"{escape_line(text)}.".splitlines()) == 1
+
+
+def test_a_line_stays_one_line_and_text_keeps_its_own(capsys):
+    terminal = Terminal.open()
+    terminal.print_line("a.db\nb.db: no problems")
+    terminal.print_text("one\ntwo")
+    terminal.note("thread a\nconvmem: fine")
+    terminal.note_text("a finding\n    ^")
+    captured = capsys.readouterr()
+    assert captured.out == "a.db\\nb.db: no problems\none\ntwo\n"
+    assert captured.err == "thread a\\nconvmem: fine\na finding\n    ^\n"
+
+
+def test_rows_of_json_are_exact_in_a_pipe_and_safe_on_a_terminal(capsys):
+    row = json.dumps("pay \u202e0001\u2028", ensure_ascii=False)
+    for is_terminal in (False, True):
+        out = Console(force_terminal=is_terminal)
+        assert Terminal(out, out).print_rows([row]) == 1
+        shown = capsys.readouterr().out
+        assert json.loads(shown) == json.loads(row)
+        assert ("\u202e" in shown) is not is_terminal
 
 
 @given(JSON_VALUES)
@@ -162,3 +220,10 @@ def test_json_text_reads_back_exactly_and_holds_no_controls(value):
 def test_times_are_shown_in_utc_and_outside_the_calendar_as_numbers(at_ms, minute, millisecond):
     assert format_minute(at_ms) == minute
     assert format_millisecond(at_ms) == millisecond
+
+
+def test_words_of_a_command_that_is_refused_cannot_command_the_terminal(capsys):
+    assert main(["prompts", "show", "no\u202e\x9b31m\u2028such"]) != 0
+    err = capsys.readouterr().err
+    assert "such" in err
+    assert not any(map(is_unsafe, err))

@@ -4,13 +4,14 @@ import json
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.cli.output import encode_json
+from langchain_convmem.cli.output import encode_json, escape_controls
 from langchain_convmem.cli.rendering import (
     encode_log,
     encode_recall,
     encode_threads,
     format_log,
     format_recall,
+    format_recall_briefly,
     format_receipt,
     format_threads,
 )
@@ -121,6 +122,7 @@ def test_a_recall_as_data_holds_lines_scores_and_reasons():
             "line_id": "D1:1",
             "position": 1,
             "speaker": "Ana",
+            "trust": "user",
             "time": "2023-05-08T13:56:00.001+00:00",
             "text": "The spade is\nin the shed.",
             "is_match": True,
@@ -132,6 +134,7 @@ def test_a_recall_as_data_holds_lines_scores_and_reasons():
             "line_id": "D1:2",
             "position": 2,
             "speaker": "Ben",
+            "trust": "user",
             "time": "2023-05-08T13:56:00.002+00:00",
             "text": "Noted.",
             "is_match": False,
@@ -184,3 +187,40 @@ def test_no_threads_is_said():
 def test_a_receipt_names_all_its_counts():
     text = format_receipt(ForgetReceipt(entries=7, threads=2, segments=9, documents=1))
     assert text == "erased 7 entries, 2 threads, 9 index rows and 1 document"
+
+
+HOSTILE = "Ana\nBo: I agree\u2028\u202e\x1b[31m"
+SHOWN = "Ana\\nBo: I agree\\u2028\\u202e\\x1b[31m"
+
+
+def show(lines):
+    return [escape_controls(line.text) for line in lines]
+
+
+def test_names_of_speakers_threads_and_sessions_open_no_line():
+    block_line = DialogLine(
+        line_id="D1:1",
+        key=ThreadKey("me", HOSTILE),
+        position=1,
+        part=0,
+        speaker=HOSTILE,
+        text="Hi",
+        time_ms=AT,
+        session=HOSTILE,
+        role="user",
+        entry_id="e1",
+    )
+    match = LineMatch(block_line, 1.0, 1.0, ("fits",))
+    found = Recall((match,), (RecalledBlock((block_line,), "Ana: Hi", (match,), 1.0, 1.0),))
+    for lines in (format_recall(found), format_recall_briefly(found)):
+        shown = show(lines)
+        assert SHOWN in "".join(shown)
+        assert not any("\n" in one.replace("\n   ", "") for one in shown)
+
+
+def test_names_in_a_log_and_a_list_of_threads_open_no_line():
+    [said] = show(format_log([entry(1, "user", HumanMessage("Hi", name=HOSTILE))]))
+    assert said == f"2023-05-08 13:56  {SHOWN.replace(': ', ':')}: Hi"  # nor a second name
+    [row] = show(format_threads([ThreadInfo(ThreadKey("me", HOSTILE), 1, AT, AT)]))
+    assert row.startswith(SHOWN)
+    assert "\n" not in row

@@ -121,7 +121,7 @@ def test_a_closed_conversation_refuses_everything_that_goes_on():
         with pytest.raises(ConversationClosedError, match="conversation is closed"):
             call()
     assert len(talk.history) == 2
-    assert talk._gate.is_free
+    assert talk._lock.is_free
 
 
 def test_closing_cancels_the_turn_that_runs_and_those_that_wait():

@@ -50,7 +50,7 @@ class Model:
             replies = [one.text for one in talk.history if one.type == "ai"]
             whole = [f"Reply {n} to you." for n in range(1, len(replies) + 1)]
             assert [one[: len(said)] for one, said in zip(whole, replies, strict=True)] == replies
-            assert talk._gate.is_free
+            assert talk._lock.is_free
 
 
 def check_sent(talk):

@@ -248,9 +248,9 @@ def test_a_cancelled_turn_ends_with_its_error_and_no_end_chunk():
             handles[0].cancel()
 
     handles = []
-    place = talk._gate.enter()
+    place = talk._lock.enter()
     handles.append(talk.send_message_async("Go", hear))
-    talk._gate.leave(place)
+    talk._lock.leave(place)
     with pytest.raises(TurnCancelledError):
         handles[0].result(30)
     assert [type(event) for event in events] == [AIMessageChunk, TurnCancelledError]
@@ -270,7 +270,7 @@ def test_a_callback_is_checked_before_anything_is_sent(callback):
     talk = conversation("Level 3.")
     with pytest.raises(ConfigError, match="not a callback"):
         talk.send_message_async("Go", callback)
-    assert talk._gate.is_free
+    assert talk._lock.is_free
     assert talk.wait(0)
 
 

@@ -37,7 +37,7 @@ def test_a_session_that_cannot_be_made_keeps_no_place():
         talk.send_message("a")
     assert other.send_message("a").text == "Fine."
     assert talk.send_message("a").text == "Fine."
-    assert engine._pool._gate.is_free
+    assert engine._pool._queue.is_free
 
 
 def test_without_a_session_to_spare_scores_and_clones_read_again():

@@ -202,7 +202,7 @@ def test_a_template_that_changes_its_mind_can_be_refused():
     talk = Conversation(model, on_divergence="error")
     talk.send_message("one")
     before = held(talk)
-    with pytest.raises(ConversationError, match=r"writes an earlier turn otherwise.*'<"):
+    with pytest.raises(ConversationError, match="writes an earlier turn otherwise"):
         talk.send_message("two")
     assert (held(talk), len(talk.history), model.misuses) == (before, 2, [])
 

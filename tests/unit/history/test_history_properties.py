@@ -12,8 +12,12 @@ from langchain_convmem.errors import ConvMemError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.live import find_covers, find_live_entries, find_summary_chain
-from langchain_convmem.views.turns import is_blank
+from langchain_convmem.views.live import (
+    find_covers,
+    find_live_entries,
+    find_summary_chain,
+    is_blank,
+)
 
 CALL = {"name": "weather", "args": {}, "id": "c1"}
 MESSAGES = {

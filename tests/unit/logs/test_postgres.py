@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,8 @@ from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.base import (
     Row,
+    Signer,
+    decode_entry,
     encode_drafts,
     get_own_id,
     hash_message_id,
@@ -28,6 +32,7 @@ from langchain_convmem.logs.postgres import (
     _to_uuid,
     _write_row,
 )
+from langchain_convmem.logs.signatures import START
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 
@@ -75,11 +80,40 @@ ULID = "01JZ3W5V9QX8N2M4K6T7R0ABCD"
 def test_a_row_comes_back_from_its_columns(turn_id):
     entry_id = make_ulid()
     row = Row(entry_id, 7, turn_id or entry_id, "user", '{"v":1}', None)
-    position, uuid, turn, turn_name, role, key, body, metadata = _write_row(
-        row, hash_message_id("m1")
-    )
-    assert _read_row((position, uuid, turn, turn_name, role, body, metadata)) == row
-    assert key is not None
+    assert store(row, hash_message_id("m1")) == row
+    signed = replace(row, signature=Signer().sign(KEY, row, START))
+    assert store(signed, hash_message_id("m1")) == signed
+
+
+def store(row, key_hash):
+    """Return the row that is read of the columns that are written of a row."""
+    columns = dict(zip(WRITTEN, _write_row(row, key_hash), strict=True))
+    assert columns.pop("key_hash") == key_hash
+    for name in ("role", "payload", "metadata"):
+        columns[name] = None if columns[name] is None else columns[name].encode()
+    return _read_row(tuple(columns.values()))
+
+
+WRITTEN = (
+    "position", "id", "turn", "turn_name", "role", "key_hash", "payload", "metadata", "signature"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"role": b"king"}, {"payload": b"\xff secret"}, {"metadata": b"\xff"}, {"turn_name": b"\xff"}],
+)
+def test_columns_that_cannot_be_read_make_a_damaged_row_and_quote_nothing(damage):
+    entry_id = make_ulid()
+    row = Row(entry_id, 7, entry_id, "user", '{"v":1}', None)
+    columns = dict(zip(WRITTEN, _write_row(row, 5), strict=True))
+    columns |= {"role": b"user", "payload": b"{}"} | damage
+    del columns["key_hash"]
+    read = _read_row(tuple(columns.values()))
+    assert (read.id, read.position, read.damage) == (entry_id, 7, "its columns cannot be read")
+    entry = decode_entry(KEY, read, Signer())
+    assert (entry.role, entry.damage) == ("control", "its columns cannot be read")
+    assert "secret" not in repr(entry)
 
 
 def test_a_control_entry_has_no_key():
@@ -117,11 +151,11 @@ class Rows:
         batch, first = encode_drafts(drafts), len(self.rows) + 1
         plan = plan_append(batch, [*versions, *controls], first_position=first)
         for row, key_hash in zip(plan.added, plan.key_hashes, strict=True):
-            position, uuid, turn, turn_name, role, key, body, metadata = _write_row(row, key_hash)
-            assert position == len(self.rows) + 1
-            name = None if role == "control" else hash_message_id(read_message_id(row.id, row.body))
-            assert key == name
-            self.rows.append(_read_row((position, uuid, turn, turn_name, role, body, metadata)))
+            assert row.position == len(self.rows) + 1
+            is_control = row.role == "control"
+            name = None if is_control else hash_message_id(read_message_id(row.id, row.body))
+            assert key_hash == name
+            self.rows.append(store(row, key_hash))
         return plan.rows
 
 

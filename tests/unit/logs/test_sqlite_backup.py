@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 
 import pytest
@@ -269,3 +270,102 @@ def test_a_damaged_log_is_not_copied_silently(path, copy):
     with pytest.raises(LogError), SQLiteLog(path) as log:
         log.backup(copy)
     assert not copy.exists()
+
+
+# -- copies of processes that were killed ---------------------------------------------------------
+
+KILLED_IN_A_COPY = """
+import os, signal, sys
+from langchain_convmem.logs import SQLiteLog, sqlite_maintenance
+
+sqlite_maintenance._PAGES_AT_ONCE = 2
+def stop(done, total):
+    if done:
+        print("under way", flush=True)
+        sys.stdin.readline()
+        os.kill(os.getpid(), signal.SIGKILL)
+SQLiteLog(sys.argv[1]).backup(sys.argv[2], progress=stop)
+"""
+
+
+@pytest.fixture
+def other_disk(tmp_path):
+    directory = tmp_path / "elsewhere"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def process_in_a_copy(log, path, other_disk):
+    """A process that is half-way through a copy in another directory."""
+    say_all(log, KEY, ["correct horse battery staple" * 99] * 40)
+    with ForkedProcess(KILLED_IN_A_COPY, path, other_disk / "copy.db") as process:
+        assert process.stdout.readline() == "under way\n"
+        yield process
+
+
+def kill(process):
+    process.ends()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_killed_process_leaves_no_copy_under_the_name(process_in_a_copy, log, other_disk):
+    kill(process_in_a_copy)
+    [left] = other_disk.iterdir()
+    assert left.name.startswith(".convmem-copy-")
+    assert left.stat().st_mode & 0o077 == 0
+    assert log.verify().unfinished_copies == (str(left),)
+    assert log.verify().ok
+
+
+def test_the_next_copy_removes_what_a_killed_one_left(process_in_a_copy, log, copy, other_disk):
+    kill(process_in_a_copy)
+    log.backup(copy)
+    assert names(other_disk) == set()
+    assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal", "copy.db", "elsewhere"}
+    assert log.verify().unfinished_copies == ()
+
+
+@pytest.mark.parametrize("scope", [KEY, KEY.owner, ThreadKey("nobody", "t")])
+def test_forget_reaches_what_a_killed_copy_left(process_in_a_copy, log, path, other_disk, scope):
+    kill(process_in_a_copy)
+    log.forget(scope)
+    assert names(other_disk) == set()
+    assert names(path.parent) == {"log.db", "log.db-shm", "log.db-wal", "elsewhere"}
+
+
+def test_a_copy_that_is_under_way_is_left_alone(process_in_a_copy, log, copy, other_disk):
+    [unfinished] = names(other_disk)
+    log.backup(copy)
+    assert log.verify().unfinished_copies == ()
+    assert names(other_disk) == {unfinished}
+    kill(process_in_a_copy)
+    assert log.verify().unfinished_copies == (str(other_disk / unfinished),)
+
+
+def test_a_copy_whose_directory_is_away_is_remembered(process_in_a_copy, log, tmp_path, other_disk):
+    kill(process_in_a_copy)
+    away = other_disk.rename(tmp_path / "away")
+    with pytest.raises(LogError, match=r"unfinished copies may hold them: delete .*convmem-copy-"):
+        log.forget(KEY)
+    assert log.entries(KEY) == []
+    away.rename(other_disk)
+    assert log.forget(KEY).entries == 0
+    assert names(other_disk) == set()
+
+
+def test_a_mark_that_names_another_file_deletes_nothing(log, path, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("keep")
+    forged = path.with_name(".log.db-copy-0123456789abcdef")
+    forged.write_text(str(precious))
+    log.forget(KEY)
+    assert precious.read_text() == "keep"
+    assert not forged.exists()
+
+
+def test_marks_of_a_log_with_a_longer_name_are_not_touched(log, path):
+    other = path.with_name(".log.db-copy-x-copy-0123456789abcdef")
+    other.write_text(str(path.with_name(".convmem-copy-0123456789abcdef")))
+    log.forget(KEY)
+    assert other.exists()

@@ -11,13 +11,14 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ScriptedChatModel, at
 from summaries import bare
+from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.views.context import ContextBudget
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.messages import count_tokens
 
 FACT = "My boat is called Wilhelmina and lies in Rotterdam."
 
@@ -96,11 +97,18 @@ def test_what_a_recall_of_its_own_wishes_for_counts_in_the_budget():
     options = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
     modest = ConversationMemory(log, recall=LineRecall(log), **options)
     modest.wrap(model(), context_tokens=4000, recall_tokens=None)
+    assert modest._summaries.compactor.settings.trigger_tokens == 2000
     greedy = LineRecall(log, settings=RecallSettings(max_tokens=2500))
-    with pytest.raises(ConfigError, match="1500 tokens"):
-        ConversationMemory(log, recall=greedy, **options).wrap(
-            model(), context_tokens=4000, recall_tokens=None
-        )
+    memory = ConversationMemory(log, recall=greedy, **options)
+    memory.wrap(model(), context_tokens=4000, recall_tokens=None)
+    assert "a budget of 1500 tokens" in memory._summaries.compactor.settings.notes[-1]
+
+
+def test_a_model_as_summarizer_and_a_budget_need_no_number():
+    summarizer = ScriptedChatModel(replies=["They spoke of tea."])
+    with ConversationMemory(InMemoryLog(), summarizer=summarizer) as memory:
+        chain = memory.wrap(model(), context_tokens=4000)
+        assert chain.invoke("Tea?", at()).text == "Fine."
 
 
 def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):
@@ -113,6 +121,16 @@ def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):
         assert count_tokens(chat_model.seen[-1]) <= budget
         assert ("Rotterdam" in str(chat_model.seen[-1])) is has_lines
         assert chat_model.asked[-1].endswith(asked)
+
+
+@pytest.mark.parametrize(("room", "searches"), [(0, 0), (90, 1)])
+def test_where_no_room_is_left_nothing_is_searched_for(quick, room, searches):
+    quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+    asked, watcher = "Where is my boat Wilhelmina?", RunWatcher()
+    budget = count_tokens([HumanMessage(asked)]) + room
+    chain = quick.wrap(model(), recall_tokens=90, context_tokens=budget)
+    chain.invoke(asked, {**at("now"), "callbacks": [watcher]})
+    assert len(watcher.from_chain("retriever")) == searches
 
 
 def test_what_cannot_be_cut_and_does_not_fit_is_an_error_before_the_model_is_asked(quick):

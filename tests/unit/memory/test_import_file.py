@@ -211,3 +211,17 @@ def test_an_edit_of_nothing_but_what_the_hook_takes_out_leaves_the_message(tmp_p
         for added in (3, 0):
             assert WAYS[way](memory, path, user_id="ana").added == added
             assert _texts(memory, "t") == ["Who?", "[hidden]", "Thanks."]
+
+
+# -- where lines come from ----------------------------------------------------------------------
+
+
+def test_what_a_file_brought_is_told_from_what_was_said_here(imported, memory, chat):
+    imported(chat, user_id="ana")
+    memory.add_messages([HumanMessage("My boat is green.")], thread_id="now", user_id="ana")
+    imported(chat, user_id="ana")
+    documents = memory.retriever(user_id="ana", k=2).invoke("Which colour has the boat?")
+    assert {one.metadata["thread_id"]: one.metadata["trust"] for one in documents} == {
+        "chat": ["import"],
+        "now": ["user"],
+    }

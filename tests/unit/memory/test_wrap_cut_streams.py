@@ -291,22 +291,6 @@ def test_a_stream_left_before_the_first_word_keeps_the_question(memory):
 # -- breaking -----------------------------------------------------------------------------------
 
 
-def test_a_stream_that_breaks_keeps_what_came_and_raises(memory):
-    model = ScriptedChatModel(replies=["One two three"], breaks_after=2)
-    chain = memory.wrap(model, recall=False)
-    got = []
-    with pytest.raises(ProviderError, match="connection broke"):
-        got.extend(chain.stream("Count.", at()))
-    assert _talk(memory) == [("user", "Count."), ("assistant", "One two ", "interrupted")]
-
-
-async def test_an_async_stream_that_breaks_keeps_what_came_and_raises(memory):
-    model = ScriptedChatModel(replies=["One two three"], breaks_after=2)
-    with pytest.raises(ProviderError, match="connection broke"):
-        await _collected(memory.wrap(model, recall=False))
-    assert _talk(memory) == [("user", "Count."), ("assistant", "One two ", "interrupted")]
-
-
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_the_tool_call_of_a_cut_message_is_not_kept(memory, after):
     model = ScriptedChatModel(

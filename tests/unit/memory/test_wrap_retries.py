@@ -24,19 +24,6 @@ def _entries(memory, thread_id="t"):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_same_message_after_a_failure_is_the_same_turn(memory, way):
-    model = ScriptedChatModel(replies=[ProviderError(), "Level three."])
-    chain = memory.wrap(model, recall=False)
-    with pytest.raises(ProviderError):
-        WAYS[way](chain, HumanMessage("Where?", id="q1"), at())
-    WAYS[way](chain, HumanMessage("Where?", id="q1"), at())
-    asked, replied = _entries(memory)
-    assert (asked.contents, replied.contents) == (("Where?",), ("Level three.",))
-    assert replied.turn_id == asked.turn_id
-    assert [message.text for message in model.seen[1]] == ["Where?"]
-
-
-@pytest.mark.parametrize("way", WAYS)
 def test_the_same_message_after_a_reply_leaves_the_newer_reply(memory, way):
     model = ScriptedChatModel(replies=["Noted.", "Level two.", "Level three."])
     chain = memory.wrap(model, recall=False)

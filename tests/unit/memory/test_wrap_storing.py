@@ -77,17 +77,6 @@ def test_the_users_message_is_durable_before_the_model_is_called(tmp_path, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_failing_model_leaves_the_users_message_and_its_error_comes_through(memory, way):
-    model = ScriptedChatModel(replies=[ProviderError("overloaded"), "Now it works."])
-    chain = memory.wrap(model, recall=False)
-    with pytest.raises(ProviderError, match="overloaded"):
-        WAYS[way](chain, "Hello", at())
-    assert _spoken(memory) == [("user", "Hello")]
-    WAYS[way](chain, "Hello again", at())
-    assert _spoken(memory)[1:] == [("user", "Hello again"), ("assistant", "Now it works.")]
-
-
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("fails_at", [1, 2])
 def test_a_write_that_fails_is_raised(way, fails_at):
     log = FailingLog(InMemoryLog(), fails_at)

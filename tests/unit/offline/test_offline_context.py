@@ -188,17 +188,19 @@ def test_lines_without_any_date_header_are_read_too():
 
 
 def test_a_label_inside_a_long_reply_is_not_taken_for_a_speaker():
-    body = "[2023-05-08]\nAssistant: A plan:\n\nTip: start early.\n- Cost: low\nUser: Thanks."
+    body = "[2023-05-08]\nAssistant: A plan:\n  \n  Tip: start early.\n  - Cost: low\nUser: Thanks."
     assert [(line.speaker, line.text) for line in read_fence(body)] == [
         ("Assistant", "A plan:\n\nTip: start early.\n- Cost: low"),
         ("User", "Thanks."),
     ]
 
 
-def test_a_name_known_from_the_messages_speaks_even_between_user_and_assistant():
-    body = "[2023-05-08]\nUser: Shall we?\nRobert Lee: With pleasure."
-    spoken = [line.speaker for line in read_fence(body, speakers=["Robert Lee"])]
-    assert spoken == ["User", "Robert Lee"]
+def test_whoever_begins_a_line_speaks_and_nobody_else_does():
+    body = "[2023-05-08]\nUser: Shall we?\n  Ana: I agree.\nRobert Lee: With pleasure."
+    assert [(line.speaker, line.text) for line in read_fence(body)] == [
+        ("User", "Shall we?\nAna: I agree."),
+        ("Robert Lee", "With pleasure."),
+    ]
 
 
 def test_a_tag_that_was_defused_comes_back_as_it_was_said_and_nothing_else_changes():

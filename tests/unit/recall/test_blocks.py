@@ -84,7 +84,7 @@ def check_groups(groups, table, ranked, *, cross_sessions):
 def test_a_block_is_a_date_and_labelled_lines(line):
     table = table_of([line("Hi!", 0, speaker="Bo"), line("two\nlines ", 1, speaker="Ana")])
     [group] = fill_budget([0, 1], table, 100)
-    assert render(group, table) == "[2023-11-14]\nBo: Hi!\nAna: two\nlines "
+    assert render(group, table) == "[2023-11-14]\nBo: Hi!\nAna: two\n  lines "
 
 
 def test_a_time_outside_the_calendar_gets_no_date(line):

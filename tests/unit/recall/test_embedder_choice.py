@@ -11,7 +11,7 @@ from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, MiniLMEmbe
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall import embedders as embedder_choice
+from langchain_convmem.recall import embedding as embedder_choice
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
@@ -32,7 +32,7 @@ def no_advice_yet(monkeypatch):
 @pytest.fixture
 def without_weights(monkeypatch):
     def uninstall():
-        monkeypatch.setattr(embedder_choice, "find_installed_folder", lambda: None)
+        monkeypatch.setattr(embedder_choice, "is_encoder_installed", lambda: False)
 
     return uninstall
 

@@ -14,9 +14,10 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import EmbedderChangedError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import EmbeddedEmbeddings, LineRecall, segment_store
+from langchain_convmem.recall import EmbeddedEmbeddings, LineRecall
 from langchain_convmem.recall import index as known_texts
 from langchain_convmem.recall import index as owner_index
+from langchain_convmem.recall import segments as segment_store
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.records import Metadata, Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 
 ANA, BO = Owner(user_id="ana"), Owner(user_id="bo")
@@ -73,6 +73,8 @@ CARS = {"the car is red", "a red car it is", "the car is sold", "a car for two",
         ({"price": {2.5, 3.5}}, {"the car is sold"}),
         ({"topic": "cars", "role": "user"}, {"the car is red"}),
         ({"colour": "red"}, set()),
+        ({"trust": "model"}, {"a red car it is"}),
+        ({"trust": ["import", "outside"]}, set()),
         ({"topic": []}, set()),
     ],
 )
@@ -94,6 +96,25 @@ def test_a_filter_lets_lines_with_one_of_the_values_come_back_and_no_others(reca
 def test_a_filter_that_compares_with_no_plain_value_is_refused_by_name(recall, wanted, named):
     with pytest.raises(ConfigError, match=named):
         recall.recall(ANA, "car", filter=wanted)
+
+
+def test_lines_are_found_by_who_answers_for_them(log, embedder):
+    said_here = said("car one", 0)
+    quoted = said("car two", 1, trust="outside")
+    brought = replace(said("car three", 2), metadata=Metadata(attributes=("imported",)))
+    log.append(ThreadKey("ana", "t"), [said_here, quoted, brought])
+    recall = LineRecall(log, embedder)
+    for trust, text in (("user", "car one"), ("outside", "car two"), ("import", "car three")):
+        found = recall.recall(ANA, "car", filter={"trust": trust})
+        assert shown(found) == {text}
+        assert [line.trust for block in found.blocks for line in block.lines] == [trust]
+
+
+def test_a_name_of_two_lines_is_found_as_it_was_given(log, embedder):
+    log.append(ThreadKey("ana", "t"), [said("car one", 0, name="Ana\nLee"), said("car two", 1)])
+    recall = LineRecall(log, embedder)
+    assert shown(recall.recall(ANA, "car", filter={"speaker": "Ana\nLee"})) == {"car one"}
+    assert shown(recall.recall(ANA, "car", filter={"speaker": "Ana Lee"})) == {"car one"}
 
 
 def test_a_session_that_is_a_number_is_found_by_it(log, embedder):

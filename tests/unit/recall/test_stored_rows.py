@@ -5,7 +5,7 @@ import pytest
 
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.segment_store import read_complete
+from langchain_convmem.recall.segments import read_complete
 from langchain_convmem.records import Owner, StoredSegment
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
 

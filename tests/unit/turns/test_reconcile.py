@@ -149,3 +149,15 @@ def test_what_answers_nothing_is_refused(results):
         continue_turn(thread, results)
     with pytest.raises(InvalidMessageError):
         continue_turn([], results)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n"])
+def test_a_blank_message_is_never_the_last_one_once_more(text):
+    found = reconcile(_thread(HumanMessage(text)), [HumanMessage(text)])
+    assert (len(found.new), found.again) == (1, None)
+
+
+def test_a_message_under_the_id_of_a_reply_replaces_nothing():
+    thread = _thread(HumanMessage("one?", id="q1"), AIMessage("1", id="r1"))
+    found = reconcile(thread, [HumanMessage("1", id="r1")])
+    assert (_texts(found.new), found.again, found.replaces) == (["1"], None, None)

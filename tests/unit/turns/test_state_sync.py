@@ -9,17 +9,10 @@ from langchain_convmem import InMemoryLog
 from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.state_sync import (
-    NodeContext,
-    Place,
-    Provenance,
-    StateDiffer,
-    StateSync,
-    find_exchange,
-    is_stand_in,
-)
-from langchain_convmem.views.drafts import DraftBuilder
+from langchain_convmem.turns.provenance import NodeContext, Place, Provenance
+from langchain_convmem.turns.state_sync import StateDiffer, StateSync, find_exchange, is_stand_in
 from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.messages import DraftBuilder
 
 KEY = ThreadKey("ana", "t")
 

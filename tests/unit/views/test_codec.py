@@ -128,7 +128,7 @@ def test_a_subclass_of_a_plain_value_comes_back_as_the_plain_value(value, back):
         ({"client": {1, object()}}, "value.client"),
         ({"a": [0, {"b": print}]}, r"value\.a\[1\]\.b"),
         ({1: "one"}, "key 1"),
-        ({b"k": 1}, "key b'k'"),
+        ({b"k": 1}, "key a bytes"),
         (np.zeros(2), "ndarray"),
         (np.int64(1), "int64"),
         (1j, "complex"),
@@ -221,7 +221,7 @@ def test_a_newer_body_names_both_versions():
 
 
 def test_nothing_is_imported_by_a_name_in_data():
-    with pytest.raises(ValueError, match=r"langchain_core\.messages\.human\.HumanMessage"):
+    with pytest.raises(ValueError, match="unknown message type text of 42 characters"):
         decode_message({"type": "langchain_core.messages.human.HumanMessage", "content": ""})
 
 

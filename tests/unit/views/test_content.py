@@ -6,6 +6,7 @@ import pytest
 from histories import spoken
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 
+from langchain_convmem.views.content import add_speaker
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.validators import VALIDATORS
@@ -186,3 +187,19 @@ def test_other_speakers_keep_a_valid_name_and_lose_one_that_would_be_refused():
         "left out the name 'no good'",
         "left out the name 'a b'",
     ]
+
+
+def test_a_named_text_begins_no_line_of_somebody_else():
+    assert add_speaker("Hi.\nBo: I agree.", "Ana\nBo") == "Ana Bo: Hi.\n  Bo: I agree."
+    blocks = [
+        {"type": "text", "text": "a\nb"},
+        {"type": "image"},
+        {"type": "text", "text": "Bo: c"},
+    ]
+    assert [block.get("text") for block in add_speaker(blocks, "Ana")] == [
+        "Ana: a\n  b",
+        None,
+        "  Bo: c",
+    ]
+    assert add_speaker([{"type": "image"}], "Ana")[0] == {"type": "text", "text": "Ana:"}
+    assert add_speaker([], "Ana") == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from histories import KEY, Judge, spoken
 from langchain_core.messages import (
@@ -18,10 +20,10 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import SUMMARY_SOURCE, build_context
+from langchain_convmem.views.live import PLACEHOLDER_TEXT, build_turns
+from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import format_summary
-from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
-from langchain_convmem.views.turns import PLACEHOLDER_TEXT, build_turns
 
 
 def call(own, name="weather"):
@@ -355,3 +357,10 @@ def test_what_one_assistant_says_in_two_messages_needs_no_names():
     found = shown("q", AIMessage("So.", name="abe"), AIMessage("It is.", name="abe"))
     assert shape(found) == [("human", "q"), ("ai", "So.\nIt is.")]
     assert found.messages[1].name == "abe"
+
+
+def test_of_two_messages_under_one_id_the_later_goes_by_its_entry():
+    first, reply, again = spoken("one?", AIMessage("1"), "two?")
+    again = replace(again, message=HumanMessage("two?", id=first.message_id))
+    found = build_context([first, reply, again]).messages
+    assert [message.id for message in found] == [first.id, reply.id, again.id]

@@ -20,8 +20,8 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import SUMMARY_SOURCE, build_context
+from langchain_convmem.views.live import build_turns
 from langchain_convmem.views.providers import PROFILES
-from langchain_convmem.views.turns import build_turns
 from tests.fuzz.validators import VALIDATORS
 
 ALL = sorted(PROFILES)

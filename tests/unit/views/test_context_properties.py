@@ -11,7 +11,7 @@ from langchain_convmem.errors import BudgetError
 from langchain_convmem.testing.log_contract import are_identical
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.live import find_live_entries, find_live_summary, find_uncovered
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.messages import count_tokens
 
 
 def superadditive(messages):

@@ -14,7 +14,7 @@ from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata
 from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES
 from langchain_convmem.views.codec import encode_body, make_draft
-from langchain_convmem.views.drafts import DraftBuilder, is_remembered
+from langchain_convmem.views.messages import DraftBuilder, is_remembered
 
 PACKAGE = Path(langchain_convmem.__file__).parent
 SECRET = "sk-4242"
@@ -204,6 +204,31 @@ def test_only_false_itself_is_that_mark(value):
     message = HumanMessage("hi", additional_kwargs={"remember": value})
     assert is_remembered(message)
     assert DraftBuilder().build(message).message is message
+
+
+def test_a_hook_is_not_asked_about_what_is_not_to_be_remembered():
+    asked = []
+    drafting = DraftBuilder(lambda message: asked.append(message) or message)
+    message = HumanMessage("Not this.", additional_kwargs={"remember": False})
+    assert drafting.filter_message(message) is None
+    assert drafting.build(message) is None
+    assert drafting.ask_hook([message, HumanMessage("This.", id="m")]).keys() == {0, 1}
+    assert [one.id for one in asked] == ["m"]
+
+
+def test_a_hook_is_asked_about_no_message_before_all_are_known_to_be_messages():
+    asked = []
+    drafting = DraftBuilder(lambda message: asked.append(message) or message)
+    for ask in (drafting.ask_hook, drafting.build_all):
+        with pytest.raises(InvalidMessageError):
+            ask([HumanMessage("This."), "no message"])
+    assert asked == []
+
+
+def test_what_a_hook_has_answered_is_drafted_under_the_id_that_is_free():
+    answers = {0: AIMessage("Kept.", id="taken")}
+    [draft] = DraftBuilder(shout).build_all([AIMessage("Said.", id="free")], answers=answers)
+    assert (draft.message.id, draft.contents) == ("free", ("Kept.",))
 
 
 def test_a_hook_may_set_the_mark():

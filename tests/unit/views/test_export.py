@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_convmem.records import Metadata
 from langchain_convmem.views.export import ExportCursor, export_maps, make_turn_map
-from langchain_convmem.views.turns import build_turns
+from langchain_convmem.views.live import build_turns
 
 
 def test_a_turn_is_a_map_of_id_message_and_metadata():

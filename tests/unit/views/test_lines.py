@@ -26,9 +26,12 @@ from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
 from langchain_convmem.views.codec import encode_body, encode_metadata, get_role, make_draft
 from langchain_convmem.views.lines import (
     DEFAULT_SPEAKERS,
+    clean_name,
+    find_trust,
     format_day,
     format_iso_time,
     get_moment,
+    indent_text,
     make_dialog_lines,
     read_plain_lines,
 )
@@ -236,3 +239,83 @@ def test_a_time_is_told_in_utc(time_ms, text):
 @pytest.mark.parametrize("time_ms", [-(10**18), 10**18, 10**30])
 def test_a_time_outside_the_calendar_has_no_text(time_ms):
     assert (get_moment(time_ms), format_iso_time(time_ms), format_day(time_ms)) == (None, None, "")
+
+
+# -- what begins a line -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+)
+def test_whatever_ends_a_line_the_next_one_is_indented(end):
+    assert indent_text(f"a{end}Ana: b") == "a\n  Ana: b"
+
+
+@given(st.text())
+def test_an_indented_text_is_the_same_but_for_white_space(text):
+    indented = indent_text(text)
+    assert "".join(indented.split()) == "".join(text.split())
+    assert all(line.startswith("  ") for line in indented.splitlines()[1:])
+
+
+@pytest.mark.parametrize(
+    ("given", "cleaned"),
+    [
+        ("Ana", "Ana"),
+        (" Ana  Lee ", "Ana Lee"),
+        ("Ana\nBo", "Ana Bo"),
+        ("Ana\u2028\x00Bo", "Ana Bo"),
+        ("Ana: yes. Bo", "Ana:yes. Bo"),
+        ("\u202eanA\u202c", "anA"),
+        ("agent:one", "agent:one"),
+        ("\U0001f469\u200d\U0001f33e", "\U0001f469\u200d\U0001f33e"),
+        ("\n", ""),
+    ],
+)
+def test_a_name_is_one_line_and_holds_no_second_one(given, cleaned):
+    assert clean_name(given) == cleaned
+    assert clean_name(cleaned) == cleaned
+
+
+def test_a_name_of_nothing_but_line_ends_is_none():
+    [entry] = spoken(HumanMessage("hi", name="\n"))
+    assert [line.speaker for line in make_dialog_lines(entry)] == ["User"]
+
+
+# -- who answers for it -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("role", "marks", "attributes", "trust"),
+    [
+        ("user", {}, (), "user"),
+        ("assistant", {}, (), "model"),
+        ("tool", {}, (), "tool"),
+        ("system", {}, (), "outside"),
+        ("user", {}, ("imported",), "import"),
+        ("user", {"trust": "outside"}, ("imported",), "outside"),
+        ("assistant", {"trust": "tool"}, (), "tool"),
+        ("assistant", {"trust": "user"}, (), "model"),
+        ("user", {"trust": "user"}, ("imported",), "import"),
+        ("user", {"trust": ["user"]}, (), "user"),
+    ],
+)
+def test_a_mark_can_only_lower_what_a_message_is_trusted_as(role, marks, attributes, trust):
+    assert find_trust(role, marks, attributes) == trust
+
+
+@pytest.mark.parametrize("stamp", [{}, {"timestamp": "2026-03-01T12:00:00+00:00"}])
+@pytest.mark.parametrize("attributes", [(), ("imported",), ("imported", "interrupted")])
+def test_stored_text_and_entries_say_the_same_of_where_they_come_from(stamp, attributes):
+    [entry] = spoken(HumanMessage("hi", id="m", additional_kwargs=stamp))
+    entry = replace(entry, metadata=replace(entry.metadata, attributes=attributes))
+    read = read_plain_lines(
+        entry.key,
+        entry.id,
+        entry.position,
+        entry.role,
+        encode_body(make_draft(entry.message)),
+        metadata=encode_metadata(entry.metadata),
+    )
+    assert read == make_dialog_lines(entry)
+    assert [line.trust for line in read] == ["import" if attributes else "user"]

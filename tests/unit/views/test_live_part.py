@@ -17,7 +17,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Context, Entry
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import LivePart, build_context, is_current, narrow_live_part
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.messages import count_tokens
 from tests.fuzz.generator import KEY, history
 
 PROFILES = ("strict", "bedrock_converse", "anthropic", "openai", "gemini")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 import pytest
 from histories import spoken
@@ -230,3 +231,25 @@ def test_of_too_many_pictures_the_newest_are_shown():
     assert "image" in {
         m.content[1]["type"] for m in build_context(spoken(*said), profile="openai").messages[:1]
     }
+
+
+@pytest.mark.parametrize("profile", ["anthropic", "openai", "gemini"])
+def test_media_by_address_are_shown_until_the_user_asks_again(profile):
+    asked = HumanMessage([{"type": "text", "text": "What is it?"}, {"type": "image", "url": URL}])
+    entries = spoken(asked, AIMessage("A garden."))
+    assert build_context(entries, profile=profile).messages[0].content[1]["type"] == "image"
+    later = build_context(
+        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), profile=profile
+    )
+    assert later.messages[0].content[1]["text"] == f"[image, {URL}: not shown]"
+    assert any("replaced the image" in repair for repair in later.repairs)
+    kept = replace(PROFILES[profile], old_addresses="keep")
+    again = build_context(
+        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), profile=kept
+    )
+    assert again.messages[0].content[1]["type"] == "image"
+
+
+def test_media_whose_data_is_in_the_message_are_shown_in_every_turn():
+    said = spoken(HumanMessage([PICTURE]), AIMessage("A garden."), HumanMessage("Where?"))
+    assert build_context(said, profile="openai").messages[0].content[-1] == PICTURE

@@ -12,7 +12,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.live import find_live_entries, has_calls
 from langchain_convmem.views.summaries import (
     find_closing_points,
     find_said_since,
@@ -21,7 +21,6 @@ from langchain_convmem.views.summaries import (
     make_window,
 )
 from langchain_convmem.views.tool_calls import find_answered_calls
-from langchain_convmem.views.turns import has_calls
 
 
 def call(*names):

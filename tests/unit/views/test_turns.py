@@ -10,15 +10,13 @@ from langchain_convmem.ids import get_ulid_ms, is_ulid
 from langchain_convmem.records import Cover, Metadata
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.live import (
+    PLACEHOLDER_TEXT,
+    build_model_turns,
+    build_turns,
     find_covers,
     find_live_entries,
     find_summary_chain,
     find_uncovered,
-)
-from langchain_convmem.views.turns import (
-    PLACEHOLDER_TEXT,
-    build_model_turns,
-    build_turns,
     has_calls,
     is_blank,
 )
@@ -38,6 +36,15 @@ def covering(entries):
 
 def noted(entry, **fields):
     return replace(entry, metadata=Metadata(**fields))
+
+
+def test_what_is_said_behind_a_call_is_a_turn_of_its_own():
+    said = [HumanMessage("go"), AIMessage("Let me look.", tool_calls=[CALL]), AIMessage("Found.")]
+    assert shape(spoken(*said)) == [
+        ("user", "go"),
+        ("assistant", "Let me look."),
+        ("assistant", "Found."),
+    ]
 
 
 def test_the_same_role_in_a_row_is_one_turn():

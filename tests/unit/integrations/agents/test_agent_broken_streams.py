@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from langchain.agents.middleware import (
     ModelFallbackMiddleware,
     ModelRetryMiddleware,
     wrap_model_call,
 )
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agents import RUNS, agent_with, calls, entries, says, shape, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
@@ -40,38 +38,12 @@ def run_broken(agent, way="stream", says_=None, config=None):
         RUNS[way](agent, says_ or says("Count.", "q1"), config or at())
 
 
-@STREAMS
-def test_the_words_of_a_stream_that_broke_are_kept(memory, way):
-    run_broken(agent_with(memory, breaking()), way)
-    assert talk(memory) == CUT
-    [asked, reply] = entries(memory)
-    assert type(reply.message) is AIMessage
-    assert reply.turn_id == asked.turn_id
-    assert reply.metadata.timing.keys() >= {"llmStart", "llmEnd"}
-
-
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 def test_the_words_of_a_stream_of_events_that_broke_are_kept(quick):
     events = agent_with(quick, breaking()).stream_events(says("Count."), at(), version="v3")
     with pytest.raises(ProviderError):
         list(events)
     assert talk(quick) == CUT
-
-
-@pytest.mark.parametrize("leave", ["cancel", "close"])
-async def test_the_words_of_a_stream_that_is_left_are_kept(quick, leave):
-    model = ScriptedChatModel(replies=["One two three"], turnstile=asyncio.Event())
-    stream = agent_with(quick, model).astream(says("Count."), at(), stream_mode="messages")
-    await anext(stream)
-    if leave == "close":
-        await stream.aclose()
-    else:
-        reading = asyncio.ensure_future(anext(stream))
-        await asyncio.sleep(0)
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-    assert talk(quick) == [("user", "Count."), ("assistant", "One ", "interrupted")]
 
 
 @STREAMS
@@ -178,9 +150,3 @@ def test_the_write_hook_is_asked_about_broken_words():
     with ConversationMemory(InMemoryLog(), before_write=redact) as memory:
         run_broken(agent_with(memory, breaking()))
         assert view(memory) == ["human: Count.", "ai: One [number] "]
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_a_model_that_fails_before_its_first_word_leaves_the_question_alone(quick, way):
-    run_broken(agent_with(quick, ScriptedChatModel(replies=[ProviderError()])), way)
-    assert talk(quick) == [("user", "Count.")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from graphs import KINDS, says, shown
 from langchain_core.messages import AIMessage, RemoveMessage
@@ -35,34 +33,6 @@ def a_graph(memory, schema, model, saver=None):
 def run_broken(graph, schema):
     with pytest.raises(ProviderError):
         list(graph.stream(says(schema, "Count.", "q1"), at(), stream_mode="messages"))
-
-
-@SCHEMAS
-def test_the_words_of_a_stream_that_broke_are_kept(memory, schema):
-    run_broken(a_graph(memory, schema, breaking()), schema)
-    assert talk(memory) == CUT
-    [asked, reply] = memory.history("t", user_id="ana").entries
-    assert type(reply.message) is AIMessage
-    assert reply.turn_id == asked.turn_id
-    assert reply.metadata.timing.keys() >= {"llmStart", "llmEnd"}
-
-
-@SCHEMAS
-@pytest.mark.parametrize("leave", ["cancel", "close"])
-async def test_the_words_of_a_stream_that_is_left_are_kept(memory, schema, leave):
-    model = ScriptedChatModel(replies=["One two three"], turnstile=asyncio.Event())
-    graph = a_graph(memory, schema, model)
-    stream = graph.astream(says(schema, "Count."), at(), stream_mode="messages")
-    await anext(stream)
-    if leave == "close":
-        await stream.aclose()
-    else:
-        reading = asyncio.ensure_future(anext(stream))
-        await asyncio.sleep(0)
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-    assert talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
 
 
 @SCHEMAS

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from base64 import b85encode
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.errors import ConfigError, CorruptEntryError, InvalidMessageError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row
 from langchain_convmem.logs.dynamodb.items import (
@@ -26,7 +27,7 @@ from langchain_convmem.logs.dynamodb.items import (
     compute_position,
     is_expired,
     is_hashed,
-    join_rows,
+    join_pieces,
     make_batch_item,
     make_batch_key,
     make_batch_range,
@@ -43,6 +44,7 @@ from langchain_convmem.logs.dynamodb.items import (
     read_owner,
     read_revision,
 )
+from langchain_convmem.logs.signatures import START, Signer, Tombstone, get_head
 from langchain_convmem.records import Owner, ThreadKey
 
 DAY_MS = 86_400_000
@@ -236,8 +238,75 @@ def test_rows_come_back_from_an_item_exactly(made, expires):
     assert pieces == []
     ids = [one.id for one in stored]
     assert read_batch(head) == blank(
-        size=len(stored), first=min(ids), last=max(ids), expires_s=expires, rows=tuple(stored)
+        size=len(stored),
+        first=min(ids),
+        last=max(ids),
+        expires_s=expires,
+        rows=tuple(stored),
+        head=START,
+        head_position=stored[-1].position,
     )
+
+
+def signed_rows(places, **fields):
+    """Return rows at these places, each signed after the one before."""
+    sign = Signer().chain(KEY)
+    made = [row(place, **fields) for place in places]
+    return [dataclasses.replace(one, signature=sign(one)) for one in made]
+
+
+@pytest.mark.parametrize("body", ["{}", "x" * INLINE_BYTES])
+def test_signatures_and_tombstones_come_back_with_where_the_chain_ends(body):
+    stored = signed_rows([0, 2, 3], body=body)
+    gone = tuple(
+        Tombstone(compute_position(NUMBER, place), b"p" * 12, b"c" * 12, b"m" * 8)
+        for place in (1, 7)
+    )
+    batch = blank(tombstones=gone, before_s=77, key_id=b"k" * 8)
+    head, pieces = make_batch_item(KEY, batch, stored, now_us=9)
+    read = read_batch(head)
+    assert (read.size, read.before_s, read.key_id, read.head) == (3, 77, b"k" * 8, b"c" * 12)
+    if pieces:
+        read = join_pieces(read, [piece["data"]["B"] for piece in pieces])
+    assert (read.rows, read.tombstones, read.damage) == (tuple(stored), gone, "")
+    head, _ = make_batch_item(KEY, blank(), stored, now_us=9)
+    batch = read_batch(head)
+    assert (batch.head, batch.head_position) == (
+        get_head(stored[-1].signature),
+        stored[-1].position,
+    )
+
+
+def test_a_tombstone_without_its_mark_is_read_and_is_not_genuine():
+    signer = Signer()
+    position = compute_position(NUMBER, 0)
+    stone = signer.make_tombstone(KEY, position, START, b"c" * 12)
+    head, _ = make_batch_item(KEY, blank(tombstones=(stone,)), [], now_us=9)
+    gone = head["rows"]["L"][0]["M"]["gone"]
+    assert gone == {"S": b85encode(START + b"c" * 12 + stone.mark).decode()}
+    gone["S"] = b85encode(START + b"c" * 12).decode()
+    [found] = read_batch(head).tombstones
+    assert found == stone._replace(mark=b"")
+    assert (signer.is_genuine(KEY, stone), signer.is_genuine(KEY, found)) == (True, False)
+
+
+def test_a_batch_of_tombstones_is_no_marker():
+    gone = (Tombstone(compute_position(NUMBER, 0), b"p" * 12, b"c" * 12, b"m" * 8),)
+    head, pieces = make_batch_item(KEY, blank(tombstones=gone), [], now_us=9)
+    read = read_batch(head)
+    assert (read.size, read.rows, read.tombstones, pieces) == (0, (), gone, [])
+    assert not read.is_marker
+    assert read_batch(make_marker_item("U#ana", NUMBER, now_us=9)).is_marker
+
+
+def test_what_an_older_release_wrote_is_read():
+    stored = [row(), row(1)]
+    head, _ = make_batch_item(KEY, blank(), stored, now_us=9)
+    head["n"] = head.pop("size")
+    del head["head"]
+    read = read_batch(head)
+    assert (read.size, read.rows, read.head, read.damage) == (2, tuple(stored), b"", "")
+    assert not read.is_marker
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "汉", "🦊", '"'])
@@ -251,7 +320,7 @@ def test_rows_come_back_from_pieces_exactly(letter):
     assert 0 < len(data[-1]) <= PIECE_BYTES
     assert [piece["sk"]["S"] for piece in pieces] == sorted(piece["sk"]["S"] for piece in pieces)
     assert all(piece["expires"] == {"N": "7"} for piece in pieces)
-    assert join_rows(batch, data) == tuple(stored)
+    assert join_pieces(batch, data).rows == tuple(stored)
 
 
 @pytest.mark.parametrize(("size", "inline"), [(INLINE_BYTES - 200, True), (INLINE_BYTES, False)])
@@ -274,7 +343,7 @@ def test_a_row_keeps_its_place_when_others_are_gone():
 
 def test_a_marker_tells_its_number_and_nothing_else():
     item = make_marker_item("U#ana", NUMBER, now_us=20_777 * 86_400_000_000)
-    assert set(item) == {"pk", "sk", "n", "born", "expires"}
+    assert set(item) == {"pk", "sk", "size", "born", "expires"}
     batch = read_batch(item)
     assert (batch.number, batch.size, batch.thread) == (NUMBER, 0, "")
 
@@ -303,22 +372,51 @@ def test_what_ends_has_ended_at_that_second():
 @pytest.mark.parametrize(
     "damage",
     [
-        {"n": {"S": "one"}},
-        {"sk": {"S": "E#x"}},
-        {"rows": {"L": [{"M": {"p": {"S": "0"}}}]}},
-        {"rows": {"L": [{"M": {"p": {"S": "0"}, "id": {"S": "a"}, "role": {"S": "king"}}}]}},
+        {"size": {"S": "one"}},
+        {"rows": {"S": "none"}},
+        {"first": {"S": "king"}},
+        {"thread": {"N": "7"}},
         {"born": None},
     ],
 )
-def test_a_damaged_item_is_an_error_that_names_it(damage):
+def test_a_damaged_item_is_a_batch_of_one_damaged_row(damage):
     head, _ = make_batch_item(KEY, blank(), [row()], now_us=9)
-    with pytest.raises(CorruptEntryError, match="U#ana") as caught:
-        read_batch({**head, **damage})
-    assert caught.value.thread_id == "t1"
+    read = read_batch({**head, **damage})
+    [only] = read.rows
+    assert (read.thread, read.number, read.revision) == ("t1", NUMBER, "r")
+    position = compute_position(NUMBER, 0)
+    assert (only.id, only.position) == (f"damaged-{position}", position)
+    assert only.damage == read.damage == "the item of its batch cannot be read"
 
 
-@pytest.mark.parametrize("data", [b"", b"[", b"[1]", b'[{"p": "0"}]', b"\xff", b"{}1"])
-def test_damaged_pieces_are_an_error_that_names_them(data):
-    with pytest.raises(CorruptEntryError, match=rf"U#ana.*E#00{NUMBER}") as caught:
-        join_rows(blank(pieces=1), [data])
-    assert caught.value.position == compute_position(NUMBER, 0)
+@pytest.mark.parametrize(
+    ("damage", "entry_id"),
+    [
+        ({"M": {"p": {"S": "1"}}}, None),
+        ({"M": {"p": {"S": "x"}, "id": {"S": "a"}}}, None),
+        (
+            {"M": {"p": {"S": "0"}, "id": {"S": "a"}, "role": {"S": "user"}, "body": {"S": ""}}},
+            None,
+        ),
+        ({"M": {"p": {"S": "1"}, "id": {"S": "a"}, "role": {"S": "king"}, "body": {"S": ""}}}, "a"),
+        ({"S": "text"}, None),
+        (7, None),
+    ],
+)
+def test_a_damaged_row_takes_no_other_down(damage, entry_id):
+    stored = signed_rows([0, 1, 2])
+    head, _ = make_batch_item(KEY, blank(), stored, now_us=9)
+    head["rows"]["L"][1] = damage
+    first, damaged, last = read_batch(head).rows
+    assert [first, last] == [stored[0], stored[2]]
+    position = compute_position(NUMBER, 1)
+    assert (damaged.id, damaged.position) == (entry_id or f"damaged-{position}", position)
+    assert damaged.damage
+
+
+@pytest.mark.parametrize("data", [b"", b"[", b"7", b"\xff", b"{}1"])
+def test_damaged_pieces_are_one_damaged_row(data):
+    read = join_pieces(blank(pieces=1), [data])
+    [only] = read.rows
+    assert only.position == compute_position(NUMBER, 0)
+    assert only.damage == "the pieces of its batch cannot be read"

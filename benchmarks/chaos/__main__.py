@@ -1,0 +1,81 @@
+"""The command line: `python -m benchmarks.chaos`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import benchmarks.chaos
+from benchmarks.chaos.disks import run_disks
+from benchmarks.chaos.drill import Drill, DrillReport
+from benchmarks.chaos.evictions import run_evictions
+from benchmarks.chaos.files import run_flips, run_tears
+from benchmarks.chaos.forks import run_forks
+from benchmarks.chaos.kills import run_kills
+from benchmarks.chaos.moments import run_cancellations, run_clocks, run_locks
+from benchmarks.chaos.services import run_services
+from benchmarks.terminal import parse_positive
+
+DRILLS: dict[str, Drill] = {
+    "kills": run_kills,
+    "forks": run_forks,
+    "flips": run_flips,
+    "tears": run_tears,
+    "cancellations": run_cancellations,
+    "locks": run_locks,
+    "clocks": run_clocks,
+    "disks": run_disks,
+    "services": run_services,
+    "evictions": run_evictions,
+}
+"""By name, in the order in which they run."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and print; return the exit code, which is 1 where a promise did not hold."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.chaos",
+        description=benchmarks.chaos.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--runs", type=parse_positive, default=100, help="runs of each drill")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=list(DRILLS), default=list(DRILLS))
+    parser.add_argument("--json", action="store_true", help="print plain data")
+    options = parser.parse_args(arguments)
+    logging.disable()  # what is damaged on purpose is logged again and again
+    warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
+    reports = []
+    for name in options.only:
+        reports.append(DRILLS[name](options.runs, options.seed))
+        if not options.json:
+            print_report(reports[-1])
+    if options.json:
+        print(json.dumps([_encode(report) for report in reports], indent=2))
+    return int(any(report.findings for report in reports))
+
+
+def print_report(report: DrillReport) -> None:
+    """Print what a drill did and found."""
+    if report.skipped:
+        print(f"{report.name}: skipped: {report.skipped}")
+        return
+    did = ", ".join(f"{kind} {count}" for kind, count in report.did.items())
+    print(f"{report.name}: {report.runs} runs in {report.seconds:.0f} s ({did})")
+    print(f"  {len(report.findings) or 'no'} findings")
+    for finding in report.findings[:50]:
+        print(f"  - {finding}")
+
+
+def _encode(report: DrillReport) -> dict[str, Any]:
+    return {field.name: getattr(report, field.name) for field in fields(report)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""What a drill is: a name, what it did, what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+
+@dataclass(slots=True)
+class DrillReport:
+    """What came of a drill.
+
+    Attributes:
+        name: The drill.
+        runs: How often it was tried.
+        did: What was done in these runs, by kind.
+        findings: Promises that did not hold, one sentence each, with the seed of the run.
+        skipped: Why it could not be tried here; empty where it was.
+        seconds: How long it took.
+    """
+
+    name: str
+    runs: int = 0
+    did: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+    skipped: str = ""
+    seconds: float = 0.0
+
+    def note(self, kind: str, seed: object, found: list[str]) -> None:
+        """Count a run, and keep what it found."""
+        self.runs += 1
+        self.did[kind] += 1
+        self.findings += [f"{kind}, seed {seed}: {one}" for one in found]
+
+
+Drill: TypeAlias = Callable[[int, int], DrillReport]
+"""Takes the number of runs and a seed."""
+
+
+@contextmanager
+def measure(name: str) -> Iterator[DrillReport]:
+    """Lend a report that knows how long the block took."""
+    report, began = DrillReport(name), time.monotonic()
+    yield report
+    report.seconds = time.monotonic() - began
+
+
+@contextmanager
+def make_folder() -> Iterator[Path]:
+    """Lend a folder of its own, which goes with all that is in it."""
+    with tempfile.TemporaryDirectory(prefix="convmem-chaos-") as name:
+        yield Path(name)
+
+
+# -- processes ----------------------------------------------------------------------------------
+
+
+class Victim:
+    """A forked process that works until it is killed, and says what it has done.
+
+    The parent must have no log open: the processes start from nothing, as after an exec, but with
+    the imports done.
+    """
+
+    def __init__(self, work: Callable[[Callable[[Any], None]], None]) -> None:
+        """Start; `work` gets a function that acknowledges a JSON value."""
+        self._end, child_end = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._end)
+            _work_and_exit(work, child_end)
+        os.close(child_end)
+        self._buffer = b""
+        self.is_over = False
+
+    def wait_for_lines(self, count: int, timeout_s: float = 30.0) -> None:
+        """Wait until it has acknowledged so much, or has ended."""
+        deadline = time.monotonic() + timeout_s
+        while self._buffer.count(b"\n") < count and time.monotonic() < deadline:
+            piece = os.read(self._end, 65536)
+            if not piece:
+                self.is_over = True
+                return
+            self._buffer += piece
+
+    def kill(self) -> list[Any]:
+        """Kill it; return what it had acknowledged."""
+        try:
+            os.kill(self._pid, signal.SIGKILL)
+        except ProcessLookupError:
+            self.is_over = True
+        return self.reap()
+
+    def reap(self) -> list[Any]:
+        """Wait for its end; return what it acknowledged."""
+        while piece := os.read(self._end, 65536):
+            self._buffer += piece
+        os.close(self._end)
+        os.waitpid(self._pid, 0)
+        whole = self._buffer[: self._buffer.rfind(b"\n") + 1]
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+def _work_and_exit(work: Callable[[Callable[[Any], None]], None], end: int) -> None:
+    def acknowledge(value: Any) -> None:
+        os.write(end, json.dumps(value).encode() + b"\n")
+
+    code = 1
+    try:
+        work(acknowledge)
+        code = 0
+    except BaseException as error:  # noqa: BLE001 - the process ends here, and must not go on
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        acknowledge({"error": f"{type(error).__name__}: {error} ({frame.name}:{frame.lineno})"})
+    finally:
+        os._exit(code)
+
+
+def run_apart(work: Callable[[], list[str]]) -> list[str]:
+    """Return what a function finds in a process of its own: nothing it opens stays here."""
+    answer = compute_apart(work)
+    return [f"the check failed: {answer['error']}"] if isinstance(answer, dict) else answer
+
+
+def compute_apart(work: Callable[[], Any]) -> Any:
+    """Return the JSON value, no object, that a function returns in a process of its own.
+
+    An object with the key `error` stands for a function that raised, or a process that died.
+    """
+    worker = Victim(lambda acknowledge: acknowledge(work()))
+    return (worker.reap() or [{"error": "the process died"}])[-1]
+
+
+def show_drill(name: str, done: int, runs: int) -> None:
+    """Write how far a drill has come, over the line before, where somebody watches."""
+    if not sys.stderr.isatty():
+        return
+    print(f"\r{name}: {done} of {runs}   ", end="", file=sys.stderr, flush=True)

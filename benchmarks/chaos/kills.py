@@ -1,0 +1,577 @@
+"""Kills: a process dies at any moment of any write, and the next one finds all that counted.
+
+Each path writes what it can tell again: numbered texts, under ids of their own. After every kill a
+fresh process opens the file, checks it from end to end, and counts.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage
+
+from benchmarks.chaos.drill import DrillReport, Victim, make_folder, measure, run_apart, show_drill
+from langchain_convmem import ConversationMemory, SQLiteLog
+from langchain_convmem.logs.sqlite_file import APPLICATION_ID, MIGRATIONS
+from langchain_convmem.offline import ExtractiveSummarizer, OfflineChatModel
+from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.summarizing.planning import SummarySettings
+from langchain_convmem.transfer.copy import copy_log
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import build_context
+from langchain_convmem.views.live import find_covers, find_live_entries, find_summary_chain
+
+KEY = ThreadKey("ana", "chat")
+_IMPORTED = 120
+_LINES = 60
+Acknowledge: TypeAlias = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WritingPath:
+    """One way to write.
+
+    Attributes:
+        name: What it is called in reports.
+        prepare: Makes what the work needs, in a process of its own.
+        work: Writes until it is killed, or is done; acknowledges what returned.
+        judge: Returns what is wrong with what is left; may finish the work first.
+        begins_sound: Whether there is nothing to find before the work is finished.
+    """
+
+    name: str
+    prepare: Callable[[Path], None]
+    work: Callable[[Path, int, Acknowledge], None]
+    judge: Callable[[Path, Sequence[Any]], list[str]]
+    begins_sound: bool = True
+
+
+def run_kills(runs: int, seed: int) -> DrillReport:
+    """Kill so many processes, on every writing path in turn."""
+    with measure("kills") as report:
+        for number in range(runs):
+            path = PATHS[number % len(PATHS)]
+            chance = random.Random(seed * 1_000_003 + number)
+            with make_folder() as folder:
+                report.note(path.name, number, _run_one(path, folder, chance))
+            show_drill("kills", number + 1, runs)
+    return report
+
+
+def _run_one(path: WritingPath, folder: Path, chance: random.Random) -> list[str]:
+    """Prepare, kill at a moment of chance up to three times, and judge."""
+    problems = run_apart(partial(_prepare, path, folder))
+    acknowledged: list[Any] = []
+    for attempt in range(chance.randint(1, 3)):
+        start = attempt * 1_000_000
+        victim = Victim(partial(path.work, folder, start))
+        victim.wait_for_lines(chance.choice([0, 1, 1, 2, 5]), timeout_s=5)
+        time.sleep(chance.uniform(0, chance.choice([0.02, 0.06, 0.4])))
+        told = victim.kill()
+        problems += [one["error"] for one in told if isinstance(one, dict) and "error" in one]
+        acknowledged += [one for one in told if not isinstance(one, dict)]
+    return problems + run_apart(partial(_judge, path, folder, acknowledged))
+
+
+def _prepare(path: WritingPath, folder: Path) -> list[str]:
+    path.prepare(folder)
+    return []
+
+
+def _judge(path: WritingPath, folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    file = folder / "memory.db"
+    found = _verify(file) if path.begins_sound and file.exists() else []
+    found += path.judge(folder, acknowledged)
+    return found + (_verify(file) if file.exists() else [])
+
+
+def _verify(file: Path) -> list[str]:
+    with SQLiteLog(file) as log:
+        return [f"verify says: {problem}" for problem in log.verify().problems]
+
+
+# -- what the paths share -------------------------------------------------------------------------
+
+
+def _open_log(folder: Path) -> SQLiteLog:
+    return SQLiteLog(folder / "memory.db")
+
+
+def _open_memory(folder: Path, **options: Any) -> ConversationMemory:
+    return ConversationMemory.open(
+        folder / "memory.db", embeddings=DeterministicFakeEmbedding(size=16), **options
+    )
+
+
+def _read_texts(entries: Sequence[Entry], role: str = "user") -> list[str]:
+    return [text for one in entries if one.role == role for text in one.contents]
+
+
+def _compare(there: Sequence[str], acknowledged: Sequence[str]) -> list[str]:
+    """Return what is lost, or doubled."""
+    counts = Counter(there)
+    lost = [text for text in acknowledged if not counts[text]]
+    doubled = [text for text, count in counts.items() if count > 1]
+    return [f"lost {text!r}" for text in lost] + [f"doubled {text!r}" for text in doubled]
+
+
+def _do_nothing(folder: Path) -> None:
+    del folder
+
+
+def _fill(folder: Path) -> None:
+    """Store a chat to work on."""
+    with _open_log(folder) as log:
+        said = [
+            message
+            for n in range(_LINES)
+            for message in (
+                HumanMessage(f"line {n} about the garden", id=f"q{n}"),
+                AIMessage(f"answer {n}", id=f"a{n}"),
+            )
+        ]
+        log.append(KEY, [make_draft(message) for message in said])
+
+
+# -- appends --------------------------------------------------------------------------------------
+
+_BATCH = 3
+
+
+def _append(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    with _open_log(folder) as log:
+        for n in range(start, start + 100_000):
+            batch = [HumanMessage(f"{n}/{part}", id=f"m{n}-{part}") for part in range(_BATCH)]
+            log.append(KEY, [make_draft(message) for message in batch])
+            acknowledge(n)
+
+
+def _judge_append(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        there = _read_texts(log.entries(KEY))
+    wanted = [f"{n}/{part}" for n in acknowledged for part in range(_BATCH)]
+    batches = Counter(text.split("/")[0] for text in there)
+    partial = [f"partial batch {name}" for name, count in batches.items() if count != _BATCH]
+    return _compare(there, wanted) + partial
+
+
+def _say(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    memory = _open_memory(folder)
+    chain = memory.wrap(OfflineChatModel())
+    config: Any = {"configurable": {"user_id": "ana", "thread_id": "chat"}}
+    for n in range(start, start + 100_000):
+        if n % 2:
+            chain.invoke(f"question {n}", config)
+        else:
+            for _ in chain.stream(f"question {n}", config):
+                pass
+        acknowledge(n)
+
+
+def _converse(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    memory = _open_memory(folder)
+    with memory.conversation(OfflineChatModel(), thread_id="chat", user_id="ana") as talk:
+        for n in range(start, start + 100_000):
+            talk.send_message(f"question {n}")
+            acknowledge(n)
+
+
+def _judge_turns(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        entries = find_live_entries(log.entries(KEY))
+    found = _compare(_read_texts(entries), [f"question {n}" for n in acknowledged])
+    answered = {one.turn_id for one in entries if one.role == "assistant"}
+    asked = {one.contents[0]: one.turn_id for one in entries if one.role == "user"}
+    return found + [
+        f"question {n} lost its answer"
+        for n in acknowledged
+        if asked.get(f"question {n}") not in answered
+    ]
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+
+def _annotate(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    with _open_log(folder) as log:
+        first = log.entries(KEY, last=1)[0]
+        for n in range(start, start + 100_000):
+            log.annotate(KEY, first.id, attributes=[f"mark {n}"])
+            acknowledge(n)
+
+
+def _judge_annotate(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        marks = log.entries(KEY, last=1)[0].metadata.attributes
+    return _compare(marks, [f"mark {n}" for n in acknowledged])
+
+
+def _count_up(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    del start
+    with _open_log(folder) as log:
+        for _ in range(100_000):
+            found = log.get_state(KEY, "count")
+            count = 1 if found is None else found.value + 1
+            log.set_state(KEY, "count", count, expected=None if found is None else found.version)
+            acknowledge(count)
+
+
+def _judge_count(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        found = log.get_state(KEY, "count")
+    count, least = (0 if found is None else found.value), max(acknowledged, default=0)
+    return [] if count >= least else [f"lost counts: {count} after {least}"]
+
+
+def _edit(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    memory = _open_memory(folder)
+    history = memory.history("chat", user_id="ana")
+    for n in range(start, start + 100_000):
+        history.add_messages([HumanMessage(f"said {n}", id=f"s{n}"), AIMessage(f"told {n}")])
+        if n % 2:
+            history.undo()
+            acknowledge(["undone", n])
+        else:
+            history.add_messages([HumanMessage(f"meant {n}", id=f"s{n}")])
+            acknowledge(["replaced", n])
+
+
+def _judge_edit(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        live = _read_texts(find_live_entries(log.entries(KEY)))
+    replaced = [f"meant {n}" for kind, n in acknowledged if kind == "replaced"]
+    back = [
+        f"undone, and back: {n}"
+        for kind, n in acknowledged
+        if kind == "undone" and f"said {n}" in live
+    ]
+    old = [
+        f"replaced, and there: {n}"
+        for kind, n in acknowledged
+        if kind == "replaced" and f"said {n}" in live
+    ]
+    return _compare(live, replaced) + back + old
+
+
+def _forget(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    memory = _open_memory(folder)
+    for n in range(start, start + 100_000):
+        [entry] = memory.add_messages(
+            [HumanMessage(f"secret-{n}-secret", id=f"s{n}")], thread_id="chat", user_id="ana"
+        )
+        memory.recall(f"secret-{n}-secret", user_id="ana")
+        memory.forget(thread_id="chat", user_id="ana", entry_ids=[entry.id])
+        acknowledge(n)
+
+
+def _judge_forget(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    content = b"".join(one.read_bytes() for one in folder.iterdir())
+    found = [
+        f"forgotten, and in the file: {n}"
+        for n in acknowledged
+        if f"secret-{n}-secret".encode() in content
+    ]
+    with _open_log(folder) as log:
+        kept = _read_texts(log.entries(KEY))
+    return found + _compare(
+        [text for text in kept if text.startswith("line")],
+        [f"line {n} about the garden" for n in range(_LINES)],
+    )
+
+
+# -- whole files ----------------------------------------------------------------------------------
+
+
+def _write_import(folder: Path) -> None:
+    rows = [{"role": "user", "content": f"imported {n}"} for n in range(_IMPORTED)]
+    (folder / "chat.json").write_text(json.dumps({"messages": rows}))
+
+
+def _import(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    del start
+    memory = _open_memory(folder)
+    memory.import_file(
+        folder / "chat.json",
+        user_id="ana",
+        thread_id="chat",
+        progress=lambda done, _: acknowledge(done),
+    )
+
+
+def _judge_import(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    del acknowledged
+    _import(folder, 0, lambda _: None)
+    with _open_log(folder) as log:
+        there = _read_texts(log.entries(KEY))
+    return _compare(there, [f"imported {n}" for n in range(_IMPORTED)])
+
+
+def _reindex(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    size = 24 if start else 32
+    memory = ConversationMemory.open(
+        folder / "memory.db", embeddings=DeterministicFakeEmbedding(size=size)
+    )
+    memory.reindex(user_id="ana", progress=lambda done, _: acknowledge(done))
+
+
+def _fill_and_index(folder: Path) -> None:
+    _fill(folder)
+    memory = _open_memory(folder)
+    memory.refresh(user_id="ana")
+    memory.close()
+
+
+def _judge_reindex(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    del acknowledged
+    memory = ConversationMemory.open(
+        folder / "memory.db", embeddings=DeterministicFakeEmbedding(size=32)
+    )
+    problems = list(memory.reindex(user_id="ana"))
+    found = memory.recall("line 7 about the garden", user_id="ana")
+    if not any(match.line.line_id == "q7" for match in found.matches):
+        problems.append("a line is not found after re-indexing")
+    there = _read_texts(memory.log.entries(KEY))
+    memory.close()
+    return problems + _compare(there, [f"line {n} about the garden" for n in range(_LINES)])
+
+
+def _compact(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    memory = _open_memory(
+        folder,
+        summarizer=ExtractiveSummarizer(),
+        summary_settings=SummarySettings(trigger=("tokens", 200), keep=("tokens", 80)),
+        summarize_when="foreground",
+    )
+    for n in range(start, start + 100_000):
+        memory.add_messages(
+            [HumanMessage(f"said {n}", id=f"s{n}"), AIMessage(f"told {n}")],
+            thread_id="chat",
+            user_id="ana",
+        )
+        memory.summarize("chat", user_id="ana", force=n % 3 == 0)
+        acknowledge(n)
+
+
+def _judge_compact(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        entries = log.entries(KEY)
+    live = find_live_entries(entries)
+    covered = find_covers(live, find_summary_chain(live))
+    shown = build_context(entries).positions
+    found = _compare(_read_texts(live), [f"said {n}" for n in acknowledged])
+    for entry in live:
+        if entry.role != "summary" and (entry.id in covered) == (entry.position in shown):
+            found.append(f"entry {entry.position} is not shown or covered exactly once")
+    return found
+
+
+def _copy(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    del start
+    with _open_log(folder) as source, SQLiteLog(folder / "copy.db") as target:
+        copy_log(source, target, source_name="source", progress=lambda done, _: acknowledge(done))
+
+
+def _judge_copy(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    _copy(folder, 0, lambda _: None)
+    del acknowledged
+    with _open_log(folder) as source, SQLiteLog(folder / "copy.db") as target:
+        there, wanted = _read_texts(target.entries(KEY)), _read_texts(source.entries(KEY))
+    return _compare(there, wanted) + _verify(folder / "copy.db")
+
+
+def _back_up(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    with _open_log(folder) as log:
+        for n in range(start, start + 100_000):
+            log.append(KEY, [make_draft(HumanMessage(f"said {n}", id=f"s{n}"))])
+            log.backup(folder / f"backup-{n}.db")
+            acknowledge(n)
+
+
+def _judge_backup(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    found = []
+    for n in acknowledged:
+        file = folder / f"backup-{n}.db"
+        if not file.exists():
+            found.append(f"backup {n} is gone")
+            continue
+        found += _verify(file)
+        with SQLiteLog(file) as log:
+            if f"said {n}" not in _read_texts(log.entries(KEY)):
+                found.append(f"backup {n} lacks what was said before it")
+    with _open_log(folder) as log:
+        log.backup(folder / "last.db")
+    names = {one.name.split(".db")[0] for one in folder.iterdir()}
+    stale = [name for name in names if not name.startswith(("backup-", "memory", "last"))]
+    return found + [f"a partial copy is left: {name}" for name in stale]
+
+
+# -- signing and repair ---------------------------------------------------------------------------
+
+_THREADS = 6
+_BEFORE_SIGNATURES = 4
+"""The last schema version without them."""
+
+
+def _list_keys() -> list[ThreadKey]:
+    return [ThreadKey("ana", f"chat {n}") for n in range(_THREADS)]
+
+
+def _fill_threads(folder: Path) -> None:
+    with _open_log(folder) as log:
+        for key in _list_keys():
+            for n in range(_LINES):
+                log.append(key, [make_draft(HumanMessage(f"line {n}", id=f"q{n}"))], durable=False)
+
+
+def _fill_old_file(folder: Path) -> None:
+    """Store chats in a file as releases wrote it that signed nothing."""
+    _fill_threads(folder)
+    with closing(sqlite3.connect(folder / "memory.db")) as new:
+        rows = {table: new.execute(f"SELECT * FROM {table}").fetchall() for table in _COPIED}
+    for one in folder.iterdir():
+        one.unlink()
+    with closing(sqlite3.connect(folder / "memory.db")) as old, old:
+        for script in MIGRATIONS[:_BEFORE_SIGNATURES]:
+            old.executescript(script)
+        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        old.execute(f"PRAGMA user_version = {_BEFORE_SIGNATURES}")
+        for table, found in rows.items():
+            width = len(old.execute(f"PRAGMA table_info({table})").fetchall())
+            marks = ", ".join("?" * width)
+            old.executemany(f"INSERT INTO {table} VALUES ({marks})", [row[:width] for row in found])
+
+
+_COPIED = ("owners", "threads", "entries")
+
+
+def _sign(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    with _open_log(folder) as log:
+        acknowledge(start)
+        log.verify(sign=True)
+        for n in range(start, start + 100_000):
+            log.append(KEY, [make_draft(HumanMessage(f"said {n}", id=f"s{n}"))])
+            acknowledge(f"said {n}")
+
+
+def _judge_sign(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        report = log.verify(sign=True)
+        found = _judge_lines(log, range(_LINES))
+        said = [text for text in acknowledged if isinstance(text, str)]
+        found += _compare(_read_texts(log.entries(KEY)), said)
+    return found + ([f"{report.unsigned} are unsigned"] if report.unsigned else [])
+
+
+def _judge_lines(log: SQLiteLog, numbers: Sequence[int]) -> list[str]:
+    wanted = [f"line {n}" for n in numbers]
+    return [
+        f"{key.thread_id}: not the lines that were said"
+        for key in _list_keys()
+        if _read_texts(log.entries(key)) != wanted
+    ]
+
+
+_DAMAGED = range(0, _LINES, 7)
+
+
+def _fill_and_damage(folder: Path) -> None:
+    """Store chats and a backup of them, then alter a line here and there."""
+    _fill_threads(folder)
+    with _open_log(folder) as log:
+        log.backup(folder / "backup.db")
+    marks = ", ".join(f"'line {n}'" for n in _DAMAGED)
+    with closing(sqlite3.connect(folder / "memory.db")) as db, db:
+        db.execute(
+            "UPDATE entries SET body = replace(body, 'line', 'lime') "
+            f"WHERE json_extract(body, '$.m.content') IN ({marks})"
+        )
+
+
+def _remove_damaged(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    with _open_log(folder) as log:
+        acknowledge(start)
+        log.repair(remove=True)
+        acknowledge("repaired")
+
+
+def _judge_removed(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        report = log.repair(remove=True)
+        late = len(report.removed) if "repaired" in acknowledged else 0
+        found = _judge_lines(log, [n for n in range(_LINES) if n not in _DAMAGED])
+    return found + ([f"removed {late} more after it was done"] if late else [])
+
+
+def _restore_damaged(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    with _open_log(folder) as log:
+        acknowledge(start)
+        log.repair(folder / "backup.db")
+        acknowledge("repaired")
+
+
+def _judge_restored(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    with _open_log(folder) as log:
+        report = log.repair(folder / "backup.db")
+        late = len(report.restored) if "repaired" in acknowledged else 0
+        found = _judge_lines(log, range(_LINES))
+    return found + ([f"restored {late} more after it was done"] if late else [])
+
+
+def _fill_and_break(folder: Path) -> None:
+    """Store chats and a backup of them, then overwrite the first page of their entries."""
+    _fill_threads(folder)
+    with _open_log(folder) as log:
+        log.backup(folder / "backup.db")
+    with closing(sqlite3.connect(folder / "memory.db")) as db:
+        [(page,)] = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'entries'")
+        [(size,)] = db.execute("PRAGMA page_size")
+    with (folder / "memory.db").open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(bytes(size))
+
+
+def _rebuild(folder: Path, start: int, acknowledge: Acknowledge) -> None:
+    acknowledge(start)
+    SQLiteLog.repair_file(folder / "memory.db", folder / "backup.db")
+    acknowledge("repaired")
+
+
+def _judge_rebuilt(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
+    if not (folder / "memory.db").exists():
+        return ["no file is left under the name"]
+    report = SQLiteLog.repair_file(folder / "memory.db", folder / "backup.db")
+    late = len(report.restored) if "repaired" in acknowledged else 0
+    with _open_log(folder) as log:
+        found = _judge_lines(log, range(_LINES))
+    return found + ([f"restored {late} more after it was done"] if late else [])
+
+
+PATHS: tuple[WritingPath, ...] = (
+    WritingPath("append", _do_nothing, _append, _judge_append),
+    WritingPath("turn of wrap", _do_nothing, _say, _judge_turns),
+    WritingPath("conversation", _do_nothing, _converse, _judge_turns),
+    WritingPath("annotate", _fill, _annotate, _judge_annotate),
+    WritingPath("documents", _do_nothing, _count_up, _judge_count),
+    WritingPath("edits", _do_nothing, _edit, _judge_edit),
+    WritingPath("forget", _fill, _forget, _judge_forget),
+    WritingPath("import", _write_import, _import, _judge_import),
+    WritingPath("re-index", _fill_and_index, _reindex, _judge_reindex),
+    WritingPath("summaries", _do_nothing, _compact, _judge_compact),
+    WritingPath("copy", _fill, _copy, _judge_copy),
+    WritingPath("backup", _fill, _back_up, _judge_backup),
+    WritingPath("sign", _fill_old_file, _sign, _judge_sign),
+    WritingPath("repair", _fill_and_damage, _restore_damaged, _judge_restored, begins_sound=False),
+    WritingPath("rebuild", _fill_and_break, _rebuild, _judge_rebuilt, begins_sound=False),
+    WritingPath("removal", _fill_and_damage, _remove_damaged, _judge_removed, begins_sound=False),
+)

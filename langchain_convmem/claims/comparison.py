@@ -1,0 +1,703 @@
+"""A restatement beside its source: what is missing, changed, invented, or left unjudged. Pure.
+
+Rules decide, and no model is asked. What they cannot decide is listed as unjudged.
+"""
+
+# ruff: noqa: RUF001 - signs of the languages themselves
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import Literal, TypeAlias
+
+from langchain_convmem.claims.lexicon import guess_language
+from langchain_convmem.claims.numbers import replace_number_words
+from langchain_convmem.claims.reading import (
+    Cast,
+    Claim,
+    Clause,
+    Item,
+    find_cast,
+    is_same_stem,
+    read_claim,
+)
+from langchain_convmem.claims.values import Value
+from langchain_convmem.views.facts import split_sentences
+
+FindingKind: TypeAlias = Literal[
+    "id", "amount", "time", "date", "day", "name", "person", "role", "polarity", "opposite",
+    "swap", "word", "statement", "language",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSentence:
+    """What was said, by whom.
+
+    Attributes:
+        text: One sentence or several.
+        speaker: "user", "assistant" or a name; empty for what nobody in particular says.
+    """
+
+    text: str = field(repr=False)
+    speaker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFinding:
+    """A claim that does not agree, or that cannot be judged.
+
+    Attributes:
+        kind: What it is about.
+        source: Index of the source sentence that it comes from; None if there is none.
+        sentence: Index of the sentence of the restatement; None for what is missing.
+        said: What the source says; not part of the repr.
+        told: What the restatement says instead; not part of the repr.
+    """
+
+    kind: FindingKind
+    source: int | None = None
+    sentence: int | None = None
+    said: str = field(default="", repr=False)
+    told: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReport:
+    """How a restatement agrees with its source.
+
+    Attributes:
+        missing: What the source says and the restatement does not.
+        changed: What it says otherwise.
+        invented: What it adds.
+        unjudged: What the rules cannot decide.
+    """
+
+    missing: tuple[ClaimFinding, ...] = ()
+    changed: tuple[ClaimFinding, ...] = ()
+    invented: tuple[ClaimFinding, ...] = ()
+    unjudged: tuple[ClaimFinding, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing is missing, changed or invented."""
+        return not (self.missing or self.changed or self.invented)
+
+
+def compare_claims(source_sentences: Sequence[SourceSentence], text: str) -> ClaimReport:
+    """Return what a restatement leaves out, changes and adds.
+
+    Args:
+        source_sentences: What it covers, in order.
+        text: The restatement, of any length; in any order, words and person.
+    """
+    return _ClaimComparison(source_sentences, text).make_report()
+
+
+_SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "assistant"}
+_DENYING = frozenset({"accept", "confirm", "like", "can", "safe", "true", "allergic"})
+"""Opposites of which one side says the same as a negation of the other."""
+_MOST_SUPPORT = 4
+_MOST_CANDIDATES = 12
+_MANY_NEW = 2
+"""So many new words where none of the source is lost are no other words for it."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A sentence of the source, and to which of the given texts it belongs."""
+
+    index: int
+    claim: Claim
+
+
+class _ClaimComparison:
+    """One restatement beside its source; used once."""
+
+    def __init__(self, source: Sequence[SourceSentence], text: str) -> None:
+        everything = " ".join([*(said.text for said in source), text])
+        language = guess_language(everything)
+        self._sources = [
+            _Source(index, read_claim(sentence, guess_language(sentence, language), speaker))
+            for index, said in enumerate(source)
+            for speaker in [_SPEAKERS.get(said.speaker.lower(), said.speaker)]
+            for sentence in _split_text(said.text)
+        ]
+        self._told = [
+            read_claim(sentence, guess_language(sentence, language))
+            for sentence in _split_text(text)
+        ]
+        self._missing: list[ClaimFinding] = []
+        self._changed: list[ClaimFinding] = []
+        self._invented: list[ClaimFinding] = []
+        self._unjudged: list[ClaimFinding] = []
+        self._explained: set[int] = set()
+
+    def make_report(self) -> ClaimReport:
+        for number, claim in enumerate(self._told):
+            self._judge(number, claim)
+        self._find_missing()
+        parts = (self._missing, self._changed, self._invented, self._unjudged)
+        return ClaimReport(*(tuple(dict.fromkeys(part)) for part in parts))
+
+    # -- support ---------------------------------------------------------------------------------
+    @cached_property
+    def _by_beginning(self) -> dict[str, list[int]]:
+        """Where the content of the source stands, by the first letters of its stems."""
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for number, source in enumerate(self._sources):
+            for key in {key[:4] for key in source.claim.whole.content}:
+                places[key].append(number)
+        return dict(places)
+
+    @cached_property
+    def _by_value(self) -> dict[str, list[int]]:
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for number, source in enumerate(self._sources):
+            for key in {key for value in source.claim.whole.values for key in value.keys}:
+                places[key].append(number)
+        return dict(places)
+
+    @cached_property
+    def _all_content(self) -> frozenset[str]:
+        speakers = (source.claim.speaker.lower() for source in self._sources)
+        return frozenset(
+            key for source in self._sources for key in source.claim.whole.content
+        ).union(speakers)
+
+    @cached_property
+    def _told_content(self) -> frozenset[str]:
+        return frozenset(key for claim in self._told for key in claim.whole.content)
+
+    def _find_support(self, claim: Claim) -> list[_Source]:
+        """Return the sentences of the source that a restated one rests on, the closest first."""
+        whole = claim.whole
+        hits = Counter(n for key in whole.content for n in self._by_beginning.get(key[:4], ()))
+        hits.update(
+            n for value in whole.values for key in value.keys for n in self._by_value.get(key, ())
+        )
+        closest = [number for number, _ in hits.most_common(_MOST_CANDIDATES)]
+        candidates = [self._sources[number] for number in sorted(closest)]
+        support: list[_Source] = []
+        content, values = set(whole.content), list(whole.values)
+        while candidates and len(support) < _MOST_SUPPORT:
+            best = max(candidates, key=lambda one: _score(content, values, one.claim.whole))
+            if not _score(content, values, best.claim.whole):
+                break
+            candidates.remove(best)
+            support.append(best)
+            known = best.claim.whole
+            content = {key for key in content if not _holds(known.content, key)}
+            values = [v for v in values if not any(v.matches(other) for other in known.values)]
+        if not support and len(self._sources) == 1:
+            return [self._sources[0]]
+        return support
+
+    # -- one sentence ----------------------------------------------------------------------------
+    def _judge(self, number: int, claim: Claim) -> None:
+        support = self._find_support(claim)
+        if not support:
+            self._judge_unsupported(number, claim)
+            return
+        self._judge_values(number, claim, support)
+        if claim.language != support[0].claim.language:
+            self._unjudged.append(ClaimFinding("language", support[0].index, number))
+            return
+        found = [
+            *_find_reversals(claim, support),
+            *_find_roles_changed(claim, support),
+            *_find_swaps(claim, support),
+            *_find_order_changed(claim, support),
+            *_find_names_exchanged(claim, support),
+        ]
+        self._changed += [
+            ClaimFinding(kind, source.index, number, source.claim.text, claim.text)
+            for kind, source in found
+        ]
+        self._judge_persons(number, claim, support)
+        self._judge_names(number, claim, support)
+        self._judge_words(number, claim, support)
+
+    def _judge_unsupported(self, number: int, claim: Claim) -> None:
+        languages = {source.claim.language for source in self._sources}
+        if claim.language in languages and len(claim.whole.content) > 1:
+            self._invented.append(ClaimFinding("statement", None, number, told=claim.text))
+        elif claim.whole.values:
+            self._judge_values(number, claim, [])
+        elif claim.whole.content:
+            self._unjudged.append(ClaimFinding("statement", None, number, told=claim.text))
+
+    # -- values ----------------------------------------------------------------------------------
+    @cached_property
+    def _values_by_key(self) -> dict[str, list[Value]]:
+        return _group_values(value for _, value in self._source_values)
+
+    @cached_property
+    def _told_by_key(self) -> dict[str, list[Value]]:
+        return _group_values(self._told_values)
+
+    @cached_property
+    def _source_values(self) -> list[tuple[int, Value]]:
+        return [
+            (source.index, value) for source in self._sources for value in source.claim.whole.values
+        ]
+
+    @cached_property
+    def _told_values(self) -> list[Value]:
+        return [value for claim in self._told for value in claim.whole.values]
+
+    def _judge_values(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
+        near = [(one.index, value) for one in support for value in one.claim.whole.values]
+        for value in claim.whole.values:
+            if _is_among(value, self._values_by_key) or _is_one(value):
+                continue
+            rivals = [
+                (index, other)
+                for index, other in near
+                if other.kind == value.kind and not self._is_told(other)
+            ]
+            if rivals:
+                index, other = rivals[0]
+                self._explained.add(id(other))
+                self._changed.append(
+                    ClaimFinding(value.kind, index, number, other.text, value.text)
+                )
+            elif value.kind in ("day", "date") and any(
+                other.kind in ("day", "date") for _, other in near
+            ):
+                self._unjudged.append(ClaimFinding(value.kind, near[0][0], number, told=value.text))
+            else:
+                self._invented.append(ClaimFinding(value.kind, None, number, told=value.text))
+
+    def _is_told(self, value: Value) -> bool:
+        return _is_among(value, self._told_by_key)
+
+    def _find_missing(self) -> None:
+        has_days = any(value.kind in ("day", "date") for value in self._told_values)
+        for index, value in self._source_values:
+            if _is_one(value) or id(value) in self._explained or self._is_told(value):
+                continue
+            loose = value.kind == "day" and has_days
+            (self._unjudged if loose else self._missing).append(
+                ClaimFinding(value.kind, index, said=value.text)
+            )
+        changed = {finding.source for finding in self._changed if finding.kind == "name"}
+        told_languages = {claim.language for claim in self._told}
+        for source in self._sources:
+            if source.claim.language not in told_languages or source.index in changed:
+                continue
+            self._missing += [
+                ClaimFinding("name", source.index, said=name)
+                for name in _list_names(source.claim)
+                if not _holds(self._told_content, name)
+            ]
+
+    # -- persons, names, words -------------------------------------------------------------------
+    def _judge_persons(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
+        told = _list_kin(claim)
+        said = {key for source in support for key in _list_kin(source.claim)}
+        everywhere = {key for source in self._sources for key in _list_kin(source.claim)}
+        new = told - said
+        if not new:
+            return
+        if said - told:
+            self._changed.append(
+                ClaimFinding("person", support[0].index, number, support[0].claim.text, claim.text)
+            )
+        elif not new <= everywhere:
+            self._invented.append(ClaimFinding("person", support[0].index, number, told=claim.text))
+
+    def _judge_names(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
+        new = [name for name in _list_names(claim) if not _holds(self._all_content, name)]
+        if not new:
+            return
+        lost = [
+            name
+            for source in support
+            for name in _list_names(source.claim)
+            if not _holds(self._told_content, name)
+        ]
+        if lost:
+            self._changed.append(ClaimFinding("name", support[0].index, number, lost[0], new[0]))
+        else:
+            self._invented.append(ClaimFinding("name", None, number, told=new[0]))
+
+    def _judge_words(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
+        source = support[0]
+        new = [key for key in claim.whole.content if not _holds(self._all_content, key)]
+        lost = [
+            key
+            for one in support
+            for key in one.claim.whole.content
+            if not _holds(self._told_content, key)
+        ]
+        if len(new) >= _MANY_NEW and not lost:
+            self._invented.append(ClaimFinding("statement", source.index, number, told=claim.text))
+        for clause in claim.clauses:
+            if _is_foreign(clause, support, self._all_content, few=bool(lost)):
+                self._invented.append(
+                    ClaimFinding("statement", source.index, number, told=claim.text)
+                )
+        is_known = any(finding.sentence == number for finding in self._changed)
+        if not is_known and _is_word_replaced(claim, source.claim):
+            self._changed.append(
+                ClaimFinding("word", source.index, number, source.claim.text, claim.text)
+            )
+
+
+_OPEN_END = re.compile(
+    r"(?:(?<!\d)\d{1,2}|\b(?:dr|mr|mrs|ms|prof|st|approx|ca|no|nr|tel|sr|sra|ing|av|p\.ej|z\.b|bzw|usw|dott"
+    r"|ul|ok|г|ул|т\.д|т\.е|e\.g|i\.e|vs|mt|fr|hr))\.$",
+    re.IGNORECASE,
+)
+
+
+def _split_text(text: str) -> list[str]:
+    """Return the sentences of a text; "3. Mai" and "Dr. Patel" stay whole."""
+    whole: list[str] = []
+    for sentence in split_sentences(text):
+        if whole and _OPEN_END.search(whole[-1]):
+            whole[-1] = f"{whole[-1]} {sentence}"
+        else:
+            whole.append(sentence)
+    return whole
+
+
+# -- alike ----------------------------------------------------------------------------------------
+def _score(content: Iterable[str], values: Iterable[Value], other: Clause) -> float:
+    words = sum(_holds(other.content, key) for key in content)
+    return words + sum(any(value.matches(one) for one in other.values) for value in values)
+
+
+def _holds(keys: Collection[str], key: str) -> bool:
+    if key in keys:
+        return True
+    start = key[:4]
+    return any(other[:4] == start and is_same_stem(key, other) for other in keys)
+
+
+def _score_clauses(one: Clause, two: Clause) -> float:
+    shared = one.concepts.keys() & two.concepts.keys()
+    return _score(one.content, one.values, two) + len(shared)
+
+
+def _group_values(values: Iterable[Value]) -> dict[str, list[Value]]:
+    places: defaultdict[str, list[Value]] = defaultdict(list)
+    for value in values:
+        for key in value.keys:
+            places[key].append(value)
+    return dict(places)
+
+
+def _is_among(value: Value, places: Mapping[str, Sequence[Value]]) -> bool:
+    return any(value.matches(other) for key in value.keys for other in places.get(key, ()))
+
+
+def _is_one(value: Value) -> bool:
+    return value.kind == "amount" and value.readings == {1.0} and not value.unit
+
+
+def _list_names(claim: Claim) -> list[str]:
+    """Return the names of a sentence; none of a language whose nouns are all capitalised."""
+    if claim.language == "german":
+        return []
+    return [item.key for item in claim.items if item.kind == "name"]
+
+
+def _list_kin(claim: Claim) -> set[str]:
+    return {item.key for item in claim.items if item.kind == "kin"}
+
+
+# -- polarity and opposites -----------------------------------------------------------------------
+_Found: TypeAlias = "Iterator[tuple[FindingKind, _Source]]"
+
+
+def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
+    flips = []
+    pairs = [(clause, source, part) for source in support for part in source.claim.clauses
+             for clause in claim.clauses]  # fmt: skip
+    for clause in claim.clauses:
+        near = [pair for pair in pairs if pair[0] is clause]
+        best = max(near, key=lambda pair: _score_clauses(clause, pair[2]))
+        if not _score_clauses(clause, best[2]) and len(near) > 1:
+            continue
+        kind = _compare_polarity(clause, best[2])
+        if kind is not None:
+            flips.append((kind, best[1]))
+    if len(flips) == 1 and len(support) == 1 and _needs_whole(claim, support[0].claim):
+        kind = _compare_polarity(claim.whole, support[0].claim.whole)
+        flips = [(kind, support[0])] if kind is not None else []
+    for kind, source in flips:
+        if kind == "opposite" and _is_converse(claim, source.claim):
+            continue
+        yield kind, source
+
+
+def _needs_whole(told: Claim, said: Claim) -> bool:
+    """Return whether a clause takes up more than one clause of its source."""
+    return any(
+        _score_clauses(clause, said.whole)
+        > max(_score_clauses(clause, part) for part in said.clauses)
+        for clause in told.clauses
+    ) or len(told.clauses) > len(said.clauses)
+
+
+def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
+    shared = one.concepts.keys() & two.concepts.keys()
+    if shared:
+        differs = [(one.concepts[key] ^ two.concepts[key]) for key in sorted(shared)]
+        denied = one.denials ^ two.denials
+        if not denied and any(differs):
+            return "opposite"
+        if denied and not any(differs):
+            return "polarity"
+        return None
+    if one.denials == two.denials:
+        return None
+    implied = [
+        sum(side for key, side in clause.concepts.items() if key in _DENYING)
+        for clause in (one, two)
+    ]
+    return None if any(implied) else "polarity"
+
+
+def _is_converse(one: Claim, two: Claim) -> bool:
+    """Return whether opposites say the same, since the persons have changed places, too."""
+    names = one.whole.names | two.whole.names
+    told, said = find_cast(one.whole, names), find_cast(two.whole, names)
+    return bool(told.agent and said.agent and told.agent != said.agent) and (
+        told.agent in said.roles and said.agent in told.roles
+    )
+
+
+# -- who ------------------------------------------------------------------------------------------
+def _find_roles_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
+    said = support[0].claim
+    names = claim.whole.names | said.whole.names
+    for clause in claim.clauses:
+        best = max(
+            said.clauses,
+            key=lambda part: (part.directions == clause.directions, _score_clauses(clause, part)),
+        )
+        casts = find_cast(clause, names), find_cast(best, names)
+        if _score_clauses(clause, best) and _is_role_changed(*casts):
+            yield "role", support[0]
+
+
+def _is_role_changed(told: Cast, said: Cast) -> bool:
+    if told.clause.directions and said.clause.directions:
+        debtors = told.debtor, said.debtor
+        return "" not in debtors and debtors[0] != debtors[1] and debtors[0] in said.roles
+    agents = told.agent, said.agent
+    is_open = told.clause.directions or said.clause.directions or "?" in agents or "" in agents
+    if is_open or told.agent == said.agent:
+        return False
+    if told.agent in said.roles and said.agent in told.roles:
+        nouns = [cast.agent in cast.clause.names for cast in (told, said)]
+        is_noun = told.clause.language == "german" and nouns[0] != nouns[1]
+        return not is_noun and told.clause.concepts == said.clause.concepts
+    if set(agents) == {"user", "assistant"}:
+        return True
+    kin = {item.key for item in said.clause.items if item.kind == "kin"}
+    return said.agent in kin and told.agent == "user" and said.agent not in told.roles
+
+
+# -- places changed -------------------------------------------------------------------------------
+def _find_swaps(claim: Claim, support: Sequence[_Source]) -> _Found:
+    parts = [(source, part) for source in support for part in source.claim.clauses]
+    for one, two in combinations(claim.clauses, 2):
+        for (source, first), (_, second) in combinations(parts, 2):
+            for a, b in ((first, second), (second, first)):
+                if _are_swapped(one, two, a, b):
+                    yield "swap", source
+                    return
+
+
+def _are_swapped(one: Clause, two: Clause, first: Clause, second: Clause) -> bool:
+    own = _score(one.content, one.values, first), _score(two.content, two.values, second)
+    crossed = _score_moved(one, first, second), _score_moved(two, second, first)
+    if not all(own) or not all(crossed):
+        return False
+    moved = _score(one.content, one.values, second) + _score(two.content, two.values, first)
+    return sum(own) >= moved
+
+
+def _score_moved(clause: Clause, own: Clause, other: Clause) -> float:
+    """Return how much of a clause stands in another one of the source than its own."""
+    content = [key for key in clause.content if not _holds(own.content, key)]
+    values = [v for v in clause.values if not any(v.matches(one) for one in own.values)]
+    return _score(content, values, other)
+
+
+def _find_order_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where what stood after a preposition has changed places with what stood elsewhere."""
+    if claim.whole.directions or support[0].claim.whole.directions:
+        return
+    told, said = _find_marked(claim), _find_marked(support[0].claim)
+    for mark in told.keys() & said.keys():
+        one, two = told[mark], said[mark]
+        if (
+            not _are_same(one, two)
+            and any(_are_same(one, item) for item in support[0].claim.items)
+            and any(_are_same(two, item) for item in claim.items)
+        ):
+            yield "swap", support[0]
+            return
+
+
+def _find_names_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where names stand in other places of an otherwise equal sentence."""
+    said = support[0].claim
+    if len(claim.clauses) != 1 or len(said.clauses) != 1 or claim.language == "german":
+        return
+    if claim.whole.directions or _list_voices(claim) != _list_voices(said):
+        return
+    names = claim.whole.names | said.whole.names
+    told_words, told_names = _split_names(claim, names)
+    said_words, said_names = _split_names(said, names)
+    if sorted(told_names) != sorted(said_names) or told_names == said_names:
+        return
+    if len(told_words) == len(said_words) and all(map(is_same_stem, told_words, said_words)):
+        yield "swap", support[0]
+
+
+def _list_voices(claim: Claim) -> list[str]:
+    return [item.kind for item in claim.items if item.kind in ("passive", "by")]
+
+
+def _split_names(claim: Claim, names: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Return the words and the names of a sentence, each in order."""
+    keys = [item.key for item in claim.items if item.kind in ("word", "name")]
+    return [key for key in keys if key not in names], [key for key in keys if key in names]
+
+
+def _find_marked(claim: Claim) -> dict[str, Item]:
+    """Return what stands after each preposition that stands once."""
+    marked: dict[str, list[Item]] = {}
+    kinds = ("word", "name", "value")
+    for mark, item in zip(claim.items, claim.items[1:], strict=False):
+        if mark.kind in ("from", "by", "to") and item.kind in kinds and mark.text:
+            said = mark.text.lower()
+            marked.setdefault(_CONTRACTED.get(said, said), []).append(item)
+    return {mark: items[0] for mark, items in marked.items() if len(items) == 1}
+
+
+_CONTRACTED = {
+    "au": "à",
+    "aux": "à",
+    "al": "a",
+    "alla": "a",
+    "all'": "a",
+    "ai": "a",
+    "del": "de",
+    "du": "de",
+}
+_CONTRACTED |= {
+    "des": "de",
+    "d'": "de",
+    "zum": "zu",
+    "zur": "zu",
+    "vom": "von",
+    "dal": "da",
+    "dalla": "da",
+}
+
+
+def _are_same(one: Item, two: Item) -> bool:
+    if one.value is not None or two.value is not None:
+        return one.value is not None and two.value is not None and one.value.matches(two.value)
+    return one.kind in ("word", "name") and is_same_stem(one.key, two.key)
+
+
+# -- words ----------------------------------------------------------------------------------------
+def _is_foreign(
+    clause: Clause, support: Sequence[_Source], known: frozenset[str], *, few: bool
+) -> bool:
+    """Return whether a clause shares nothing with what it should restate.
+
+    Args:
+        clause: Of the restatement.
+        support: What the restated sentence rests on.
+        known: All content of the source.
+        few: A single word may restate in other words what else would be lost.
+    """
+    if len(clause.content) < 1 + few or clause.values:
+        return False
+    if any(_holds(known, key) for key in clause.content):
+        return False
+    concepts = {key for source in support for key in source.claim.whole.concepts}
+    return not clause.concepts.keys() & concepts
+
+
+def _is_word_replaced(told: Claim, said: Claim) -> bool:
+    """Return whether a sentence is its source but for one word in the same place."""
+    if told.language == "chinese":
+        return _is_run_replaced(_strip_values(told), _strip_values(said))
+    new = [key for key in told.whole.content if not _holds(said.whole.content, key)]
+    lost = [key for key in said.whole.content if not _holds(told.whole.content, key)]
+    if len(new) != 1 or len(lost) != 1 or told.whole.concepts != said.whole.concepts:
+        return False
+    if _may_be_verb(told, new[0]):
+        return False
+    return _find_neighbours(told, new[0]) == _find_neighbours(said, lost[0])
+
+
+def _is_run_replaced(told: str, said: str) -> bool:
+    """Return whether one short run of characters differs inside an otherwise equal sentence."""
+    one, two = (_PERSONAL.sub("", text) for text in (told, said))
+    start = _count_alike(one, two)
+    end = _count_alike(one[start:][::-1], two[start:][::-1])
+    middle = one[start : len(one) - end], two[start : len(two) - end]
+    return end > 1 and all(0 < len(part) <= _LONGEST_RUN for part in middle) and start + end > 3  # noqa: PLR2004
+
+
+def _strip_values(claim: Claim) -> str:
+    """Return a sentence without its values, which may be written in many ways."""
+    text = replace_number_words(claim.text, claim.language)
+    for value in claim.whole.values:
+        text = text.replace(value.text, "")
+    return text
+
+
+def _count_alike(one: str, two: str) -> int:
+    """Return how many first characters two texts share."""
+    pairs = enumerate(zip(one, two, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(two)))
+
+
+_PERSONAL = re.compile(r"[我你您他她们的了\s。,.!?、，！？]|用户|客户|助手")
+_LONGEST_RUN = 3
+_VERB_LAST = frozenset({"turkish", "japanese"})
+
+
+def _may_be_verb(claim: Claim, key: str) -> bool:
+    """Return whether a word stands where its language has the verb, of which there are many."""
+    items = [item for item in claim.items if item.kind not in ("passive", "third", "by", "not")]
+    place = next(number for number, item in enumerate(items) if item.key == key)
+    if claim.language in _VERB_LAST:
+        return place == len(items) - 1
+    if claim.language == "german" and items[place].text[:1].islower():
+        return True
+    if place == 1 and items[0].kind == "word":
+        return len(items) > place + 1
+    before = items[place - 1].kind if place else "user"
+    return before in ("user", "assistant", "kin", "name", "i", "you") and place + 1 < len(items)
+
+
+def _find_neighbours(claim: Claim, key: str) -> tuple[str, str]:
+    items = [item for item in claim.items if item.kind not in ("passive", "by", "to", "from")]
+    place = next(number for number, item in enumerate(items) if item.key == key)
+    before = items[place - 1] if place else None
+    after = items[place + 1] if place + 1 < len(items) else None
+    return _describe(before), _describe(after)
+
+
+def _describe(item: Item | None) -> str:
+    if item is None:
+        return ""
+    return item.key[:5] if item.kind in ("word", "name", "kin", "value") else "sign"

@@ -1,0 +1,257 @@
+"""Numbers in words and in digits, as people of a dozen languages write them. Pure."""
+
+# ruff: noqa: E501, RUF001 - words in the letters they are written in
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_UNITS = {
+    "english": "zero one two three four five six seven eight nine ten eleven twelve thirteen "
+    "fourteen fifteen sixteen seventeen eighteen nineteen",
+    "german": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn "
+    "vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn",
+    "dutch": "nul één twee drie vier vijf zes zeven acht negen tien elf twaalf dertien veertien "
+    "vijftien zestien zeventien achttien negentien",
+    "french": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze "
+    "quinze seize dix-sept dix-huit dix-neuf",
+    "spanish": "cero un dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce "
+    "quince dieciséis diecisiete dieciocho diecinueve",
+    "italian": "zero uno due tre quattro cinque sei sette otto nove dieci undici dodici tredici "
+    "quattordici quindici sedici diciassette diciotto diciannove",
+    "portuguese": "zero um dois três quatro cinco seis sete oito nove dez onze doze treze catorze "
+    "quinze dezesseis dezessete dezoito dezenove",
+    "russian": "ноль один два три четыре пять шесть семь восемь девять десять одиннадцать "
+    "двенадцать тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать "
+    "девятнадцать",
+    "polish": "zero jeden dwa trzy cztery pięć sześć siedem osiem dziewięć dziesięć jedenaście "
+    "dwanaście trzynaście czternaście piętnaście szesnaście siedemnaście osiemnaście "
+    "dziewiętnaście",
+    "turkish": "sıfır bir iki üç dört beş altı yedi sekiz dokuz on",
+    "arabic": "صفر واحد اثنان ثلاثة أربعة خمسة ستة سبعة ثمانية تسعة عشرة",
+}
+_TENS = {
+    "english": "twenty thirty forty fifty sixty seventy eighty ninety",
+    "german": "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig",
+    "dutch": "twintig dertig veertig vijftig zestig zeventig tachtig negentig",
+    "french": "vingt trente quarante cinquante soixante septante huitante nonante",
+    "spanish": "veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa",
+    "italian": "venti trenta quaranta cinquanta sessanta settanta ottanta novanta",
+    "portuguese": "vinte trinta quarenta cinquenta sessenta setenta oitenta noventa",
+    "russian": "двадцать тридцать сорок пятьдесят шестьдесят семьдесят восемьдесят девяносто",
+    "polish": "dwadzieścia trzydzieści czterdzieści pięćdziesiąt sześćdziesiąt siedemdziesiąt "
+    "osiemdziesiąt dziewięćdziesiąt",
+    "turkish": "yirmi otuz kırk elli altmış yetmiş seksen doksan",
+    "arabic": "عشرون ثلاثون أربعون خمسون ستون سبعون ثمانون تسعون",
+}
+_MORE = {
+    "english": "hundred=100 thousand=1000 million=1000000 dozen=12 twice=2 hundreds=100",
+    "german": "zwo=2 hundert=100 tausend=1000 dutzend=12 zweimal=2 dreimal=3 eintausend=1000",
+    "dutch": "honderd=100 duizend=1000 dozijn=12 tweemaal=2 drieën=3",
+    "french": "vingts=20 cent=100 cents=100 mille=1000 une=1 douzaine=12",
+    "spanish": "una=1 uno=1 veintiuno=21 veintiún=21 veintiuna=21 veintidós=22 veintitrés=23 "
+    "veinticuatro=24 veinticinco=25 veintiséis=26 veintisiete=27 veintiocho=28 veintinueve=29 "
+    "cien=100 ciento=100 doscientos=200 doscientas=200 trescientos=300 trescientas=300 "
+    "cuatrocientos=400 quinientos=500 quinientas=500 seiscientos=600 setecientos=700 "
+    "ochocientos=800 novecientos=900 mil=1000 docena=12",
+    "italian": "un=1 una=1 cento=100 duecento=200 trecento=300 quattrocento=400 cinquecento=500 "
+    "seicento=600 settecento=700 ottocento=800 novecento=900 mille=1000 mila=1000 duemila=2000 "
+    "tremila=3000 diecimila=10000",
+    "portuguese": "uma=1 duas=2 dezasseis=16 dezassete=17 dezanove=19 cem=100 cento=100 "
+    "duzentos=200 trezentos=300 quatrocentos=400 quinhentos=500 seiscentos=600 setecentos=700 "
+    "oitocentos=800 novecentos=900 mil=1000 dúzia=12",
+    "russian": "одна=1 одно=1 одного=1 две=2 двух=2 двое=2 трёх=3 трех=3 трое=3 четырёх=4 пяти=5 "
+    "шести=6 семи=7 восьми=8 девяти=9 десяти=10 двадцати=20 тридцати=30 сто=100 двести=200 "
+    "триста=300 четыреста=400 пятьсот=500 шестьсот=600 семьсот=700 восемьсот=800 девятьсот=900 "
+    "тысяча=1000 тысячи=1000 тысяч=1000",
+    "polish": "jedna=1 jedno=1 dwie=2 dwóch=2 dwoje=2 troje=3 trzech=3 czterech=4 pięciu=5 sto=100 "
+    "dwieście=200 trzysta=300 czterysta=400 pięćset=500 sześćset=600 siedemset=700 osiemset=800 "
+    "dziewięćset=900 tysiąc=1000 tysiące=1000 tysięcy=1000",
+    "turkish": "birde=1 ikide=2 üçte=3 dörtte=4 beşte=5 altıda=6 yedide=7 sekizde=8 "
+    "dokuzda=9 onda=10 yüz=100 bin=1000 milyon=1000000",
+    "arabic": "ثلاث=3 أربع=4 خمس=5 ست=6 سبع=7 ثماني=8 تسع=9 عشر=10 مئة=100 مائة=100 مئتان=200 ألف=1000",
+}
+_LINKS = frozenset(["and", "y", "e", "et", "и", "و"])
+_SMALL = {
+    character: value
+    for characters in ("零一二三四五六七八九", "〇壱弐参肆伍陸")
+    for value, character in enumerate(characters)
+} | {"两": 2, "兩": 2}
+_STEPS = {"十": 10, "百": 100, "千": 1000}
+_MYRIADS = {"万": 10_000, "萬": 10_000, "亿": 100_000_000, "億": 100_000_000}
+_HAN = "".join([*_SMALL, *_STEPS, *_MYRIADS])
+_COUNTED = (
+    "个個名位人口只隻条張张件块塊元円年月日号號点點時分岁歲本冊册枚匹台杯次回天週周間斤公克千米"
+    "袋瓶盒片粒颗層层间家辆頭头つ歳階箱束升毫度部番節通足着枝双套支周小美欧英刀毛"
+)
+_HAN_NUMBER = re.compile(
+    rf"(?<![每第统同唯专惟])[{_HAN}]*[十百千][{_HAN}]*(?![分足])|[{_HAN}]{{2,}}(?![分起些下样直])"
+    rf"|(?<![周期曜拜第{_HAN}])[{_HAN}](?=[{_COUNTED}])"
+)
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_HUNDRED = 100
+
+
+def replace_number_words(text: str, language: str) -> str:
+    """Return a text with its numbers in digits; a lone one, which may be an article, stays.
+
+    Args:
+        text: A sentence.
+        language: What it is written in.
+    """
+    if language in ("chinese", "japanese"):
+        return _HAN_NUMBER.sub(lambda match: _read_han(match[0]), text)
+    values = _load_values(language)
+    if not values:
+        return text
+    pieces: list[str] = []
+    run: list[int] = []
+    start = end = 0
+    for match in _WORD.finditer(text):
+        found = _read_word(match[0].lower(), values)
+        gap = text[end : match.start()]
+        if found and run and gap.strip() in ("", "-"):
+            run += found
+            end = match.end()
+        elif run and match[0].lower() in _LINKS and not gap.strip() and run[-1] >= 20:  # noqa: PLR2004
+            continue
+        elif found and run and gap.strip() in _LINKS and found[0] < run[-1]:
+            run += found
+            end = match.end()
+        else:
+            if run:
+                pieces.append(_write_number(run, text[start:end], text[:start]))
+                run = []
+            if found:
+                pieces.append(text[end : match.start()])
+                run, start, end = found, match.start(), match.end()
+    if run:
+        pieces.append(_write_number(run, text[start:end], text[:start]))
+    return "".join([*pieces, text[end:]])
+
+
+def _write_number(run: list[int], said: str, before: str) -> str:
+    value = _sum_run(run)
+    # "1.5 million" is one number, which whoever reads digits knows.
+    multiplies = run[0] in (12, 1000, 1_000_000) and before.rstrip()[-1:].isdigit()
+    return said if value == 1 or multiplies else str(value)
+
+
+def _sum_run(run: list[int]) -> int:
+    total = part = 0
+    for value in run:
+        if value >= 1000:  # noqa: PLR2004
+            total, part = total + max(part, 1) * value, 0
+        elif value in (_HUNDRED, 12) and 0 < part < _HUNDRED:
+            part *= value
+        elif value == 20 and part == 4:  # noqa: PLR2004 - quatre-vingts
+            part = 80
+        else:
+            part += value
+    return total + part
+
+
+def _read_word(word: str, values: dict[str, int]) -> list[int]:
+    if word in values:
+        return [values[word]]
+    parts = word.split("-")
+    found = [values[part] for part in parts if part in values]
+    linked = len(found) + sum(part in _LINKS for part in parts)
+    return found if len(parts) > 1 and found and linked == len(parts) else []
+
+
+@cache
+def _load_values(language: str) -> dict[str, int]:
+    if language not in _UNITS:
+        return {}
+    values = {word: number for number, word in enumerate(_UNITS[language].split())}
+    values |= {word: number * 10 for number, word in enumerate(_TENS[language].split(), 2)}
+    values |= {
+        word: int(number)
+        for word, _, number in (pair.partition("=") for pair in _MORE[language].split())
+    }
+    return values | _join_words(language)
+
+
+def _join_words(language: str) -> dict[str, int]:
+    """Return the numbers that a language writes in one word."""
+    units = ["", *_UNITS[language].split()[1:10]]
+    tens = _TENS[language].split()
+    if language == "german":
+        units[1] = "ein"
+        small = _join_tens(units, tens, lambda unit, ten: f"{unit}und{ten}")
+        return small | _join_hundreds(units, "hundert", small, _UNITS[language].split())
+    if language == "dutch":
+        units[1] = "een"
+        small = _join_tens(
+            units, tens, lambda unit, ten: f"{unit}{'ën' if unit.endswith('e') else 'en'}{ten}"
+        )
+        return small | _join_hundreds(units, "honderd", small, _UNITS[language].split())
+    if language == "italian":
+        return _join_tens(
+            units, tens, lambda unit, ten: f"{ten[:-1] if unit in ('uno', 'otto') else ten}{unit}"
+        )
+    return {}
+
+
+def _join_tens(units: list[str], tens: list[str], join: object) -> dict[str, int]:
+    assert callable(join)  # noqa: S101
+    return {
+        join(units[unit], ten): number * 10 + unit
+        for number, ten in enumerate(tens, 2)
+        for unit in range(1, 10)
+    }
+
+
+def _join_hundreds(
+    units: list[str], hundred: str, small: dict[str, int], first: list[str]
+) -> dict[str, int]:
+    rest = small | {word: number for number, word in enumerate(first)} | {"": 0}
+    return {
+        f"{units[count]}{hundred}{word}": count * _HUNDRED + number
+        for count in range(1, 10)
+        for word, number in rest.items()
+    }
+
+
+def _read_han(text: str) -> str:
+    if all(character in _SMALL for character in text):
+        return "".join(str(_SMALL[character]) for character in text)
+    total = part = digit = 0
+    for character in text:
+        if character in _SMALL:
+            digit = _SMALL[character]
+        elif character in _STEPS:
+            part, digit = part + max(digit, 1) * _STEPS[character], 0
+        else:
+            if not part and not digit:
+                return text
+            total, part, digit = (total + part + digit) * _MYRIADS[character], 0, 0
+    return str(total + part + digit)
+
+
+def read_digits(text: str, language: str) -> frozenset[float]:
+    """Return what a number in digits may mean; more than one value where its mark may be either.
+
+    Args:
+        text: Digits with their separators.
+        language: Whose comma and full stop are read.
+    """
+    bare = re.sub(r"[\s'\u2019]", "", text).strip(".,")
+    marks = [character for character in bare if character in ".,"]
+    if not marks:
+        return frozenset([float(bare)])
+    last = marks[-1]
+    if len(set(marks)) > 1:
+        other = "," if last == "." else "."
+        return frozenset([float(bare.replace(other, "").replace(last, "."))])
+    whole = float(bare.replace(last, ""))
+    if len(marks) > 1:
+        return frozenset([whole])
+    if len(bare.rpartition(last)[2]) != 3 or bare.startswith("0"):  # noqa: PLR2004
+        return frozenset([float(bare.replace(last, "."))])
+    groups = "," if language in ("english", "chinese", "japanese", "arabic") else "."
+    return (
+        frozenset([whole]) if last == groups else frozenset([whole, float(bare.replace(last, "."))])
+    )

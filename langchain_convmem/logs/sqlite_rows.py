@@ -1,0 +1,392 @@
+"""Rows of a SQLite log: read at once where the file is sound, and one by one where it is not.
+
+What SQLite cannot read takes nothing else down: a row on a damaged page, or with text that is no
+Unicode, becomes a `Row` that says so. Where the rows of a thread do not follow each other, those
+that an index has lost are looked for, and a gap stands for those that are gone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter, itemgetter
+from typing import Any, TypeAlias
+
+from langchain_convmem.logs.base import (
+    Row,
+    build_damaged_entry,
+    cap_bound,
+    cap_count,
+    decode_entry,
+    hash_message_id,
+    make_gap_row,
+    read_message_id,
+)
+from langchain_convmem.logs.signatures import START, Signer, Tombstone, find_breaks, is_linked
+from langchain_convmem.logs.sql import Dialect, Statements, add_thread_keys
+from langchain_convmem.logs.sqlite_file import (
+    COLUMNS,
+    ROLES,
+    decode_leniently,
+    is_garbled,
+    make_unreadable_row,
+    read_row,
+)
+from langchain_convmem.records import Entry, Owner, ThreadKey
+
+_HASHES_AT_ONCE = 500
+_DECODED_AT_MOST = 4096
+_DECODED_BODY_CHARS = 20_000
+
+SQL = Statements(
+    Dialect(
+        value="?",
+        tables="",
+        position="seq",
+        columns=COLUMNS,
+        control=str(ROLES.index("control")),
+        among=lambda count: f"IN ({', '.join('?' * count)})",
+    ),
+    thread="?",
+)
+
+
+Found: TypeAlias = Sequence[Any] | Row
+"""The `COLUMNS` of a row; or a row whose `damage` was noted."""
+
+
+# -- one thread ---------------------------------------------------------------------------------
+
+
+def read_range(
+    db: sqlite3.Connection, thread: int | None, *, after: int, until: int | None, last: int | None
+) -> list[Row]:
+    """Return a thread's rows of a range, ascending; the latest `last` of them."""
+    bounds = cap_bound(after), cap_bound(until), cap_count(last)
+    try:
+        found = db.execute(SQL.entries, (thread, *bounds)).fetchall()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        return _salvage(db, thread, after, until)[-cap_count(last) :] if last != 0 else []
+    return [read_row(columns) for columns in reversed(found)]
+
+
+def read_stretch(
+    db: sqlite3.Connection,
+    key: ThreadKey,
+    thread: int | None,
+    signer: Signer,
+    *,
+    after: int,
+    until: int | None,
+) -> Sequence[Found]:
+    """Return all rows of a thread from one position to another, ascending, and gaps between.
+
+    They are columns where each row follows the one before, as they mostly do: rows that were
+    decoded before need no more.
+    """
+    head = START if after <= 0 else None
+    try:
+        found = db.execute(SQL.stretch, (thread, cap_bound(after), cap_bound(until))).fetchall()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        rows = _salvage(db, thread, after, until)
+    else:
+        if is_linked([columns[-1] for columns in found], head):
+            return found
+        rows = [read_row(columns) for columns in found]
+    return link_rows(db, key, thread, note_damage(signer, key, rows), signer, head=head)
+
+
+def read_versions(db: sqlite3.Connection, thread: int | None, hashes: Collection[int]) -> list[Row]:
+    """Return rows whose message ids have these hashes, by position."""
+    wanted = sorted(set(hashes))
+    found: list[Sequence[Any]] = []
+    try:
+        for start in range(0, len(wanted), _HASHES_AT_ONCE):
+            some = wanted[start : start + _HASHES_AT_ONCE]
+            found += db.execute(SQL.select_versions(len(some)), (thread, *some)).fetchall()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        return [
+            row
+            for row in _salvage(db, thread, 0, None)
+            if row.role != "control"
+            and hash_message_id(read_message_id(row.id, row.body)) in wanted
+        ]
+    if len(wanted) > _HASHES_AT_ONCE:
+        found.sort(key=itemgetter(0))
+    return [read_row(columns) for columns in found]
+
+
+def read_controls(db: sqlite3.Connection, thread: int | None) -> list[Row]:
+    """Return a thread's control entries, by position."""
+    try:
+        return [read_row(columns) for columns in db.execute(SQL.controls, (thread,)).fetchall()]
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+    return [row for row in _salvage(db, thread, 0, None) if row.role == "control"]
+
+
+def find_rows(
+    db: sqlite3.Connection, thread: int | None, message_ids: Collection[str]
+) -> list[Row]:
+    """Return a thread's rows with these message ids, ascending."""
+    wanted = frozenset(message_ids)
+    rows = read_versions(db, thread, [hash_message_id(name) for name in wanted])
+    return [row for row in rows if read_message_id(row.id, row.body) in wanted]
+
+
+def read_tombstones(
+    db: sqlite3.Connection,
+    key: ThreadKey,
+    thread: int | None,
+    signer: Signer,
+    *,
+    after: int = 0,
+    until: int | None = None,
+) -> list[Tombstone]:
+    """Return what is kept of a thread's erased rows in a range, ascending; genuine ones alone."""
+    found = db.execute(
+        "SELECT position, previous, checksum, mark FROM tombstones "
+        "WHERE thread = ? AND position > ? AND position <= ? ORDER BY position",
+        (thread, after, cap_bound(until)),
+    )
+    return signer.select_genuine(key, (Tombstone(*row) for row in found))
+
+
+# -- an owner -----------------------------------------------------------------------------------
+
+
+def read_later(
+    db: sqlite3.Connection, owner: Owner, number: int | None, cursor: int, limit: int | None
+) -> Iterable[tuple[ThreadKey, Row]]:
+    """Return an owner's rows after a cursor, in the order of commits."""
+    # Positions are sorted before anything else is read: bodies are far larger.
+    query = (
+        f"SELECT t.thread_id, {COLUMNS} FROM entries e CROSS JOIN threads t ON t.thread = e.thread "
+        "WHERE e.seq IN (SELECT e.seq FROM threads t JOIN entries e ON e.thread = t.thread "
+        "WHERE t.owner = ? AND e.seq > ? ORDER BY e.seq LIMIT ?) ORDER BY e.seq"
+    )
+    try:
+        found = db.execute(query, (number, cap_bound(cursor), cap_count(limit))).fetchall()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        return _salvage_later(db, owner, number, cursor)[: cap_count(limit)]
+    return add_thread_keys(owner, found, lambda columns, _: read_row(columns))
+
+
+def _salvage_later(
+    db: sqlite3.Connection, owner: Owner, number: int | None, cursor: int
+) -> list[tuple[ThreadKey, Row]]:
+    threads = db.execute("SELECT thread, thread_id FROM threads WHERE owner = ?", (number,))
+    found = [
+        (ThreadKey(owner.user_id, name), row)
+        for thread, name in threads.fetchall()
+        for row in _salvage(db, thread, cursor, None)
+    ]
+    return sorted(found, key=lambda pair: pair[1].position)
+
+
+# -- what is damaged ----------------------------------------------------------------------------
+
+_ROW_DAMAGES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOTADB})
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Return whether SQLite could not read what is stored, while other rows may be readable."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return code in _ROW_DAMAGES or is_garbled(error)
+
+
+def _require_damage(error: sqlite3.DatabaseError) -> None:
+    if not is_damage(error):
+        raise error
+
+
+@contextmanager
+def read_leniently(db: sqlite3.Connection) -> Iterator[None]:
+    """Read text that is no Unicode as `Garbled` within the block, instead of raising."""
+    before = db.text_factory
+    db.text_factory = decode_leniently
+    try:
+        yield
+    finally:
+        db.text_factory = before
+
+
+def _salvage(
+    db: sqlite3.Connection, thread: int | None, after: int, until: int | None
+) -> list[Row]:
+    """Return a thread's rows of a range, read one by one; each is whole, or says what is wrong."""
+    with read_leniently(db):
+        positions = _list_positions(db, thread, after, until)
+        return [read_one(db, position) for position in positions]
+
+
+def read_one(db: sqlite3.Connection, position: int) -> Row:
+    """Return the row at a position that an index knows of."""
+    query = f"SELECT {COLUMNS} FROM entries e NOT INDEXED WHERE e.seq = ?"
+    try:
+        columns = db.execute(query, (position,)).fetchone()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        columns = None
+    return make_unreadable_row(position) if columns is None else read_row(columns)
+
+
+def _list_positions(
+    db: sqlite3.Connection, thread: int | None, after: int, until: int | None
+) -> list[int]:
+    """Return a thread's positions of a range: as an index has them, or else the table itself."""
+    bounds = thread, cap_bound(after), cap_bound(until)
+    where = "WHERE e.thread = ? AND e.seq > ? AND e.seq <= ? ORDER BY e.seq"
+    for source in ("INDEXED BY entries_by_thread", "NOT INDEXED"):
+        found: list[int] = []
+        try:
+            found += map(
+                itemgetter(0), db.execute(f"SELECT seq FROM entries e {source} {where}", bounds)
+            )
+        except sqlite3.DatabaseError as error:
+            _require_damage(error)
+        else:
+            return found
+    return found
+
+
+# -- the chain ----------------------------------------------------------------------------------
+
+
+def link_rows(
+    db: sqlite3.Connection,
+    key: ThreadKey,
+    thread: int | None,
+    rows: Sequence[Row],
+    signer: Signer,
+    *,
+    head: bytes | None,
+) -> list[Row]:
+    """Return a thread's rows with a gap before each that does not follow the one before.
+
+    Args:
+        db: Inside the transaction that read them.
+        key: The thread.
+        thread: Its number.
+        rows: Ascending, with none left out between them, and with their `damage`.
+        signer: That of the log.
+        head: The checksum before the first row; None where it is not known.
+    """
+    if head is None and not rows[1:]:  # nothing to compare with
+        return list(rows)
+    if is_linked([row.signature for row in rows], head) or not find_breaks(rows, after=head):
+        return list(rows)
+    first = 0 if head is not None else rows[0].position
+    until = rows[-1].position
+    tombstones = read_tombstones(db, key, thread, signer, after=first, until=until)
+    breaks = find_breaks(rows, tombstones, after=head)
+    if not breaks:
+        return list(rows)
+    known = {row.position for row in rows}
+    taken = sorted(known.union(one.position for one in tombstones))
+    found = list(rows)
+    for position in breaks:
+        before = max((one for one in taken if one < position), default=0)
+        lost = _find_lost_rows(db, thread, before, position - 1)
+        if lost:
+            found += lost
+        elif before < position - 1:
+            found.append(make_gap_row(position - 1))
+    return sorted(found, key=attrgetter("position"))
+
+
+def _find_lost_rows(
+    db: sqlite3.Connection, thread: int | None, after: int, until: int
+) -> list[Row]:
+    """Return rows of a thread that the table holds, and its index does not know of."""
+    query = "SELECT seq FROM entries NOT INDEXED WHERE seq > ? AND seq <= ? AND thread = ?"
+    try:
+        found = db.execute(query, (after, until, thread)).fetchall()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        return []
+    with read_leniently(db):
+        return [read_one(db, position) for (position,) in found]
+
+
+def note_damage(signer: Signer, key: ThreadKey, rows: Iterable[Row]) -> list[Row]:
+    """Return rows, each with its `damage`."""
+    noted = list(rows)
+    for row in noted:
+        row.damage = signer.find_damage(key, row)
+    return noted
+
+
+def decode_noted(key: ThreadKey, row: Row) -> Entry:
+    """Return the entry of a row whose damage was noted."""
+    return build_damaged_entry(key, row, row.damage) if row.damage else decode_entry(key, row)
+
+
+# -- decoded entries ----------------------------------------------------------------------------
+
+
+class DecodedEntries:
+    """Entries that were decoded lately: a thread is read at every turn, and hardly changes.
+
+    Rows that changed are decoded anew. Thread-safe. Who gets entries shares them with others, and
+    must not change them.
+    """
+
+    def __init__(self, most: int = _DECODED_AT_MOST, *, signer: Signer | None = None) -> None:
+        """Keep at most about so many; those that were decoded first go first."""
+        self._most = most
+        self._signer = signer or Signer()
+        # Single operations on a dict need no lock, which a fork could leave held.
+        self._kept: dict[int, tuple[ThreadKey, Sequence[Any], Entry]] = {}
+        self._epoch: int | None = None
+        self._key: ThreadKey | None = None
+
+    def clear(self) -> None:
+        """Let go of all."""
+        self._kept = {}
+
+    def decode(self, key: ThreadKey, found: Iterable[Found], epoch: int) -> list[Entry]:
+        """Return the entries of rows.
+
+        Args:
+            key: Their thread.
+            found: What `read_stretch` returns.
+            epoch: Number of the file's last `forget`: what another process has forgotten must not
+                stay in the memory of this one.
+        """
+        if epoch != self._epoch:
+            self.clear()
+            self._epoch = epoch
+        if key == self._key:
+            key = self._key  # is found faster where it is the same object
+        self._key = key
+        kept = self._kept
+        entries = []
+        for one in found:
+            if isinstance(one, Row):
+                entries.append(decode_noted(key, one))
+                continue
+            known = kept.get(one[0])
+            if known is not None and known[1] == one and (known[0] is key or known[0] == key):
+                entries.append(known[2])
+            else:
+                entries.append(self._decode_one(key, one))
+        return entries
+
+    def _decode_one(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
+        entry = decode_entry(key, read_row(columns), self._signer)
+        if not entry.damage and len(columns[4]) <= _DECODED_BODY_CHARS:
+            self._kept[columns[0]] = (key, columns, entry)
+            self._make_room()
+        return entry
+
+    def _make_room(self) -> None:
+        kept = self._kept
+        if len(kept) > self._most:
+            for position in list(kept)[: self._most // 4]:
+                kept.pop(position, None)

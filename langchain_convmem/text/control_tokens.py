@@ -1,0 +1,273 @@
+"""Control tokens: what opens and closes turns in a template's text, kept out of what people say.
+
+A template writes structure and text into one string, where a model's tokenizer cannot tell them
+apart. So each control token that stands in the text of a message is *sealed* before the template
+sees it: one private character is put inside. Where a session makes tokens of every piece by itself,
+the text is cut there and stays what it was; elsewhere the seal becomes a blank that can be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from langchain_convmem.views.lines import clean_name
+
+SEAL = "\ufdd0"
+"""Stands inside a sealed token, in text that no model has read yet; a code point of no text."""
+
+BREAK = " "
+"""What a seal is for a service that takes one string: as long, harmless in JSON, and visible."""
+
+_REPLACED = "\ufffd"
+"""What becomes of the seal's code point where somebody said it."""
+
+_FAMILIES = r"< *(?:\|[^<>|\s]{1,64}\|?|[^<>|\s]{1,64}\||\uff5c[^<>\uff5c\s]{1,64}\uff5c)>"
+"""Tokens of most families, such as `<|im_start|>`, `<|turn>` and `<turn|>`."""
+
+_BRACKETED = r"<</?[A-Z]+>>|\[/?\w*[A-Z]{3,}[A-Z_]*\]|<\uff5c[^<>\uff5c\s]{1,64}\uff5c>"
+_TURNS = (
+    r"</?(?:s|bos|eos|pad|unk|sop|eop|(?:start|end)_of_\w+|"
+    r"\w*(?:turn|role|message|header|system|user|assistant|human|bot|model)\w*)>"
+)
+_MARKS = (
+    r"</?(?:think|thinking|thought|reasoning|answer|tools?|tool_(?:calls?|responses?|results?|code)|"
+    r"functions?|function_(?:calls?|results?|response)|parameters?|arg_key|arg_value|documents?)>|"
+    r"<(?:function|parameter)="
+)
+_TAGS = r"</?[A-Za-z_][\w.:-]{0,63}>"
+
+_SPELLED = re.compile(f"{_FAMILIES}|{_BRACKETED}|{_TURNS}|{_MARKS}")
+_IN_PROMPT = re.compile(f"{_SPELLED.pattern}|{_TAGS}")
+_MARK = re.compile(_MARKS)
+
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_LABEL = re.compile(r"(?P<label>(?:#{1,6} ?)?[^\W\d_][^\n:<>\[\]{}|#]{0,30}:)\s*\Z")
+_HEADING = re.compile(r"^(?P<label>#{1,6} ?[^\W\d_][^\n:<>\[\]{}|#]{0,30})\s*\Z", re.MULTILINE)
+
+_SHORTEST = 3
+_PUNCTUATION = re.compile(r"[^\w\s]")
+
+_SPEAKERS = ("system", "user", "assistant", "human", "tool", "function", "bot")
+
+_OPEN_ROLES = frozenset({"assistant", "model", "ai", "system", "developer"})
+"""Who may write marks such as `<think>` in the text of a message: the model, and who instructs."""
+
+
+@dataclass(frozen=True)
+class ControlTokens:
+    """What a template's text is structured by. Safe to share between threads.
+
+    Attributes:
+        tokens: What opens or closes turns, or begins and ends a text; nobody's text may hold it.
+        marks: What marks thoughts, calls and results within a turn, such as `<think>`; the model
+            and system messages may write it in their text.
+        labels: What names a speaker by words alone, such as `### Instruction:`.
+        inline: Those labels that need no line of their own.
+    """
+
+    tokens: frozenset[str] = frozenset()
+    marks: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
+    inline: frozenset[str] = field(default=frozenset())
+
+    @classmethod
+    def find(
+        cls, literals: Iterable[str], prompt: Iterable[str], named: Iterable[str] = ()
+    ) -> ControlTokens:
+        """Return what structures the prompts of a template.
+
+        Args:
+            literals: Texts that stand in the template.
+            prompt: What it writes around the texts of messages, piece by piece.
+            named: Tokens that the model's tokenizer names.
+        """
+        pieces = list(prompt)
+        found = {one for text in literals for one in _SPELLED.findall(text)}
+        found |= {one for text in pieces for one in _IN_PROMPT.findall(text)}
+        found |= {one for one in named if len(one) >= _SHORTEST and _PUNCTUATION.search(one)}
+        found |= {match["label"].rstrip() for text in pieces for match in _HEADING.finditer(text)}
+        labels = {
+            match["label"]: match.start() > 0 and text[match.start() - 1] not in _LINE_ENDS
+            for text in pieces
+            for match in _LABEL.finditer(text)
+        }
+        marks = {one for one in found if _MARK.fullmatch(one)}
+        inline = {label for label, is_inline in labels.items() if is_inline}
+        return cls(frozenset(found - marks), frozenset(marks), frozenset(labels), frozenset(inline))
+
+    # -- sealing ----------------------------------------------------------------------------------
+
+    def seal(self, text: str, *, marks: bool = True) -> str:
+        """Return the text with a seal inside each control token.
+
+        Args:
+            text: What somebody said.
+            marks: Whether marks within a turn are sealed as well.
+        """
+        if SEAL in text:
+            text = text.replace(SEAL, _REPLACED)
+        # Most texts hold no first character of a token, which is found out far sooner.
+        if any(map(text.__contains__, self._firsts)):
+            text = _seal_tokens(text, self._every if marks else self._outer)
+        if self._named is not None and ":" in text:
+            text = self._named.sub(_seal_label, text)
+        return text
+
+    def seal_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a message as templates get it, all of its texts sealed but for the role."""
+        sealed: dict[str, Any] = {}
+        for key, value in message.items():
+            if key == "content":
+                marks = message["role"] not in _OPEN_ROLES
+                sealed[key] = self._seal_content(value, marks=marks)
+            elif key == "name" and isinstance(value, str):
+                sealed[key] = self.seal(clean_name(value))
+            elif key == "tool_calls" and isinstance(value, list):
+                sealed[key] = self.seal_value([_clean_call(call) for call in value])
+            else:
+                sealed[key] = value if key == "role" else self.seal_value(value)
+        return sealed
+
+    def _seal_content(self, content: Any, *, marks: bool) -> Any:
+        """Seal content; a token that lies across two blocks is one as well."""
+        if not isinstance(content, list):
+            return self.seal_value(content, marks=marks)
+        texts = [_read_block(block) for block in content]
+        whole = self.seal("".join(texts), marks=marks)
+        sealed = []
+        for block, text in zip(content, texts, strict=True):
+            own, whole = _take(whole, len(text))
+            rest = self.seal_value(block, marks=marks)
+            if isinstance(block, str):
+                rest = own
+            elif text:
+                rest["text"] = own
+            sealed.append(rest)
+        return sealed
+
+    def seal_value(self, value: Any, *, marks: bool = True) -> Any:
+        """Return a plain value with all texts in it sealed, keys included."""
+        if isinstance(value, str):
+            return self.seal(value, marks=marks)
+        if isinstance(value, list):
+            return [self.seal_value(one, marks=marks) for one in value]
+        if isinstance(value, Mapping):
+            return {
+                self.seal(key, marks=marks): self.seal_value(one, marks=marks)
+                for key, one in value.items()
+            }
+        return value
+
+    def restore(self, text: str) -> str:
+        """Return a text as it was before `seal` and `show_seals`: one blank fewer in each token."""
+        if self._named is not None:
+            text = self._named.sub(
+                lambda found: found[1] + found[2].removeprefix(BREAK) + ":", text
+            )
+        # From the end: a token may stand within another one, which is one only without its blank.
+        for start in reversed([found.start() for found in self._start.finditer(text)]):
+            if text.startswith(BREAK, start + 1) and self._every.match(text, start):
+                text = text[: start + 1] + text[start + 1 + len(BREAK) :]
+        return text
+
+    # -- patterns: a token counts with blanks inside, too, or no text could be restored -----------
+
+    @cached_property
+    def _firsts(self) -> str:
+        return "".join(sorted({"<", *(token[0] for token in self.tokens | self.marks)}))
+
+    @cached_property
+    def _start(self) -> re.Pattern[str]:
+        return re.compile(f"[{re.escape(self._firsts)}]")
+
+    @cached_property
+    def _outer(self) -> re.Pattern[str]:
+        return _compile_tokens(self.tokens)
+
+    @cached_property
+    def _every(self) -> re.Pattern[str]:
+        return _compile_tokens(self.tokens | self.marks)
+
+    @cached_property
+    def _named(self) -> re.Pattern[str] | None:
+        if not self.labels:
+            return None
+        lines = rf"(?:\A|(?<=[{_LINE_ENDS}]))[ \t]*"
+        each = [
+            (r"(?<!\w)" if label in self.inline else lines)
+            + _make_label_pattern(label.removesuffix(":"))
+            for label in sorted(self.labels, key=len, reverse=True)
+        ]
+        return re.compile(f"({'|'.join(each)})( *):")
+
+
+def show_seals(text: str) -> str:
+    """Return sealed text for a service that takes one string."""
+    return text.replace(SEAL, BREAK)
+
+
+def split_at_seals(text: str) -> list[str]:
+    """Return sealed text in pieces, of each of which tokens have to be made by itself."""
+    return [piece for piece in text.split(SEAL) if piece]
+
+
+def _compile_tokens(tokens: Iterable[str]) -> re.Pattern[str]:
+    spelled = sorted(tokens, key=len, reverse=True)
+    each = [f"{re.escape(token[0])} *{re.escape(token[1:])}" for token in spelled]
+    return re.compile("|".join([*each, _FAMILIES]))
+
+
+def _make_label_pattern(label: str) -> str:
+    """Return a pattern for a label and others of its kind: who can be forged is not only who spoke.
+
+    A template that writes `### Response:` is read by a model that knows `### System:`.
+    """
+    signs = label[: len(label) - len(label.lstrip("# "))]
+    if signs:
+        return rf"{re.escape(signs)}[^\W\d_][\w ]{{0,30}}?"
+    if not label.isalpha():
+        return re.escape(label)
+    others = [one.upper() if label.isupper() else one.capitalize() for one in _SPEAKERS]
+    return f"(?:{'|'.join(map(re.escape, [label, *others]))})"
+
+
+def _seal_tokens(text: str, tokens: re.Pattern[str]) -> str:
+    """Return the text with a seal after the first character of each token, those within too."""
+    pieces: list[str] = []
+    end = 0
+    while (found := tokens.search(text, end)) is not None:
+        pieces.append(text[end : found.start() + 1])
+        end = found.start() + 1
+    return SEAL.join([*pieces, text[end:]])
+
+
+def _seal_label(match: re.Match[str]) -> str:
+    return f"{match[1]}{SEAL}{match[2]}:"
+
+
+def _clean_call(call: Any) -> Any:
+    """Return a call with the tool's name as one line."""
+    if not isinstance(call, dict):
+        return call
+    if isinstance(call.get("name"), str):
+        call = {**call, "name": clean_name(call["name"])}
+    function = call.get("function")
+    return call if function is None else {**call, "function": _clean_call(function)}
+
+
+def _read_block(block: Any) -> str:
+    text = block.get("text") if isinstance(block, Mapping) else block
+    return text if isinstance(text, str) else ""
+
+
+def _take(sealed: str, length: int) -> tuple[str, str]:
+    """Return so many characters of sealed text, seals not counted, and the rest."""
+    end = 0
+    while length or sealed[end : end + 1] == SEAL:
+        length -= sealed[end] != SEAL
+        end += 1
+    return sealed[:end], sealed[end:]

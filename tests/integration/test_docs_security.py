@@ -1,0 +1,201 @@
+"""The page on security: each line of its tables names a test, and these are tests that exist.
+
+Lines that no other test is about are tried here, from the outside: through files, memories and the
+command line.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from benchmarks.chaos.__main__ import DRILLS
+from langchain_convmem import ChatTemplate, ConversationMemory, SQLiteLog
+from langchain_convmem.cli import main
+from langchain_convmem.errors import ChatTemplateError, ConvMemError
+from langchain_convmem.offline import OfflineChatModel
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract import list_texts, say
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "security.md"
+KEY = ThreadKey("ana", "t")
+HERE = {"configurable": {"user_id": "ana", "thread_id": "t"}}
+
+UNTESTED = "The worst nights, on purpose"
+"""The section whose table lists drills of a benchmark."""
+
+_NOTE = re.compile(r"\[\^(\w+)\](?!:)")
+
+
+# -- the page -----------------------------------------------------------------------------------
+
+
+def read_notes():
+    """Return the tests that each footnote of the page names."""
+    found = re.findall(r"^\[\^(\w+)\]: (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert len(dict(found)) == len(found)
+    return {name: re.findall(r"`([^`]+)`", text) for name, text in found}
+
+
+def list_rows():
+    """Return each line of each table with its section, without what stands above the lines."""
+    rows, section = [], ""
+    lines = PAGE.read_text("utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        above = lines[max(0, number - 1)]
+        is_head = not above.startswith("|")
+        if line.startswith("|") and not is_head and not line.startswith("| ---"):
+            rows.append((section, line))
+    return rows
+
+
+def test_each_line_of_a_table_names_a_test():
+    rows = [line for section, line in list_rows() if section != UNTESTED]
+    assert len(rows) > 50
+    assert [line for line in rows if not _NOTE.search(line)] == []
+
+
+def test_each_footnote_is_referred_to_and_names_tests():
+    notes = read_notes()
+    assert set(_NOTE.findall(PAGE.read_text("utf-8"))) == set(notes)
+    assert [name for name, tests in notes.items() if not tests] == []
+
+
+def test_each_test_that_the_page_names_is_collected():
+    named = sorted({test for tests in read_notes().values() for test in tests})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, *named], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:]
+    collected = Counter(line.partition("[")[0] for line in done.stdout.splitlines())
+    assert [test for test in named if not collected[test.partition("[")[0]]] == []
+
+
+def test_the_page_lists_every_drill_of_the_benchmark():
+    listed = [line.split("|")[1].strip() for section, line in list_rows() if section == UNTESTED]
+    assert listed == list(DRILLS)
+
+
+# -- what its lines say of files ------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "memory.db"
+
+
+def change(path, script):
+    """Change a file as another program would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.executescript(script)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_flipped_bit_is_never_served_as_what_was_said(path, seed):
+    said = [f"pay {number}000 euros" for number in range(40)]
+    with SQLiteLog(path) as log:
+        for text in said:
+            say(log, KEY, text)
+    data, chance = bytearray(path.read_bytes()), random.Random(seed)
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+    try:
+        with SQLiteLog(path) as log:
+            entries = log.entries(KEY)
+    except ConvMemError:
+        return  # the file itself was hit, and says so
+    shown = list_texts(entries)
+    assert set(shown) <= set(said)
+    assert shown == said or any(entry.damage for entry in entries)
+
+
+def test_a_page_that_cannot_be_read_is_gaps_and_comes_back(path, tmp_path):
+    said = [f"number {number} " + "x" * 300 for number in range(60)]
+    with SQLiteLog(path) as log:
+        for text in said:
+            say(log, KEY, text)
+        log.backup(tmp_path / "backup.db")
+    with closing(sqlite3.connect(path)) as db:
+        [size] = db.execute("PRAGMA page_size").fetchone()
+    data = path.read_bytes()
+    [at] = [at for at in range(0, len(data), size) if b"number 30 x" in data[at : at + size]]
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\xff" * 64)
+    with SQLiteLog(path) as log:
+        damages = Counter(entry.damage for entry in log.entries(KEY))
+        assert set(damages) == {"", "its page cannot be read"}
+        assert sum(damages.values()) == len(said)
+        assert not log.verify().ok
+    report = SQLiteLog.repair_file(path, tmp_path / "backup.db")
+    assert (report.ok, len(report.restored)) == (True, damages["its page cannot be read"])
+    with SQLiteLog(path) as log:
+        assert list_texts(log.entries(KEY)) == said
+
+
+def recall_key(path):
+    with ConversationMemory.open(path) as memory:
+        return memory.recall("Who has the spare key?", user_id="ana", k=2).matches
+
+
+def test_words_and_vectors_that_changed_are_derived_again(path):
+    with ConversationMemory.open(path) as memory:
+        texts = ["The spare key is with Teresa.", "The plumber comes on Thursday."]
+        memory.add_messages([HumanMessage(text) for text in texts], user_id="ana", thread_id="t")
+        memory.refresh(user_id="ana")
+    expected = recall_key(path)
+    assert expected[0].line.text == "The spare key is with Teresa."
+    others = "(SELECT {0} FROM segments s WHERE s.seq <> segments.seq)"
+    change(path, f"UPDATE segments SET terms = {others.format('terms')}")
+    change(path, f"UPDATE segments SET vector = {others.format('vector')}")
+    assert recall_key(path) == expected
+
+
+def test_a_turn_and_its_recall_go_on_beside_a_damaged_entry(path):
+    with ConversationMemory.open(path) as memory:
+        for text in ("The key is with Teresa.", "Pay 1000 euros.", "The bill is blue."):
+            memory.add_messages([HumanMessage(text)], user_id="ana", thread_id="bills")
+    change(path, "UPDATE entries SET body = replace(body, '1000', '9000')")
+    with ConversationMemory.open(path) as memory:
+        reply = memory.wrap(OfflineChatModel()).invoke("Who has the key?", HERE)
+        assert "Teresa" in reply.text
+        found = memory.recall("How many euros do I pay?", user_id="ana", k=3)
+        assert not any("euros" in match.line.text for match in found.matches)
+        assert "1 entry is damaged" in " ".join(found.problems)
+
+
+def test_heads_that_the_command_line_wrote_name_a_lost_end(path, tmp_path, capsys):
+    heads, older = tmp_path / "heads.json", tmp_path / "older.db"
+    with SQLiteLog(path) as log:
+        say(log, KEY, "one")
+        log.backup(older)
+        say(log, KEY, "two")
+    assert main(["verify", "--db", str(path), "--heads", str(heads)]) == 0
+    assert main(["verify", "--db", str(path), "--against", str(heads)]) == 0
+    assert main(["verify", "--db", str(older)]) == 0
+    capsys.readouterr()
+    assert main(["verify", "--db", str(older), "--against", str(heads)]) == 1
+    assert "thread 't' of user 'ana' ends early" in capsys.readouterr().out
+
+
+# -- what its lines say of templates --------------------------------------------------------------
+
+
+def test_a_template_changes_no_message_and_keeps_nothing():
+    message = {"role": "user", "content": "Hi", "tags": ["a"]}
+    with pytest.raises(ChatTemplateError):
+        ChatTemplate("{{ messages[0].tags.append('b') }}{{ 1 }}").render([message])
+    counting = ChatTemplate("{% set n = namespace(v=0) %}{% set n.v = n.v + 1 %}{{ n.v }}")
+    assert [counting.render([message]) for _ in range(2)] == ["1", "1"]
+    assert message == {"role": "user", "content": "Hi", "tags": ["a"]}

@@ -1,0 +1,53 @@
+"""The drills run, and what they judge by finds what is lost, doubled or altered."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.chaos.__main__ import DRILLS, main
+from benchmarks.chaos.files import tear
+from benchmarks.chaos.kills import PATHS, _compare
+from benchmarks.flips import flip_bit
+
+
+def test_every_drill_that_needs_no_server_runs_and_finds_nothing():
+    names = [name for name in DRILLS if name not in ("services", "evictions")]
+    words = ["-m", "benchmarks.chaos", "--runs", "1", "--json", "--only", *names]
+    done = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True)
+    reports = {report["name"]: report for report in json.loads(done.stdout)}
+    assert {name: report["findings"] for name, report in reports.items()} == {
+        name: [] for name in names
+    }
+    assert all(report["runs"] or report["skipped"] for report in reports.values())
+    assert done.returncode == 0
+
+
+def test_what_was_not_tried_cannot_be_asked_for():
+    with pytest.raises(SystemExit):
+        main(["--runs", "0"])
+    with pytest.raises(SystemExit):
+        main(["--only", "earthquakes"])
+
+
+def test_lost_and_doubled_texts_are_found():
+    assert _compare(["a", "b", "b"], ["a", "b", "c"]) == ["lost 'c'", "doubled 'b'"]
+    assert _compare(["a", "never acknowledged"], ["a"]) == []
+
+
+def test_each_path_of_writing_has_a_name_of_its_own():
+    names = [path.name for path in PATHS]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("damage", [flip_bit, tear])
+def test_a_file_is_damaged_as_the_drill_says(tmp_path, damage):
+    path = tmp_path / "log.db"
+    for seed in range(30):
+        path.write_bytes(b"\xff" * 20_000)
+        assert damage(path, random.Random(seed)).startswith("log.db ")
+        assert path.read_bytes() != b"\xff" * 20_000

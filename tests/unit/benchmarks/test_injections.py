@@ -1,0 +1,41 @@
+"""No text becomes structure: each attack of the corpus, read by parsers that share no code."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.injections.corpus import load_attacks, load_families
+from benchmarks.injections.surfaces import REFUSED, find_trust, read_ours, read_usual
+
+ATTACKS = load_attacks()
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=[attack.id for attack in ATTACKS])
+def test_an_attack_changes_no_structure(attack):
+    assert read_ours(attack, attack.text) in (REFUSED, read_ours(attack, attack.harmless))
+
+
+@pytest.mark.parametrize("attack", [one for one in ATTACKS if one.trust], ids=lambda one: one.id)
+def test_what_was_imported_is_trusted_as_such(attack):
+    assert find_trust(attack) == attack.trust
+
+
+def test_the_corpus_is_large_and_reaches_all_families():
+    assert len(ATTACKS) >= 200
+    assert len({attack.id for attack in ATTACKS}) == len(ATTACKS)
+    assert {one.family for one in ATTACKS if one.category == "templates"} == set(load_families())
+    assert min(Counter(attack.category for attack in ATTACKS).values()) >= 10
+
+
+def test_an_attack_is_one_where_nothing_is_done_about_it():
+    def succeeds(attack):
+        return read_usual(attack, attack.text) != read_usual(attack, attack.harmless)
+
+    assert sum(map(succeeds, ATTACKS)) > 0.9 * len(ATTACKS)
+
+
+def test_what_is_read_of_an_attack_is_read_at_all():
+    empty = [one.id for one in ATTACKS if not read_ours(one, one.harmless)]
+    assert empty == []

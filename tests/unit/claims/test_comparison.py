@@ -1,0 +1,166 @@
+"""What the check of claims promises: what is changed is found, what is said otherwise is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.claims import count_found, find_by_claims, load_cases
+from langchain_convmem.claims.comparison import SourceSentence, compare_claims
+
+CORRUPTIONS = load_cases("corruptions")
+PARAPHRASES = load_cases("paraphrases")
+CASES = [*CORRUPTIONS, *PARAPHRASES]
+
+
+def _compare(said: str, told: str, speaker: str = "user"):
+    return compare_claims([SourceSentence(said, speaker)], told)
+
+
+# -- the data ------------------------------------------------------------------------------------
+
+
+def test_there_are_100_of_each_in_thirteen_languages_and_lower_case():
+    assert len(CORRUPTIONS) == len(PARAPHRASES) == 100
+    assert len({case.language for case in CORRUPTIONS}) == 14
+    assert len({case.id for case in CASES}) == 200
+
+
+def test_at_least_95_corruptions_are_caught():
+    assert count_found(CORRUPTIONS, find_by_claims)["all", ""] >= 95
+
+
+def test_at_most_3_paraphrases_alarm():
+    assert count_found(PARAPHRASES, find_by_claims)["all", ""] <= 3
+
+
+def test_what_was_held_out_is_judged_as_well():
+    held_out = [case for case in CORRUPTIONS if case.is_held_out]
+    assert count_found(held_out, find_by_claims)["all", ""] >= 0.95 * len(held_out)
+
+
+# -- what is found -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "kind"),
+    [
+        ("I take 5 mg of it.", "The user takes 5 g of it.", "amount"),
+        ("It costs 40 euros.", "It costs 40 dollars.", "amount"),
+        ("Pick me up at 6 pm.", "The user is to be picked up at 6 am.", "time"),
+        ("We meet on 3 May.", "They meet on 4 May.", "date"),
+        ("We meet on Monday.", "They meet on Tuesday.", "day"),
+        ("My code is QX-4471.", "The user's code is QX-4417.", "id"),
+        ("I do not eat pork.", "The user eats pork.", "polarity"),
+        ("We accepted the offer.", "They declined the offer.", "opposite"),
+        ("Anna owes Ben money.", "Ben owes Anna money.", "role"),
+        ("My sister lives in Rome.", "The user's brother lives in Rome.", "person"),
+        ("It moved from Tuesday to Friday.", "It moved from Friday to Tuesday.", "swap"),
+    ],
+)
+def test_a_change_is_named_by_its_kind(said, told, kind):
+    report = _compare(said, told)
+    assert {finding.kind for finding in report.changed} == {kind}
+    assert {finding.source for finding in report.changed} == {0}
+    assert {finding.sentence for finding in report.changed} == {0}
+
+
+def test_what_is_left_out_is_missing_and_knows_its_source():
+    lines = [SourceSentence("I live in Rome."), SourceSentence("The rent is 900 euros.")]
+    report = compare_claims(lines, "The user lives in Rome.")
+    assert [(finding.kind, finding.source) for finding in report.missing] == [("amount", 1)]
+    assert report.missing[0].said == "900 euros"
+    assert report.changed == report.invented == ()
+
+
+def test_what_is_added_is_invented():
+    report = _compare("I live in Rome.", "The user lives in Rome and pays 900 euros.")
+    assert [finding.kind for finding in report.invented] == ["amount"]
+
+
+def test_a_promise_of_the_assistant_is_not_one_of_the_user():
+    report = _compare("I'll send the contract.", "The user will send the contract.", "assistant")
+    assert [finding.kind for finding in report.changed] == ["role"]
+    assert _compare("I'll send the contract.", "The user will send the contract.").agrees
+
+
+def test_another_language_is_judged_by_its_values_alone_and_said_to_be_unjudged():
+    said = "Ich habe am Bahnhof 40 Euro für die Karte und das Essen bezahlt."
+    right = _compare(said, "The user has paid 40 euros at the station for the ticket.")
+    assert right.agrees
+    assert [finding.kind for finding in right.unjudged] == ["language"]
+    wrong = _compare(said, "The user has paid 50 euros at the station for the ticket.")
+    assert [finding.kind for finding in wrong.changed] == ["amount"]
+
+
+@pytest.mark.parametrize("text", ["", " ", ".", "\n"])
+def test_an_empty_restatement_misses_everything_and_invents_nothing(text):
+    report = _compare("The rent is 900 euros.", text)
+    assert [finding.kind for finding in report.missing] == ["amount"]
+    assert report.changed == report.invented == ()
+    assert compare_claims([], text).agrees
+
+
+def test_no_text_of_a_message_is_in_the_repr_of_a_report():
+    report = _compare("The rent for Ottilie is 900 euros.", "The rent is 800 euros for Zebedee.")
+    assert not report.agrees
+    for word in ("Ottilie", "Zebedee", "900", "800"):
+        assert word not in repr(report)
+        assert word not in repr(SourceSentence(f"It is {word}."))
+
+
+# -- properties ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_text_agrees_with_itself(case):
+    lines = [SourceSentence(line.text) for line in case.source]
+    report = compare_claims(lines, " ".join(line.text for line in case.source))
+    assert report.agrees
+
+
+ENGLISH = [case.source[0].text for case in CASES if case.language == "en"]
+
+
+@given(st.permutations(range(12)))
+def test_the_order_of_sentences_does_not_matter(order):
+    lines = [SourceSentence(text) for text in ENGLISH[:12]]
+    assert compare_claims(lines, " ".join(lines[number].text for number in order)).agrees
+
+
+@given(st.integers(2, 100_000), st.integers(2, 100_000))
+def test_any_other_number_is_found(one, two):
+    report = _compare(f"We paid {one} euros for it.", f"They paid {two} euros for it.")
+    assert report.agrees is (one == two)
+
+
+UNITS = ["mg", "g", "kg", "ml", "km", "miles", "percent", "euros", "dollars", "hours", "days"]
+
+
+@given(st.integers(2, 999), st.sampled_from(UNITS), st.sampled_from(UNITS))
+def test_any_other_unit_is_found(number, one, two):
+    report = _compare(f"It says {number} {one} on the label.", f"The label says {number} {two}.")
+    assert report.agrees is (one == two)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("I eat fish.", "The user does not eat fish."),
+        ("I eat fish.", "The user never eats fish."),
+        ("Ich esse Fisch.", "Der Nutzer isst keinen Fisch."),
+        ("Je mange du poisson.", "L'utilisateur ne mange pas de poisson."),
+        ("Como pescado.", "El usuario no come pescado."),
+        ("Mangio pesce.", "L'utente non mangia pesce."),
+        ("Como peixe.", "O usuário não come peixe."),
+        ("Ik eet vis.", "De gebruiker eet geen vis."),
+        ("Я ем рыбу.", "Пользователь не ест рыбу."),
+        ("Jem ryby.", "Użytkownik nie je ryb."),
+        ("我吃鱼。", "用户不吃鱼。"),
+        ("私は魚を食べます。", "ユーザーは魚を食べません。"),
+    ],
+)
+def test_a_negation_is_found_whether_added_or_lost(said, told):
+    assert [finding.kind for finding in _compare(said, told).changed] == ["polarity"]
+    assert [finding.kind for finding in _compare(told, said).changed] == ["polarity"]

@@ -1,0 +1,170 @@
+"""What a child finds after a fork: work that is whole, and locks that are free."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from langchain_convmem.forks import FORKS, ForkGate, GatedLock, make_lock
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+
+
+def child_says(body):
+    """Return whether the body is true in a forked child."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover - the child is not measured
+        status = 1
+        try:
+            status = 0 if body() else 1
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+class Held:
+    """A thread that holds something until it is told to let go."""
+
+    def __init__(self, held):
+        self._let_go = threading.Event()
+        self._holds = threading.Event()
+        self._thread = threading.Thread(target=self._hold, args=(held,))
+
+    def _hold(self, held):
+        with held:
+            self._holds.set()
+            self._let_go.wait()
+
+    def let_go(self):
+        self._let_go.set()
+
+    def __enter__(self):
+        self._thread.start()
+        self._holds.wait()
+        return self
+
+    def __exit__(self, *_):
+        self.let_go()
+        self._thread.join()
+
+
+def test_a_lock_that_another_thread_holds_is_free_in_a_child():
+    lock = make_lock()
+    with Held(lock):
+        assert not lock.acquire(blocking=False)
+        assert child_says(lambda: lock.acquire(blocking=False))
+        assert not lock.acquire(blocking=False)
+
+
+def test_a_lock_that_the_forking_thread_holds_stays_its_own():
+    lock = make_lock()
+    with lock:
+        assert child_says(lambda: lock.release() is None)
+
+
+def test_a_fork_waits_for_who_is_inside():
+    done = []
+
+    def work():
+        with FORKS.hold():
+            inside.set()
+            may_end.wait()
+            done.append("work")
+
+    inside, may_end = threading.Event(), threading.Event()
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait()
+    end = threading.Thread(target=may_end.set)
+    end.start()
+    assert child_says(lambda: done == ["work"])
+    thread.join()
+    end.join()
+
+
+def test_who_is_inside_may_enter_again_while_a_fork_waits():
+    gate = ForkGate()
+    inside, forks, entered = threading.Event(), threading.Event(), []
+
+    def work():
+        with gate.hold():
+            inside.set()
+            forks.wait()
+            with gate.hold():
+                entered.append("again")
+
+    def fork():
+        inside.wait()
+        forks.set()
+        gate.prepare_fork()
+        entered.append("fork")
+        gate.resume_after_fork()
+
+    threads = [threading.Thread(target=one) for one in (work, fork)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert entered == ["again", "fork"]
+
+
+def test_nobody_enters_between_the_hooks_of_a_fork_and_all_do_after_it():
+    gate = ForkGate()
+    entered = []
+
+    def work():
+        with gate.hold():
+            entered.append("thread")
+
+    gate.prepare_fork()
+    with gate.hold():  # what another hook of the forking thread does
+        entered.append("hook")
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert entered == ["hook"]
+    gate.resume_after_fork()
+    for thread in threads:
+        thread.join()
+    assert entered == ["hook", *["thread"] * 3]
+
+
+def test_a_fork_waits_neither_for_itself_nor_for_ever():
+    gate = ForkGate(patience_s=0.01)
+    with gate.hold():
+        gate.prepare_fork()
+        gate.resume_after_fork()
+    with Held(gate.hold()):
+        gate.prepare_fork()
+        gate.resume_after_fork()
+
+
+def test_what_a_gated_lock_guards_is_whole_in_a_child():
+    lock, whole = GatedLock(), [True]
+    begun, may_end = threading.Event(), threading.Event()
+
+    def change():
+        with lock, lock:
+            whole[0] = False
+            begun.set()
+            may_end.wait()
+            whole[0] = True
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    begun.wait()
+    end = threading.Thread(target=may_end.set)
+    end.start()
+
+    def look():
+        with lock:
+            return whole[0]
+
+    assert child_says(look)
+    thread.join()
+    end.join()

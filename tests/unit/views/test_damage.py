@@ -1,0 +1,149 @@
+"""A damaged entry is a named gap in every view, and takes nothing else down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_convmem import InMemoryLog
+from langchain_convmem.cli.rendering import encode_log, format_log
+from langchain_convmem.logs.base import Row, build_changes, build_line_changes, decode_entry
+from langchain_convmem.logs.signatures import START, Signer
+from langchain_convmem.memory import compute_stats
+from langchain_convmem.records import Cover, Draft, Entry, ThreadKey
+from langchain_convmem.transfer.formats.convmem import encode_entry
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import build_context
+from langchain_convmem.views.export import format_html_table, format_text_table
+from langchain_convmem.views.live import build_turns, describe_damage, find_live_entries
+
+KEY = ThreadKey("ana", "chat")
+SECRET = "pay 1000 euros"
+
+
+def read_thread(*messages, damaged: int) -> list[Entry]:
+    """Return the entries of a thread, one of which was altered where it is stored."""
+    log = InMemoryLog()
+    log.append(KEY, [make_draft(message) for message in messages])
+    rows = log._threads[KEY].rows
+    signer = Signer()
+    sign = signer.chain(KEY)
+    signed = [replace(row, signature=sign(row)) for row in rows]
+    signed[damaged] = replace(signed[damaged], body=signed[damaged].body.replace("1000", "9000"))
+    return [decode_entry(KEY, row, signer) for row in signed]
+
+
+def make_chat(damaged: int) -> list[Entry]:
+    return read_thread(
+        HumanMessage("hello"),
+        AIMessage("hi, what is it?"),
+        HumanMessage(SECRET),
+        AIMessage(f"done: {SECRET}"),
+        HumanMessage("thanks"),
+        damaged=damaged,
+    )
+
+
+@pytest.mark.parametrize("damaged", [2, 3])
+def test_the_context_goes_on_without_it_and_says_so(damaged):
+    entries = make_chat(damaged)
+    view = build_context(entries)
+    texts = [str(message.content) for message in view.messages]
+    assert not any("9000" in text for text in texts)
+    assert texts[0] == "hello"
+    assert "thanks" in texts[-1]
+    [repair] = view.repairs
+    assert entries[damaged].id in repair
+    assert "does not match its checksum" in repair
+    assert entries[damaged].position not in view.positions
+
+
+def test_a_damaged_tool_result_leaves_a_context_that_a_provider_takes():
+    call = {"name": "pay", "args": {"sum": 5}, "id": "c1"}
+    entries = read_thread(
+        HumanMessage("pay"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage(SECRET, tool_call_id="c1"),
+        AIMessage("paid"),
+        damaged=2,
+    )
+    view = build_context(entries)
+    kinds = [type(message).__name__ for message in view.messages]
+    assert kinds == ["HumanMessage", "AIMessage", "ToolMessage", "AIMessage"]
+    assert "9000" not in str(view.messages)
+
+
+@pytest.mark.parametrize("damaged", range(5))
+def test_every_other_view_goes_on_and_names_it(damaged):
+    entries = make_chat(2) if damaged == 2 else make_chat(damaged)
+    is_altered = damaged in (2, 3)
+    assert [bool(one.damage) for one in entries] == [is_altered and n == damaged for n in range(5)]
+    live = find_live_entries(entries)
+    assert len(live) == 5 - is_altered
+    assert len(describe_damage(entries)) == is_altered
+    assert compute_stats(entries).damaged == is_altered
+    assert ("checksum" in format_text_table(entries, None)) is is_altered
+    assert ("checksum" in format_html_table(entries, None)) is is_altered
+    assert ("checksum" in "".join(one.text for one in format_log(entries))) is is_altered
+    assert [one["damage"] is not None for one in encode_log(entries)].count(True) == is_altered
+    assert sum('"damage"' in encode_entry(one) for one in entries) == is_altered
+    assert sum(len(turn.contents) for turn in build_turns(entries)) == 5 - is_altered
+
+
+def test_a_summary_stays_where_what_it_covers_is_damaged():
+    entries = make_chat(2)
+    summary = Entry(
+        id="summary",
+        key=KEY,
+        position=9,
+        turn_id="summary",
+        role="summary",
+        message=SystemMessage("they greeted and paid"),
+        contents=("they greeted and paid",),
+        cover=Cover(((1, 4),)),
+    )
+    view = build_context([*entries, summary])
+    assert "they greeted and paid" in str(view.messages[0].content)
+    assert [str(message.content) for message in view.messages[1:]] == ["thanks"]
+
+
+def test_pages_of_changes_go_past_it():
+    signer = Signer()
+    sign = signer.chain(KEY)
+    drafts = [make_draft(HumanMessage(f"sum {n}000", id=f"m{n}")) for n in range(1, 4)]
+    log = InMemoryLog()
+    log.append(KEY, drafts)
+    rows = [replace(row, signature=sign(row)) for row in log._threads[KEY].rows]
+    rows[1] = replace(rows[1], body=rows[1].body.replace("2000", "9000"))
+    changes = build_changes([(KEY, row) for row in rows], 0, 1, signer)
+    assert [entry.damage != "" for entry in changes.entries] == [False, True, False]
+    lines = build_line_changes([(KEY, row) for row in rows], 0, 1, None, signer)
+    assert [line.text for line in lines.lines] == ["sum 1000", "sum 3000"]
+    assert [entry.id for entry in lines.controls] == [rows[1].id]
+    assert lines.cursor == rows[2].position
+
+
+def test_without_a_signature_an_unreadable_row_is_still_only_a_gap():
+    row = Row("01J00000000000000000000000", 4, "t", "user", '{"v":1,"m":', None)
+    entry = decode_entry(KEY, row)
+    assert entry.damage == "its text is no stored message"
+    assert entry.control is not None
+    assert entry.control.retracts == ()
+    assert entry.position == 4
+
+
+def test_a_keyed_signer_takes_no_unsigned_row():
+    row = Row("01J00000000000000000000000", 4, "t", "user", '{"v":1}', None)
+    assert Signer().find_damage(KEY, row) == ""
+    assert Signer("sixteen bytes ok").find_damage(KEY, row) != ""
+    signed = replace(row, signature=Signer().sign(KEY, row, START))
+    assert Signer("sixteen bytes ok").find_damage(KEY, signed) != ""
+
+
+def test_a_draft_is_made_of_nothing_damaged():
+    entry = make_chat(2)[2]
+    assert entry.message is None
+    assert entry.contents == ()
+    assert isinstance(Draft(role=entry.role, control=entry.control), Draft)
