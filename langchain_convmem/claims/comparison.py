@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Literal, TypeAlias
 
-from langchain_convmem.claims.lexicon import guess_language
+from langchain_convmem.claims.lexicon import Lexicon, get_lexicon, guess_language
 from langchain_convmem.claims.numbers import replace_number_words
 from langchain_convmem.claims.reading import (
     Cast,
@@ -336,18 +336,20 @@ class _ClaimComparison:
             for key in one.claim.whole.content
             if not _holds(self._told_content, key)
         ]
-        if len(new) >= _MANY_NEW and not lost:
-            self._invented.append(ClaimFinding("statement", source.index, number, told=claim.text))
-        for clause in claim.clauses:
-            if _is_foreign(clause, support, self._all_content, few=bool(lost)):
-                self._invented.append(
-                    ClaimFinding("statement", source.index, number, told=claim.text)
-                )
-        is_known = any(finding.sentence == number for finding in self._changed)
-        if not is_known and _is_word_replaced(claim, source.claim):
-            self._changed.append(
-                ClaimFinding("word", source.index, number, source.claim.text, claim.text)
-            )
+        told = ClaimFinding("statement", source.index, number, told=claim.text)
+        if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in claim.clauses):
+            self._invented.append(told)
+        elif len(new) >= _MANY_NEW and not lost:
+            is_added = any(_is_mostly_new(part, new) for part in claim.clauses)
+            (self._invented if is_added else self._unjudged).append(told)
+        if any(finding.sentence == number for finding in self._changed):
+            return
+        word = ClaimFinding("word", source.index, number, source.claim.text, claim.text)
+        if _is_contrasted(claim, source.claim):
+            self._changed.append(word)
+        elif _is_word_replaced(claim, source.claim):
+            is_place = _is_place_replaced(claim, source.claim)
+            (self._changed if is_place else self._unjudged).append(word)
 
 
 _OPEN_END = re.compile(
@@ -427,7 +429,7 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
         if not _score_clauses(clause, best[2]) and len(near) > 1:
             continue
         kind = _compare_polarity(clause, best[2])
-        if kind is not None:
+        if kind is not None and not _is_set_apart(clause, best[2], claim):
             flips.append((kind, best[1]))
     if len(flips) == 1 and len(support) == 1 and _needs_whole(claim, support[0].claim):
         kind = _compare_polarity(claim.whole, support[0].claim.whole)
@@ -436,6 +438,12 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
         if kind == "opposite" and _is_converse(claim, source.claim):
             continue
         yield kind, source
+
+
+def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
+    """Return whether "X, but not Y" says what was said as "only Y is not", or the reverse."""
+    is_only = any(item.kind == "only" for part in (clause, said) for item in part.items)
+    return is_only and any(part.denials != clause.denials for part in claim.clauses)
 
 
 def _needs_whole(told: Claim, said: Claim) -> bool:
@@ -632,6 +640,51 @@ def _is_foreign(
         return False
     concepts = {key for source in support for key in source.claim.whole.concepts}
     return not clause.concepts.keys() & concepts
+
+
+def _is_mostly_new(clause: Clause, new: Collection[str]) -> bool:
+    """Return whether a clause tells several things that its source does not."""
+    count = sum(key in new for key in clause.content)
+    return count >= _MANY_NEW and 2 * count >= len(clause.content)
+
+
+def _is_contrasted(told: Claim, said: Claim) -> bool:
+    """Return whether another one of several things is told: "green" where "blue" was said."""
+    lexicon = get_lexicon(told.language)
+    one, two = (_find_contrasts(claim, lexicon) for claim in (told, said))
+    return any(one[group].isdisjoint(two[group]) for group in one.keys() & two.keys())
+
+
+def _find_contrasts(claim: Claim, lexicon: Lexicon) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = {}
+    for key in claim.whole.content if lexicon.is_spaced else lexicon.contrasts:
+        group = lexicon.contrasts.get(key)
+        if group is not None and (lexicon.is_spaced or key in claim.text):
+            found.setdefault(group, set()).add(key)
+    return found
+
+
+def _is_place_replaced(told: Claim, said: Claim) -> bool:
+    """Return whether the replaced word is one that names: it follows a preposition directly."""
+    if told.language not in _PREPOSITIONS:
+        return False
+    new = [key for key in told.whole.content if not _holds(said.whole.content, key)]
+    lost = [key for key in said.whole.content if not _holds(told.whole.content, key)]
+    return _follows_preposition(told, new[0]) and _follows_preposition(said, lost[0])
+
+
+def _follows_preposition(claim: Claim, key: str) -> bool:
+    item = next(item for item in claim.items if item.key == key)
+    before = _PREPOSITIONS[claim.language]
+    return re.search(rf"(?i)\b(?:{before})\s+{re.escape(item.text)}\b", claim.text) is not None
+
+
+_PREPOSITIONS = {
+    "english": "in|at|to|from|near|with|for",
+    "german": "in|nach|aus|bei|mit|für",
+    "dutch": "in|naar|uit|bij|met|voor",
+}
+"""After these, without an article, stands a name rather than a thing."""
 
 
 def _is_word_replaced(told: Claim, said: Claim) -> bool:

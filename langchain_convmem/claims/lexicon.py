@@ -34,7 +34,7 @@ _FLAT = (
     ("skip", "unless"), ("not", "not"), ("without", "without"), ("promise", "promise"),
     ("debtor", "debtor"), ("creditor", "creditor"), ("lend", "lend"), ("user", "user"),
     ("assistant", "assistant"), ("i", "i"), ("you", "you"), ("third", "third"), ("by", "by"),
-    ("from", "from"), ("to", "to"), ("passive", "passive"),
+    ("from", "from"), ("to", "to"), ("passive", "passive"), ("only", "only"),
 )  # fmt: skip
 _MARGIN = 2
 """A sentence is in another language than the text around it if so many more words say so."""
@@ -71,6 +71,7 @@ class Lexicon:
     morning: str
     evening: str
     synonyms: Mapping[str, str]
+    contrasts: Mapping[str, int]
     function_words: frozenset[str] = field(default=frozenset())
 
     @property
@@ -117,6 +118,7 @@ def get_lexicon(language: str) -> Lexicon:
         morning=data["am"],
         evening=data["pm"],
         synonyms=dict(_list_synonyms(data["synonyms"], language)),
+        contrasts=dict(_list_contrasts(data.get("contrasts", ""), language)),
         function_words=_list_function_words(language, data),
     )
 
@@ -145,7 +147,7 @@ def _split_parts(pattern: str) -> list[str]:
 
 
 def _expand(pattern: str) -> str:
-    return re.sub(r"(?<=[^\W\d_])\*", r"\\w*", pattern)
+    return re.sub(r"(?<=[^\W\d_])(?<!\\w)\*", r"\\w*", pattern)
 
 
 def _compile(groups: Sequence[str], *, spaced: bool) -> re.Pattern[str]:
@@ -164,6 +166,12 @@ def _list_synonyms(text: str, language: str) -> Iterator[tuple[str, str]]:
     for group in text.split(";"):
         words = [stem_word(word, language) for word in group.split()]
         yield from ((word, words[0]) for word in words)
+
+
+def _list_contrasts(text: str, language: str) -> Iterator[tuple[str, int]]:
+    """Yield each word of which a thing is only one of several, with the number of its group."""
+    for number, group in enumerate(text.split(";")):
+        yield from ((stem_word(word, language), number) for word in group.split())
 
 
 def _list_function_words(language: str, data: Mapping[str, Any]) -> frozenset[str]:

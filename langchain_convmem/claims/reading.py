@@ -51,6 +51,14 @@ _SUBJECTS = frozenset(
     "он она они ja ty on ona oni ben sen o أنا انا أنت هو هي 我 我们 俺 你 您 他 她 私 僕 あなた 彼 彼女".split()
 )
 """Pronouns that may be the subject; other forms and possessives never are."""
+_FIRST_PERSON = {
+    "spanish": frozenset("debo debía pago pagué pagaba presto presté recibo recibí cobro cobré".split()),
+    "italian": frozenset("devo dovevo pago pagavo presto prestavo ricevo incasso".split()),
+    "portuguese": frozenset("devo devia pago paguei empresto emprestei recebo recebi".split()),
+    "polish": frozenset("pożyczyłem pożyczyłam zapłaciłem zapłaciłam dostałem dostałam płacę".split()),
+    "turkish": frozenset("borçluyum ödedim ödeyeceğim ödüyorum".split()),
+}  # fmt: skip
+"""Verbs of owing and lending whose form says that the speaker does it."""
 _SHORTEST_STEM = 4
 _SHARE_OF_STEM = 0.7
 
@@ -160,7 +168,28 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
     marked = _compile_split(language).sub(" \x01 ", reader.text)
     read = _read_spaced if lexicon.is_spaced else _read_unspaced
     items = [_resolve(item, speaker) for item in read(marked, lexicon, reader.values)]
+    if speaker:
+        items = [part for item in items for part in _add_speaker(item, speaker, language)]
+    if speaker and language == "japanese" and _has_unsaid_subject(items):
+        items.insert(0, _make_person(speaker, role="agent"))
     return Claim(text, language, speaker, tuple(_cut_clauses(items, language)))
+
+
+def _add_speaker(item: Item, speaker: str, language: str) -> Iterator[Item]:
+    """Yield an item, after the speaker if the form of the verb alone says that it is them."""
+    if item.kind in _DIRECTIONS and item.text.lower() in _FIRST_PERSON.get(language, ()):
+        yield _make_person(speaker, role="agent")
+    yield item
+
+
+def _has_unsaid_subject(items: Sequence[Item]) -> bool:
+    is_told = any(item.role == "agent" for item in items)
+    return not is_told and any(item.kind in _DIRECTIONS for item in items)
+
+
+def _make_person(who: str, *, text: str = "", role: Role) -> Item:
+    kind = who if who in ("user", "assistant") else "name"
+    return Item(kind, who.lower(), text=text, role=role)
 
 
 @cache
@@ -192,8 +221,7 @@ def _resolve(item: Item, speaker: str) -> Item:
     who = speaker if item.kind == "i" else others.get(speaker, "")
     if not who:
         return item
-    kind = who if who in ("user", "assistant") else "name"
-    return Item(kind, who.lower(), text=item.text, role=_judge_pronoun(item))
+    return _make_person(who, text=item.text, role=_judge_pronoun(item))
 
 
 def _judge_pronoun(item: Item) -> Role:

@@ -455,7 +455,10 @@ _HOURS = {
     "turkish": "'?(?:de|da|te|ta|den|dan|ye|ya|e|a)", "arabic": "",
 }  # fmt: skip
 _SHIFTED = {
-    "english": ((r"half past (\d+)", 30), (r"quarter past (\d+)", 15), (r"quarter to (\d+)", -15)),
+    "english": (
+        (r"(?<=at )half (\d+)", 30), (r"half past (\d+)", 30), (r"quarter past (\d+)", 15),
+        (r"quarter to (\d+)", -15),
+    ),
     "german": ((r"halb (\d+)", -30), (r"viertel nach (\d+)", 15), (r"viertel vor (\d+)", -15)),
     "dutch": ((r"half (\d+)", -30), (r"kwart over (\d+)", 15), (r"kwart voor (\d+)", -15)),
     "french": (
