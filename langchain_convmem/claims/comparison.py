@@ -100,6 +100,9 @@ def compare_claims(source_sentences: Sequence[SourceSentence], text: str) -> Cla
 
 
 _SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "assistant"}
+_SURE_PERSONS = frozenset({"user", "assistant", "kin", "third"})
+_DECISIONS = frozenset({"accept", "confirm", "buy", "hire", "win", "single"})
+_SIGNS = frozenset({"passive", "by", "to", "from", "only", "not", "third", "user", "assistant"})
 _DENYING = frozenset({"accept", "confirm", "like", "can", "safe", "true", "allergic"})
 """Opposites of which one side says the same as a negation of the other."""
 _MOST_SUPPORT = 4
@@ -211,6 +214,7 @@ class _ClaimComparison:
         found = [
             *_find_reversals(claim, support),
             *_find_roles_changed(claim, support),
+            *_find_sides_exchanged(claim, support),
             *_find_swaps(claim, support),
             *_find_order_changed(claim, support),
             *_find_names_exchanged(claim, support),
@@ -429,15 +433,51 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
         if not _score_clauses(clause, best[2]) and len(near) > 1:
             continue
         kind = _compare_polarity(clause, best[2])
-        if kind is not None and not _is_set_apart(clause, best[2], claim):
+        if kind is None or _is_set_apart(clause, best[2], claim):
+            continue
+        if kind != "polarity" or _has_evidence(clause, best[2]):
             flips.append((kind, best[1]))
     if len(flips) == 1 and len(support) == 1 and _needs_whole(claim, support[0].claim):
         kind = _compare_polarity(claim.whole, support[0].claim.whole)
         flips = [(kind, support[0])] if kind is not None else []
+    if not flips and len(support) == 1 and _is_decided_otherwise(claim, support[0].claim):
+        flips = [("opposite", support[0])]
     for kind, source in flips:
         if kind == "opposite" and _is_converse(claim, source.claim):
             continue
         yield kind, source
+
+
+def _is_decided_otherwise(told: Claim, said: Claim) -> bool:
+    """Return whether a decision is told as its opposite, in whatever clause it stands."""
+    one, two = _find_decisions(told), _find_decisions(said)
+    return any(one[key].isdisjoint(two[key]) for key in one.keys() & two.keys())
+
+
+def _find_decisions(claim: Claim) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for clause in claim.clauses:
+        for key in _DECISIONS & clause.concepts.keys():
+            found.setdefault(key, set()).add((clause.concepts[key] + clause.denials) % 2)
+    return found
+
+
+def _has_evidence(one: Clause, two: Clause) -> bool:
+    """Return whether what one of two clauses denies is something that the other one says."""
+    denied, plain = (one, two) if one.denials else (two, one)
+    shared = {*plain.content, *plain.concepts}
+    items = [item for item in denied.items if item.kind not in _SIGNS]
+    for place, item in enumerate(denied.items):
+        if item.kind == "without":
+            after = [x for x in denied.items[place + 1 :] if x.kind not in _SIGNS][:1]
+            return not after or _is_shared(after[0], shared, plain)
+    return any(_is_shared(item, shared, plain) for item in items) or not items
+
+
+def _is_shared(item: Item, keys: Collection[str], clause: Clause) -> bool:
+    if item.value is not None:
+        return any(item.value.matches(value) for value in clause.values)
+    return item.kind in ("user", "assistant", "third") or _holds(keys, item.key)
 
 
 def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
@@ -493,11 +533,16 @@ def _find_roles_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
             key=lambda part: (part.directions == clause.directions, _score_clauses(clause, part)),
         )
         casts = find_cast(clause, names), find_cast(best, names)
-        if _score_clauses(clause, best) and _is_role_changed(*casts):
+        is_told_elsewhere = casts[1].agent in claim.whole.content
+        if _score_clauses(clause, best) and _is_role_changed(*casts, is_told_elsewhere):
             yield "role", support[0]
 
 
-def _is_role_changed(told: Cast, said: Cast) -> bool:
+def _list_persons(clause: Clause) -> set[str]:
+    return {item.key or item.kind for item in clause.items if item.kind in _SURE_PERSONS}
+
+
+def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
     if told.clause.directions and said.clause.directions:
         debtors = told.debtor, said.debtor
         return "" not in debtors and debtors[0] != debtors[1] and debtors[0] in said.roles
@@ -506,13 +551,13 @@ def _is_role_changed(told: Cast, said: Cast) -> bool:
     if is_open or told.agent == said.agent:
         return False
     if told.agent in said.roles and said.agent in told.roles:
-        nouns = [cast.agent in cast.clause.names for cast in (told, said)]
+        nouns = [cast.agent not in _list_persons(cast.clause) for cast in (told, said)]
         is_noun = told.clause.language == "german" and nouns[0] != nouns[1]
         return not is_noun and told.clause.concepts == said.clause.concepts
     if set(agents) == {"user", "assistant"}:
         return True
     kin = {item.key for item in said.clause.items if item.kind == "kin"}
-    return said.agent in kin and told.agent == "user" and said.agent not in told.roles
+    return said.agent in kin and told.agent == "user" and not is_told_elsewhere
 
 
 # -- places changed -------------------------------------------------------------------------------
@@ -540,6 +585,24 @@ def _score_moved(clause: Clause, own: Clause, other: Clause) -> float:
     content = [key for key in clause.content if not _holds(own.content, key)]
     values = [v for v in clause.values if not any(v.matches(one) for one in own.values)]
     return _score(content, values, other)
+
+
+def _find_sides_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where what was said is denied, and what was denied is said."""
+    said = support[0]
+    for_it, against = _split_sides(claim)
+    was_for, was_against = _split_sides(said.claim)
+    if for_it & was_against and against & was_for:
+        yield "swap", said
+
+
+def _split_sides(claim: Claim) -> tuple[set[str], set[str]]:
+    """Return what a sentence names as so, and as not so; what it names as both is in neither."""
+    sides: tuple[set[str], set[str]] = (set(), set())
+    for clause in claim.clauses:
+        keys = {*clause.content, *(key for value in clause.values for key in value.keys)}
+        sides[clause.is_set_against].update(keys)
+    return sides[0] - sides[1], sides[1] - sides[0]
 
 
 def _find_order_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
@@ -658,9 +721,9 @@ def _is_contrasted(told: Claim, said: Claim) -> bool:
 def _find_contrasts(claim: Claim, lexicon: Lexicon) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     for key in claim.whole.content if lexicon.is_spaced else lexicon.contrasts:
-        group = lexicon.contrasts.get(key)
-        if group is not None and (lexicon.is_spaced or key in claim.text):
-            found.setdefault(group, set()).add(key)
+        group, member = lexicon.contrasts.get(key, (0, ""))
+        if member and (lexicon.is_spaced or key in claim.text):
+            found.setdefault(group, set()).add(member)
     return found
 
 
@@ -680,7 +743,7 @@ def _follows_preposition(claim: Claim, key: str) -> bool:
 
 
 _PREPOSITIONS = {
-    "english": "in|at|to|from|near|with|for",
+    "english": "in|at|to|from|of|near|with|for|via|by|on|called|named",
     "german": "in|nach|aus|bei|mit|für",
     "dutch": "in|naar|uit|bij|met|voor",
 }

@@ -31,15 +31,16 @@ _POLISH = re.compile("[ąęłńśźż]", re.IGNORECASE)
 _TURKISH = re.compile("[ışğİ]")
 _LATIN_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _FLAT = (
-    ("skip", "unless"), ("not", "not"), ("without", "without"), ("promise", "promise"),
+    ("skip", "unless"), ("skip", "skips"), ("not", "not"), ("without", "without"), ("promise", "promise"),
     ("debtor", "debtor"), ("creditor", "creditor"), ("lend", "lend"), ("user", "user"),
     ("assistant", "assistant"), ("i", "i"), ("you", "you"), ("third", "third"), ("by", "by"),
     ("from", "from"), ("to", "to"), ("passive", "passive"), ("only", "only"),
+    ("instead", "instead"),
 )  # fmt: skip
 _MARGIN = 2
 """A sentence is in another language than the text around it if so many more words say so."""
 _MOST_ASKED = 60
-_FIRST = 3
+_FIRST = 4
 """So many of these are looked for before opposites and relatives, the others after them."""
 
 
@@ -68,10 +69,11 @@ class Lexicon:
     days: re.Pattern[str]
     day_keys: Sequence[str]
     signs: Sequence[Sign]
+    instead: str
     morning: str
     evening: str
     synonyms: Mapping[str, str]
-    contrasts: Mapping[str, int]
+    contrasts: Mapping[str, tuple[int, str]]
     function_words: frozenset[str] = field(default=frozenset())
 
     @property
@@ -115,6 +117,7 @@ def get_lexicon(language: str) -> Lexicon:
         ),
         day_keys=[key for key, _ in days],
         signs=[sign for sign, _ in pairs],
+        instead=data.get("instead", ""),
         morning=data["am"],
         evening=data["pm"],
         synonyms=dict(_list_synonyms(data["synonyms"], language)),
@@ -124,14 +127,14 @@ def get_lexicon(language: str) -> Lexicon:
 
 
 def _list_signs(data: Mapping[str, Any]) -> Iterator[tuple[Sign, str]]:
-    flat = [(Sign(kind), data[name]) for kind, name in _FLAT if data.get(name)]
-    yield from flat[:_FIRST]
+    flat = [(Sign(kind), data[name]) for kind, name in _FLAT[:_FIRST] if data.get(name)]
+    yield from flat
     for key, said in data.get("kin", {}).items():
         yield Sign("kin", key), said
     for key, sides in data["concepts"].items():
         for side, said in enumerate(sides):
             yield Sign("concept", key, side), said
-    yield from flat[_FIRST:]
+    yield from ((Sign(kind), data[name]) for kind, name in _FLAT[_FIRST:] if data.get(name))
 
 
 def _split_parts(pattern: str) -> list[str]:
@@ -168,10 +171,12 @@ def _list_synonyms(text: str, language: str) -> Iterator[tuple[str, str]]:
         yield from ((word, words[0]) for word in words)
 
 
-def _list_contrasts(text: str, language: str) -> Iterator[tuple[str, int]]:
-    """Yield each word of which a thing is only one of several, with the number of its group."""
+def _list_contrasts(text: str, language: str) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Yield the words of which a thing is only one of several, each with its group and itself."""
     for number, group in enumerate(text.split(";")):
-        yield from ((stem_word(word, language), number) for word in group.split())
+        for forms in group.split():
+            first = forms.partition("/")[0]
+            yield from ((stem_word(form, language), (number, first)) for form in forms.split("/"))
 
 
 def _list_function_words(language: str, data: Mapping[str, Any]) -> frozenset[str]:

@@ -25,7 +25,7 @@ _TITLES = frozenset(
 )
 _SPLIT = r"[,;:()\u2014\u060c\uff0c\u3001\uff1b]"
 _CONJUNCTIONS = {
-    "english": "and|but|while|because|although", "german": "und|aber|weil|sondern",
+    "english": "and|but|while|because|although|so|since|whereas|whilst|though", "german": "und|aber|weil|sondern",
     "french": "et|mais", "spanish": "y|pero|sino", "italian": "e|ma", "portuguese": "e|mas",
     "dutch": "en|maar", "russian": "и|а|но", "polish": "i|a|ale", "turkish": "ve|ama", "arabic": "و",
 }  # fmt: skip
@@ -44,6 +44,7 @@ _OBLIQUE = {
     "turkish": re.compile(r"'(?:[ae]|y[ae]|d[ae]n|t[ae]n|[ıiuü]|[ny][ıiuü])$"),
 }
 _DIRECTIONS = frozenset({"debtor", "creditor", "lend"})
+_AGAINST = frozenset({"accept", "confirm", "like", "can", "safe", "true"})
 _CLITICS = frozenset({"third", "not", "passive", "to"})
 _SUBJECTS = frozenset(
     "i i'm i'll i've i'd im ive ill you you're you'll you've he she they ich du er je j' j'ai tu il elle "
@@ -96,6 +97,13 @@ class Clause:
         """0 or 1: whether what is said is denied."""
         kinds = [item.kind for item in self.items]
         return ("not" in kinds) ^ ("without" in kinds)
+
+    @cached_property
+    def is_set_against(self) -> bool:
+        """Whether it names what is not so: denied, disliked, or "instead of" it."""
+        kinds = [item.kind for item in self.items]
+        sides = sum(side for key, side in self.concepts.items() if key in _AGAINST)
+        return "instead" in kinds or bool((self.denials + sides) % 2)
 
     @cached_property
     def concepts(self) -> dict[str, int]:
@@ -195,7 +203,9 @@ def _make_person(who: str, *, text: str = "", role: Role) -> Item:
 @cache
 def _compile_split(language: str) -> re.Pattern[str]:
     words = _CONJUNCTIONS.get(language)
-    return re.compile(rf"{_SPLIT}|\s(?:{words})\s" if words else _SPLIT, re.IGNORECASE)
+    instead = get_lexicon(language).instead
+    parts = [_SPLIT, *([rf"\s(?:{words})\s"] if words else [])]
+    return re.compile("|".join([*parts, *([rf"\s(?={instead})"] if instead else [])]), re.I)
 
 
 def _cut_clauses(items: Sequence[Item], language: str) -> Iterator[Clause]:

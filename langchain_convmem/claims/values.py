@@ -212,12 +212,13 @@ class ValueReader:
         self.text = replace_number_words(
             _PART_OF_HOUR.sub(_write_minutes, self.text), self._language
         )
-        self.text = _HALF.sub("0.5 ", _VAGUE.sub("", self.text))
-        if _DIGIT.search(self.text):
+        self.text = _VAGUE.sub("", _FIRST_OF.sub("1 ", self.text))
+        if _DIGIT.search(self.text) or _HALF.search(self.text):
             for pattern, read in _DATES:
                 self._take(pattern, read)
             for clock, read_clock in _load_clocks(self._language):
                 self._take(clock, partial(read_clock, self))
+            self.text = _HALF.sub("0.5 ", self.text)
             self._take_amounts()
         else:
             self._take(*_DATES[-1])
@@ -367,6 +368,11 @@ _HALF = re.compile(
     r"(?!past\b|hour\b)",
     re.IGNORECASE,
 )
+_FIRST_OF = re.compile(
+    r"\b(?:primo|primero|primeiro|premier|1(?:er|º|°|o))\s(?=(?:de |di )?[^\W\d_]{3,})"
+    r"|\b(?:ersten?|first of)\s(?=(?:[jfmasond][^\W\d_]{2,}))",
+    re.IGNORECASE,
+)
 _VAGUE = re.compile(r"(?<=\d)-?ish\b")
 _PART_OF_HOUR = re.compile(
     r"\b(?:(?P<three>three[- ]quarters of an hour|dreiviertelstunde|drei viertelstunden|trois quarts d'heure"
@@ -482,7 +488,8 @@ _NAMED = re.compile(
 )
 _POLISH_HOURS = (
     "pierwszej drugiej trzeciej czwartej piątej szóstej siódmej ósmej dziewiątej dziesiątej "
-    "jedenastej dwunastej"
+    "jedenastej dwunastej trzynastej czternastej piętnastej szesnastej siedemnastej osiemnastej "
+    "dziewiętnastej dwudziestej"
 ).split()
 _Reader: TypeAlias = "Callable[[ValueReader, re.Match[str]], Value | None]"
 
