@@ -278,6 +278,13 @@ class _ClaimComparison:
             else:
                 self._invented.append(ClaimFinding(value.kind, None, number, told=value.text))
 
+    def _names_month(self, value: Value) -> bool:
+        """Return whether "the May rent" tells of "in May"."""
+        if any(isinstance(reading, tuple) and reading[2] for reading in value.readings):
+            return False
+        words = [word for word in re.findall(r"[^\W\d_]{3,}", value.text.lower())][-1:]
+        return any(re.search(rf"\b{words[0]}\b", one.text.lower()) for one in self._told if words)
+
     def _is_told(self, value: Value) -> bool:
         return _is_among(value, self._told_by_key)
 
@@ -286,7 +293,9 @@ class _ClaimComparison:
         for index, value in self._source_values:
             if _is_one(value) or id(value) in self._explained or self._is_told(value):
                 continue
-            loose = value.kind == "day" and has_days
+            if value.kind == "date" and self._names_month(value):
+                continue
+            loose = _is_loose(value, has_days=has_days)
             (self._unjudged if loose else self._missing).append(
                 ClaimFinding(value.kind, index, said=value.text)
             )
@@ -334,12 +343,14 @@ class _ClaimComparison:
     def _judge_words(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
         source = support[0]
         new = [key for key in claim.whole.content if not _holds(self._all_content, key)]
+        concepts = {key for one in self._told for key in one.whole.concepts}
         lost = [
             key
             for one in support
             for key in one.claim.whole.content
             if not _holds(self._told_content, key)
         ]
+        lost += [key for one in support for key in one.claim.whole.concepts.keys() - concepts]
         told = ClaimFinding("statement", source.index, number, told=claim.text)
         if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in claim.clauses):
             self._invented.append(told)
@@ -408,6 +419,12 @@ def _is_one(value: Value) -> bool:
     return value.kind == "amount" and value.readings == {1.0} and not value.unit
 
 
+def _is_loose(value: Value, *, has_days: bool) -> bool:
+    """Return whether a day may be told in so many ways that none is missed: "last night"."""
+    is_weekday = any(str(reading).startswith("weekday") for reading in value.readings)
+    return value.kind == "day" and (has_days or not is_weekday)
+
+
 def _list_names(claim: Claim) -> list[str]:
     """Return the names of a sentence; none of a language whose nouns are all capitalised."""
     if claim.language == "german":
@@ -433,9 +450,7 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
         if not _score_clauses(clause, best[2]) and len(near) > 1:
             continue
         kind = _compare_polarity(clause, best[2])
-        if kind is None or _is_set_apart(clause, best[2], claim):
-            continue
-        if kind != "polarity" or _has_evidence(clause, best[2]):
+        if kind is not None and not _is_set_apart(clause, best[2], claim):
             flips.append((kind, best[1]))
     if len(flips) == 1 and len(support) == 1 and _needs_whole(claim, support[0].claim):
         kind = _compare_polarity(claim.whole, support[0].claim.whole)
@@ -502,10 +517,12 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
         denied = one.denials ^ two.denials
         if not denied and any(differs):
             return "opposite"
-        if denied and not any(differs):
+        if denied and not any(differs) and _has_evidence(one, two):
             return "polarity"
         return None
-    if one.denials == two.denials:
+    if one.denials == two.denials or one.is_instead or two.is_instead:
+        return None
+    if not _has_evidence(one, two):
         return None
     implied = [
         sum(side for key, side in clause.concepts.items() if key in _DENYING)
@@ -545,7 +562,10 @@ def _list_persons(clause: Clause) -> set[str]:
 def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
     if told.clause.directions and said.clause.directions:
         debtors = told.debtor, said.debtor
-        return "" not in debtors and debtors[0] != debtors[1] and debtors[0] in said.roles
+        if "" in debtors or debtors[0] == debtors[1]:
+            return False
+        is_pronoun = "?" in said.roles and debtors[0] != "?" and debtors[1] in told.roles
+        return debtors[0] in said.roles or is_pronoun
     agents = told.agent, said.agent
     is_open = told.clause.directions or said.clause.directions or "?" in agents or "" in agents
     if is_open or told.agent == said.agent:
@@ -553,7 +573,8 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
     if told.agent in said.roles and said.agent in told.roles:
         nouns = [cast.agent not in _list_persons(cast.clause) for cast in (told, said)]
         is_noun = told.clause.language == "german" and nouns[0] != nouns[1]
-        return not is_noun and told.clause.concepts == said.clause.concepts
+        is_same_verb = all(_holds(said.clause.content, key) for key in told.clause.content)
+        return not is_noun and is_same_verb and told.clause.concepts == said.clause.concepts
     if set(agents) == {"user", "assistant"}:
         return True
     kin = {item.key for item in said.clause.items if item.kind == "kin"}

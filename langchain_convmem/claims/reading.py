@@ -99,11 +99,15 @@ class Clause:
         return ("not" in kinds) ^ ("without" in kinds)
 
     @cached_property
+    def is_instead(self) -> bool:
+        """Whether it names what something else stands for."""
+        return any(item.kind == "instead" for item in self.items)
+
+    @cached_property
     def is_set_against(self) -> bool:
         """Whether it names what is not so: denied, disliked, or "instead of" it."""
-        kinds = [item.kind for item in self.items]
         sides = sum(side for key, side in self.concepts.items() if key in _AGAINST)
-        return "instead" in kinds or bool((self.denials + sides) % 2)
+        return self.is_instead or bool((self.denials + sides) % 2)
 
     @cached_property
     def concepts(self) -> dict[str, int]:

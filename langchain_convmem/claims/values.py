@@ -321,7 +321,7 @@ _ID = re.compile(
 )
 _NO_CODE = re.compile(
     r"\d+[a-zµ]{1,4}|\d{1,2}h\d{2}|[+-]?\d+k(?:g|m)?|\d+(?:st|nd|rd|th|er|ère|e|ème|de|ste)"
-    r"|[12]\d{3}s|\d+-[a-z]+|[a-z]+-\d|[a-z]+\$\d+|\d+m2",
+    r"|[12]\d{3}s|\d+(?:-[a-z]+)+|[a-z]+-\d|[a-z]+\$\d+|\d+m2",
     re.IGNORECASE,
 )
 _ISO = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?-\d\d?-\d{4}|\d{1,2}-\d{1,2}|\d{4}-\d{4}")
