@@ -103,6 +103,8 @@ _SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "a
 _SURE_PERSONS = frozenset({"user", "assistant", "kin", "third"})
 _DECISIONS = frozenset({"accept", "confirm", "buy", "hire", "win", "single"})
 _SIGNS = frozenset({"passive", "by", "to", "from", "only", "not", "third", "user", "assistant"})
+_ALIKE = 3
+"""So many first letters of a word are enough to say that a denial is about it."""
 _DENYING = frozenset({"accept", "confirm", "like", "can", "safe", "true", "allergic"})
 """Opposites of which one side says the same as a negation of the other."""
 _MOST_SUPPORT = 4
@@ -480,19 +482,14 @@ def _find_decisions(claim: Claim) -> dict[str, set[int]]:
 def _has_evidence(one: Clause, two: Clause) -> bool:
     """Return whether what one of two clauses denies is something that the other one says."""
     denied, plain = (one, two) if one.denials else (two, one)
-    shared = {*plain.content, *plain.concepts}
-    items = [item for item in denied.items if item.kind not in _SIGNS]
-    for place, item in enumerate(denied.items):
-        if item.kind == "without":
-            after = [x for x in denied.items[place + 1 :] if x.kind not in _SIGNS][:1]
-            return not after or _is_shared(after[0], shared, plain)
-    return any(_is_shared(item, shared, plain) for item in items) or not items
-
-
-def _is_shared(item: Item, keys: Collection[str], clause: Clause) -> bool:
-    if item.value is not None:
-        return any(item.value.matches(value) for value in clause.values)
-    return item.kind in ("user", "assistant", "third") or _holds(keys, item.key)
+    signs = [place for place, item in enumerate(denied.items) if item.kind == "without"]
+    start = signs[0] + 1 if signs else 0
+    items = [item for item in denied.items[start:] if item.kind not in _SIGNS]
+    known = {key[:_ALIKE] for key in (*plain.content, *plain.concepts)}
+    return not items or any(
+        any(map(item.value.matches, plain.values)) if item.value else item.key[:_ALIKE] in known
+        for item in (items[:1] if signs else items)
+    )
 
 
 def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
