@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Literal, TypeAlias
 
-from langchain_convmem.claims.lexicon import Lexicon, get_lexicon, guess_language
+from langchain_convmem.claims.lexicon import OTHER, Lexicon, get_lexicon, guess_language
 from langchain_convmem.claims.numbers import replace_number_words
 from langchain_convmem.claims.reading import (
     Cast,
@@ -103,6 +103,7 @@ _SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "a
 _SURE_PERSONS = frozenset({"user", "assistant", "kin", "third"})
 _DECISIONS = frozenset({"accept", "confirm", "buy", "hire", "win", "single"})
 _SIGNS = frozenset({"passive", "by", "to", "from", "only", "not", "third", "user", "assistant"})
+_SMALL = 12
 _ALIKE = 3
 """So many first letters of a word are enough to say that a denial is about it."""
 _DENYING = frozenset({"accept", "confirm", "like", "can", "safe", "true", "allergic"})
@@ -210,7 +211,7 @@ class _ClaimComparison:
             self._judge_unsupported(number, claim)
             return
         self._judge_values(number, claim, support)
-        if claim.language != support[0].claim.language:
+        if claim.language == OTHER or claim.language != support[0].claim.language:
             self._unjudged.append(ClaimFinding("language", support[0].index, number))
             return
         found = [
@@ -231,7 +232,8 @@ class _ClaimComparison:
 
     def _judge_unsupported(self, number: int, claim: Claim) -> None:
         languages = {source.claim.language for source in self._sources}
-        if claim.language in languages and len(claim.whole.content) > 1:
+        is_known = claim.language in languages and claim.language != OTHER
+        if is_known and len(claim.whole.content) > 1:
             self._invented.append(ClaimFinding("statement", None, number, told=claim.text))
         elif claim.whole.values:
             self._judge_values(number, claim, [])
@@ -268,17 +270,28 @@ class _ClaimComparison:
                 if other.kind == value.kind and not self._is_told(other)
             ]
             if rivals:
+                if self._is_thin(value, claim):
+                    self._unjudged.append(ClaimFinding(value.kind, rivals[0][0], number, told=value.text))
+                    continue
                 index, other = rivals[0]
                 self._explained.add(id(other))
                 self._changed.append(
                     ClaimFinding(value.kind, index, number, other.text, value.text)
                 )
+            elif self._is_thin(value, claim) or _is_small(value):
+                self._unjudged.append(ClaimFinding(value.kind, None, number, told=value.text))
             elif value.kind in ("day", "date") and any(
                 other.kind in ("day", "date") for _, other in near
             ):
                 self._unjudged.append(ClaimFinding(value.kind, near[0][0], number, told=value.text))
             else:
                 self._invented.append(ClaimFinding(value.kind, None, number, told=value.text))
+
+    def _is_thin(self, value: Value, claim: Claim) -> bool:
+        """Return whether a value may be said in the words of another language."""
+        languages = {source.claim.language for source in self._sources}
+        is_same = claim.language in languages and claim.language != OTHER
+        return not is_same and (value.kind in ("day", "date", "time") or _is_small(value))
 
     def _names_month(self, value: Value) -> bool:
         """Return whether "the May rent" tells of "in May"."""
@@ -325,7 +338,7 @@ class _ClaimComparison:
                 ClaimFinding("person", support[0].index, number, support[0].claim.text, claim.text)
             )
         elif not new <= everywhere:
-            self._invented.append(ClaimFinding("person", support[0].index, number, told=claim.text))
+            self._unjudged.append(ClaimFinding("person", support[0].index, number, told=claim.text))
 
     def _judge_names(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
         new = [name for name in _list_names(claim) if not _holds(self._all_content, name)]
@@ -354,7 +367,8 @@ class _ClaimComparison:
         ]
         lost += [key for one in support for key in one.claim.whole.concepts.keys() - concepts]
         told = ClaimFinding("statement", source.index, number, told=claim.text)
-        if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in claim.clauses):
+        parts = claim.clauses[len(claim.clauses) > 1 :]  # an opening may say what it is about
+        if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in parts):
             self._invented.append(told)
         elif len(new) >= _MANY_NEW and not lost:
             is_added = any(_is_mostly_new(part, new) for part in claim.clauses)
@@ -417,6 +431,12 @@ def _is_among(value: Value, places: Mapping[str, Sequence[Value]]) -> bool:
     return any(value.matches(other) for key in value.keys for other in places.get(key, ()))
 
 
+def _is_small(value: Value) -> bool:
+    """Return whether a value is a number that texts name in many ways: "the third", "both"."""
+    numbers = [one for one in value.readings if isinstance(one, float)]
+    return value.kind == "amount" and not value.unit and max(numbers, default=0) <= _SMALL
+
+
 def _is_one(value: Value) -> bool:
     return value.kind == "amount" and value.readings == {1.0} and not value.unit
 
@@ -447,11 +467,19 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
     pairs = [(clause, source, part) for source in support for part in source.claim.clauses
              for clause in claim.clauses]  # fmt: skip
     for clause in claim.clauses:
-        near = [pair for pair in pairs if pair[0] is clause]
-        best = max(near, key=lambda pair: _score_clauses(clause, pair[2]))
-        if not _score_clauses(clause, best[2]) and len(near) > 1:
+        if len(clause.items) == 1 < len(claim.clauses):
             continue
-        kind = _compare_polarity(clause, best[2])
+        near = [pair for pair in pairs if pair[0] is clause]
+        scores = [_score_clauses(clause, pair[2]) for pair in near]
+        best, score = near[scores.index(max(scores))], max(scores)
+        if (not score and len(near) > 1) or best[1].claim.is_question:
+            continue
+        kinds = [
+            _compare_polarity(clause, pair[2])
+            for pair, one in zip(near, scores, strict=True)
+            if one >= max(score - 1, 1) and pair[1] is not best[1]
+        ]
+        kind = None if None in kinds else _compare_polarity(clause, best[2])
         if kind is not None and not _is_set_apart(clause, best[2], claim):
             flips.append((kind, best[1]))
     if len(flips) == 1 and len(support) == 1 and _needs_whole(claim, support[0].claim):
@@ -547,9 +575,22 @@ def _find_roles_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
             key=lambda part: (part.directions == clause.directions, _score_clauses(clause, part)),
         )
         casts = find_cast(clause, names), find_cast(best, names)
+        if any(_is_said_by(claim, clause, source, best) for source in support[1:]):
+            continue
         is_told_elsewhere = casts[1].agent in claim.whole.content
         if _score_clauses(clause, best) and _is_role_changed(*casts, is_told_elsewhere):
             yield "role", support[0]
+
+
+def _is_said_by(claim: Claim, clause: Clause, source: _Source, best: Clause) -> bool:
+    """Return whether another sentence says as much of a clause, of the same person."""
+    names = claim.whole.names | source.claim.whole.names
+    agent = find_cast(clause, names).agent
+    return any(
+        _score_clauses(clause, part) >= _score_clauses(clause, best) - 1
+        and find_cast(part, names).agent == agent
+        for part in source.claim.clauses
+    )
 
 
 def _list_persons(clause: Clause) -> set[str]:
@@ -573,7 +614,7 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
         is_same_verb = all(_holds(said.clause.content, key) for key in told.clause.content)
         return not is_noun and is_same_verb and told.clause.concepts == said.clause.concepts
     if set(agents) == {"user", "assistant"}:
-        return True
+        return 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
     kin = {item.key for item in said.clause.items if item.kind == "kin"}
     return said.agent in kin and told.agent == "user" and not is_told_elsewhere
 
@@ -632,11 +673,20 @@ def _find_order_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
         one, two = told[mark], said[mark]
         if (
             not _are_same(one, two)
+            and not _is_alone(one, claim)
+            and not _is_alone(two, support[0].claim)
             and any(_are_same(one, item) for item in support[0].claim.items)
             and any(_are_same(two, item) for item in claim.items)
         ):
             yield "swap", support[0]
             return
+
+
+def _is_alone(item: Item, claim: Claim) -> bool:
+    """Return whether a clause holds nothing else, as in "to nuts and penicillin"."""
+    lists = [part.content for part in claim.clauses]
+    place = next((n for n, part in enumerate(claim.clauses) if item in part.items), 0)
+    return len(claim.clauses) > 1 and any(len(part) == 1 for part in lists[place : place + 2])
 
 
 def _find_names_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:

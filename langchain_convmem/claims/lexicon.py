@@ -24,6 +24,11 @@ _SCRIPTS = (
     ("russian", re.compile("[\u0400-\u04ff]")),
     ("arabic", re.compile("[\u0600-\u06ff]")),
 )
+_UNLISTED = re.compile(
+    "[\u0370-\u03ff\u0590-\u05ff\u0900-\u0dff\u0e00-\u10ff\u1100-\u11ff\u1780-\u17ff\uac00-\ud7af]"
+)
+OTHER = "other"
+"""What a language is called whose words nobody listed; its values are read alone."""
 _LATIN = (
     "english", "german", "french", "spanish", "italian", "portuguese", "dutch", "turkish", "polish",
 )  # fmt: skip
@@ -186,6 +191,8 @@ def _list_function_words(language: str, data: Mapping[str, Any]) -> frozenset[st
 
 def stem_word(word: str, language: str) -> str:
     """Return the stem of a lowercase word; of Polish, which has no stemmer, its beginning."""
+    if language == OTHER:
+        return word
     if language == "polish":
         return word[: max(4, len(word) - 2)]
     return stem(word, language)
@@ -202,6 +209,8 @@ def guess_language(text: str, default: str = "english") -> str:
     for language, script in _SCRIPTS:
         if script.search(text):
             return language
+    if _UNLISTED.search(text):
+        return OTHER
     if _TURKISH.search(text):
         return "turkish"
     if _POLISH.search(text):

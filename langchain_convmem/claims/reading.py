@@ -159,6 +159,11 @@ class Claim:
         """All its items, in order."""
         return tuple(item for clause in self.clauses for item in clause.items)
 
+    @property
+    def is_question(self) -> bool:
+        """Whether it asks, and so says neither that something is nor that it is not."""
+        return self.text.rstrip().endswith(("?", "\uff1f", "\u061f"))
+
     @cached_property
     def is_denied(self) -> int:
         """0 or 1: whether clauses deny an odd number of times."""

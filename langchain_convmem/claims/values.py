@@ -547,8 +547,8 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         _read_digital,
     )
     if language == "polish":
-        hours = "|".join(_POLISH_HOURS)
-        yield re.compile(rf"(?<!\w)(?:o|od|do) ({hours})(?!\w)", re.IGNORECASE), _read_polish
+        hours = "|".join(f"{hour[:-2]}(?:ej|ą)" for hour in _POLISH_HOURS)
+        yield re.compile(rf"(?<!\w)(?:o|od|do|na) ({hours})(?!\w)", re.IGNORECASE), _read_polish
     yield _NAMED, _read_named_clock
 
 
@@ -577,7 +577,7 @@ def _read_shifted(reader: ValueReader, match: re.Match[str], shift: int) -> Valu
 
 
 def _read_polish(reader: ValueReader, match: re.Match[str]) -> Value | None:
-    return reader.read_clock(match, _POLISH_HOURS.index(match[1].lower()) + 1, 0)
+    return reader.read_clock(match, _POLISH_HOURS.index(re.sub("ą$", "ej", match[1].lower())) + 1, 0)
 
 
 def _read_named_clock(_reader: ValueReader, match: re.Match[str]) -> Value | None:
