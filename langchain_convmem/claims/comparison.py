@@ -99,7 +99,7 @@ def compare_claims(source_sentences: Sequence[SourceSentence], text: str) -> Cla
     return _ClaimComparison(source_sentences, text).make_report()
 
 
-_SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "assistant"}
+SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "assistant"}
 _SURE_PERSONS = frozenset({"user", "assistant", "kin", "third"})
 _DECISIONS = frozenset({"accept", "confirm", "buy", "hire", "win", "single"})
 _SIGNS = frozenset({"passive", "by", "to", "from", "only", "not", "third", "user", "assistant"})
@@ -110,6 +110,8 @@ _DENYING = frozenset({"accept", "confirm", "like", "can", "safe", "true", "aller
 """Opposites of which one side says the same as a negation of the other."""
 _MOST_SUPPORT = 4
 _MOST_CANDIDATES = 12
+_FEW_WORDS = 3
+"""So few words without a value may say in short what took many: "Small talk."."""
 _MANY_NEW = 2
 """So many new words where none of the source is lost are no other words for it."""
 
@@ -131,12 +133,12 @@ class _ClaimComparison:
         self._sources = [
             _Source(index, read_claim(sentence, guess_language(sentence, language), speaker))
             for index, said in enumerate(source)
-            for speaker in [_SPEAKERS.get(said.speaker.lower(), said.speaker)]
-            for sentence in _split_text(said.text)
+            for speaker in [SPEAKERS.get(said.speaker.lower(), said.speaker)]
+            for sentence in split_restatement(said.text)
         ]
         self._told = [
             read_claim(sentence, guess_language(sentence, language))
-            for sentence in _split_text(text)
+            for sentence in split_restatement(text)
         ]
         self._missing: list[ClaimFinding] = []
         self._changed: list[ClaimFinding] = []
@@ -233,7 +235,7 @@ class _ClaimComparison:
     def _judge_unsupported(self, number: int, claim: Claim) -> None:
         languages = {source.claim.language for source in self._sources}
         is_known = claim.language in languages and claim.language != OTHER
-        if is_known and len(claim.whole.content) > 1:
+        if is_known and len(claim.whole.content) > _FEW_WORDS:
             self._invented.append(ClaimFinding("statement", None, number, told=claim.text))
         elif claim.whole.values:
             self._judge_values(number, claim, [])
@@ -390,8 +392,8 @@ _OPEN_END = re.compile(
 )
 
 
-def _split_text(text: str) -> list[str]:
-    """Return the sentences of a text; "3. Mai" and "Dr. Patel" stay whole."""
+def split_restatement(text: str) -> list[str]:
+    """Return the sentences of a restatement, as findings number them; "3. Mai" stays whole."""
     whole: list[str] = []
     for sentence in split_sentences(text):
         if whole and _OPEN_END.search(whole[-1]):
