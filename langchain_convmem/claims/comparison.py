@@ -625,7 +625,9 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
 def _find_swaps(claim: Claim, support: Sequence[_Source]) -> _Found:
     parts = [(source, part) for source in support for part in source.claim.clauses]
     for one, two in combinations(claim.clauses, 2):
-        for (source, first), (_, second) in combinations(parts, 2):
+        for (source, first), (other, second) in combinations(parts, 2):
+            if other.index != source.index:
+                continue
             for a, b in ((first, second), (second, first)):
                 if _are_swapped(one, two, a, b):
                     yield "swap", source

@@ -2,7 +2,7 @@
 
 A price, code, date or number is told by a value that means the same ("5 pm" by "17:00"); all but a
 price, whose currency counts, also by the same digits. A name is told by its word. A promise or a
-preference is told by one sentence that holds most of its words, changes nothing, and says whose it is.
+preference is told by one sentence that holds most of its words, replaces none, and says whose it is.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Body:
 def _tells_saying(fact: Fact, who: str, rest: str) -> bool:
     said = _read(fact.sentence, name_speaker(fact))
     told = _read(rest, who)
-    if not _holds_most(said, told) or not _says_whose(fact, told, who):
+    if not _fits(said, told) or not _says_whose(fact, told, who):
         return False
     if _fold(rest) == _fold(fact.sentence):
         return True
@@ -107,13 +107,22 @@ def _read(text: str, speaker: str) -> Claim:
     return read_claim(text, guess_language(text), speaker)
 
 
-def _holds_most(said: Claim, told: Claim) -> bool:
-    wanted = [*said.whole.content, *said.whole.concepts]
-    known = [*told.whole.content, *told.whole.concepts]
-    found = sum(any(is_same_stem(one, other) for other in known) for one in wanted)
+def _fits(said: Claim, told: Claim) -> bool:
+    """Return whether a sentence holds most words of another one, and replaces none of them."""
+    wanted, known = _list_keys(said), _list_keys(told)
+    lost = sum(not _is_among(key, known) for key in wanted)
     values = [any(map(value.matches, told.whole.values)) for value in said.whole.values]
-    count = len(wanted) + len(values)
-    return count > 0 and found + sum(values) >= _SHARE * count
+    count, found = len(wanted) + len(values), len(wanted) - lost + sum(values)
+    is_replaced = lost > 0 and not all(_is_among(key, wanted) for key in known)
+    return count > 0 and found >= _SHARE * count and not is_replaced
+
+
+def _list_keys(claim: Claim) -> list[str]:
+    return [*claim.whole.content, *claim.whole.concepts]
+
+
+def _is_among(key: str, keys: Sequence[str]) -> bool:
+    return any(is_same_stem(key, other) for other in keys)
 
 
 def _says_whose(fact: Fact, told: Claim, who: str) -> bool:
