@@ -2,8 +2,8 @@
 
     python -m benchmarks.summary_record [--chats N] [--seed N] [--list]
 
-Each chat plants facts of all kinds between small talk and results of tools, and is compacted several
-times by a summariser that tells some of them: word for word, in another notation, by whom it was not
+Each chat plants facts of all kinds between small talk and results of tools, and is compacted
+several times by a summariser that tells some of them: in another notation, by whom it was not
 promised, or wrongly. The oracle knows what was planted and nothing of how the record is made:
 
     told     a text that the model reads holds the fact in one of the notations that mean it
@@ -66,13 +66,22 @@ class Planted:
     is_tool: bool = False
 
 
-_THINGS = (
-    "boiler sofa bicycle kettle carpet mirror cabinet scooter blender printer toaster ladder tent "
-    "guitar camera heater drill fridge monitor helmet suitcase telescope wardrobe trailer"
-).split()
-_PLACES = "bakery library station harbour museum stadium airport theatre market chapel".split()
-_NAMES = "Dimitri Carla Ruth Bogdan Ingrid Yusuf Amara Tobias Farida Lucian Noemi Patrick".split()
-_FOODS = "mushrooms olives oysters lentils radishes walnuts anchovies celery".split()
+_THINGS = [
+    "boiler", "sofa", "bicycle", "kettle", "carpet", "mirror", "cabinet", "scooter",
+    "blender", "printer", "toaster", "ladder", "tent", "guitar", "camera", "heater", "drill",
+    "fridge", "monitor", "helmet", "suitcase", "telescope", "wardrobe", "trailer",
+]  # fmt: skip
+_PLACES = [
+    "bakery", "library", "station", "harbour", "museum", "stadium", "airport", "theatre",
+    "market", "chapel",
+]  # fmt: skip
+_NAMES = [
+    "Dimitri", "Carla", "Ruth", "Bogdan", "Ingrid", "Yusuf", "Amara", "Tobias", "Farida",
+    "Lucian", "Noemi", "Patrick",
+]  # fmt: skip
+_FOODS = [
+    "mushrooms", "olives", "oysters", "lentils", "radishes", "walnuts", "anchovies", "celery",
+]  # fmt: skip
 _TASKS = {
     "the corrected invoice": "send",
     "the garden fence": "paint",
@@ -80,7 +89,10 @@ _TASKS = {
     "the winter tyres": "order",
     "the rental contract": "sign",
 }
-_MONTHS = "January February March April June July August September October November".split()
+_MONTHS = [
+    "January", "February", "March", "April", "June", "July", "August", "September", "October",
+    "November",
+]  # fmt: skip
 _TALK = (
     "that sounds good to me",
     "let me think about it for a moment",
@@ -106,7 +118,17 @@ class Planter:
 
     def plant(self) -> Planted | None:
         """Return a fact of a random kind; None if its words are used up."""
-        kinds = ("price", "code", "date", "number", "name", "promise", "preference", "serial", "tool")
+        kinds = (
+            "price",
+            "code",
+            "date",
+            "number",
+            "name",
+            "promise",
+            "preference",
+            "serial",
+            "tool",
+        )
         kind = self._rng.choice(kinds)
         made: Planted | None = getattr(self, f"_make_{kind}")()
         return made
@@ -294,7 +316,9 @@ def judge(memory: ConversationMemory, fact: Planted) -> str | None:
 
 def _cut_details(text: str) -> tuple[str, str]:
     """Return the texts of summaries and their lists of details."""
-    told, listed, is_list = [], [], False
+    told: list[str] = []
+    listed: list[str] = []
+    is_list = False
     for line in text.splitlines():
         is_list = line == _DETAILS or (is_list and line.startswith("- "))
         (listed if is_list else told).append(line)
@@ -313,7 +337,7 @@ def _is_recalled(memory: ConversationMemory, fact: Planted) -> bool:
 # -- running --------------------------------------------------------------------------------------
 def compare_chat(seed: int) -> tuple[Counter[tuple[str, str]], list[str]]:
     """Return how many facts of a chat are where, by kind, and what is recorded otherwise."""
-    rng = random.Random(seed)  # noqa: S311 - no secret
+    rng = random.Random(seed)
     chat, planter = Chat(rng), Planter(rng)
     memory = ConversationMemory(
         InMemoryLog(), settings=_RECALL, summarizer=_Teller(chat), summary_settings=_SETTINGS
@@ -384,7 +408,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counts += found
         wrong += [f"chat {wanted.seed + number}: {one}" for one in differences]
     show_progress("")
-    print(f"\n{wanted.chats} chats, {counts.total():,} covered facts, {len(wrong)} recorded otherwise")
+    print(
+        f"\n{wanted.chats} chats, {counts.total():,} covered facts, {len(wrong)} recorded otherwise"
+    )
     states = ("told", "listed", "left", "lost")
     print(f"{'':12}{''.join(f'{state:>8}' for state in states)}")
     for kind in dict.fromkeys(kind for kind, _ in sorted(counts)):

@@ -1329,7 +1329,7 @@ def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) ->
 
 
 _MOST_SOUGHT = 300
-"""How many facts are searched for at most when a summary is written; the others are listed first."""
+"""How many facts are searched for when a summary is written; the others are listed first."""
 
 _BLOCKS = 3
 """How many recalled blocks may hold a fact."""

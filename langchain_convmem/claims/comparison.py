@@ -273,7 +273,9 @@ class _ClaimComparison:
             ]
             if rivals:
                 if self._is_thin(value, claim):
-                    self._unjudged.append(ClaimFinding(value.kind, rivals[0][0], number, told=value.text))
+                    self._unjudged.append(
+                        ClaimFinding(value.kind, rivals[0][0], number, told=value.text)
+                    )
                     continue
                 index, other = rivals[0]
                 self._explained.add(id(other))
@@ -299,7 +301,7 @@ class _ClaimComparison:
         """Return whether "the May rent" tells of "in May"."""
         if any(isinstance(reading, tuple) and reading[2] for reading in value.readings):
             return False
-        words = [word for word in re.findall(r"[^\W\d_]{3,}", value.text.lower())][-1:]
+        words = re.findall(r"[^\W\d_]{3,}", value.text.lower())[-1:]
         return any(re.search(rf"\b{words[0]}\b", one.text.lower()) for one in self._told if words)
 
     def _is_told(self, value: Value) -> bool:

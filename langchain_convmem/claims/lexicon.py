@@ -36,7 +36,8 @@ _POLISH = re.compile("[ąęłńśźż]", re.IGNORECASE)
 _TURKISH = re.compile("[ışğİ]")
 _LATIN_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _FLAT = (
-    ("skip", "unless"), ("skip", "skips"), ("not", "not"), ("without", "without"), ("promise", "promise"),
+    ("skip", "unless"), ("skip", "skips"), ("not", "not"), ("without", "without"),
+    ("promise", "promise"),
     ("debtor", "debtor"), ("creditor", "creditor"), ("lend", "lend"), ("user", "user"),
     ("assistant", "assistant"), ("i", "i"), ("you", "you"), ("third", "third"), ("by", "by"),
     ("from", "from"), ("to", "to"), ("passive", "passive"), ("only", "only"),

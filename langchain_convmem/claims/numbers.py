@@ -91,9 +91,7 @@ _HAN_NUMBER = re.compile(
     rf"|(?<![周期曜拜第{_HAN}])[{_HAN}](?=[{_COUNTED}])"
 )
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_MIXED = re.compile(
-    r"(\d+(?:\.\d+)?)[万萬](?=\d)(?:(\d)千)?(?:(\d)百)?(\d{2,4}(?![\d千百万]))?"
-)
+_MIXED = re.compile(r"(\d+(?:\.\d+)?)[万萬](?=\d)(?:(\d)千)?(?:(\d)百)?(\d{2,4}(?![\d千百万]))?")
 _HUNDRED = 100
 
 

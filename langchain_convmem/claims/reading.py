@@ -214,7 +214,9 @@ def _compile_split(language: str) -> re.Pattern[str]:
     words = _CONJUNCTIONS.get(language)
     instead = get_lexicon(language).instead
     parts = [_SPLIT, *([rf"\s(?:{words})\s"] if words else [])]
-    return re.compile("|".join([*parts, *([rf"\s(?={instead})"] if instead else [])]), re.I)
+    return re.compile(
+        "|".join([*parts, *([rf"\s(?={instead})"] if instead else [])]), re.IGNORECASE
+    )
 
 
 def _cut_clauses(items: Sequence[Item], language: str) -> Iterator[Clause]:

@@ -577,7 +577,9 @@ def _read_shifted(reader: ValueReader, match: re.Match[str], shift: int) -> Valu
 
 
 def _read_polish(reader: ValueReader, match: re.Match[str]) -> Value | None:
-    return reader.read_clock(match, _POLISH_HOURS.index(re.sub("ą$", "ej", match[1].lower())) + 1, 0)
+    return reader.read_clock(
+        match, _POLISH_HOURS.index(re.sub("ą$", "ej", match[1].lower())) + 1, 0
+    )
 
 
 def _read_named_clock(_reader: ValueReader, match: re.Match[str]) -> Value | None:

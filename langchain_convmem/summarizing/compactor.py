@@ -67,7 +67,8 @@ class Compactor:
             settings: When, and how much.
             drafting: Makes drafts, through the write hook.
             read: Reads what is live of a thread.
-            findable: Says what may be left to recall, and by what words it is found; None leaves nothing to it.
+            findable: Says what may be left to recall, and by what words it is found; None leaves
+                nothing to it.
         """
         self.summarizer = summarizer
         self.settings = settings

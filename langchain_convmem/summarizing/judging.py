@@ -34,7 +34,19 @@ from langchain_convmem.views.messages import escape_tag
 _logger = logging.getLogger("langchain_convmem")
 
 _GRAVE = frozenset(
-    {"id", "amount", "time", "date", "day", "name", "person", "role", "polarity", "opposite", "swap"}
+    {
+        "id",
+        "amount",
+        "time",
+        "date",
+        "day",
+        "name",
+        "person",
+        "role",
+        "polarity",
+        "opposite",
+        "swap",
+    }
 )
 """Kinds that are worth a second call."""
 
@@ -245,14 +257,14 @@ _NEAR = 6
 def _list_near(verdict: Verdict, number: int) -> list[str]:
     """Return what a sentence may rest on: what findings name, and what shares most words."""
     named = [
-        one.source
-        for one in verdict.unjudged
-        if one.sentence == number and one.source is not None
+        one.source for one in verdict.unjudged if one.sentence == number and one.source is not None
     ]
     words = set(re.findall(r"\w+", verdict.sentences[number].casefold()))
     alike = sorted(
         range(len(verdict.sources)),
-        key=lambda place: -len(words & set(re.findall(r"\w+", verdict.sources[place].text.casefold()))),
+        key=lambda place: (
+            -len(words & set(re.findall(r"\w+", verdict.sources[place].text.casefold())))
+        ),
     )
     places = sorted([*dict.fromkeys([*named, *alike])][:_NEAR])
     return [f"{one.speaker}: {one.text}" for place in places for one in [verdict.sources[place]]]

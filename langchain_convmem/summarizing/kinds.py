@@ -42,18 +42,20 @@ _NAMES: Mapping[Kind, FactKind] = MappingProxyType(
 _CENTS = frozenset({"pound", "cent"})
 
 _PREFERENCE = re.compile(
-    r"\b(?:prefer|favou?rite|allergic|intolerant|vegetarian|vegan|i (?:really |absolutely )?(?:like|love"
-    r"|hate|dislike|enjoy|adore|detest)|i (?:can(?:no|'|\u2019)?t|cannot) (?:stand|eat|drink)"
+    r"\b(?:prefer|favou?rite|allergic|intolerant|vegetarian|vegan"
+    r"|i (?:really |absolutely )?(?:like|love|hate|dislike|enjoy|adore|detest)"
+    r"|i (?:can(?:no|'|\u2019)?t|cannot) (?:stand|eat|drink)"
     r"|i (?:don(?:'|\u2019)?t|do not|never) (?:like|eat|drink)|i(?:'|\u2019)d rather"
     r"|ich (?:mag|liebe|hasse|bevorzuge|esse|trinke)|allergisch|am liebsten"
-    r"|je (?:pr\u00e9f\u00e8re|d\u00e9teste|n(?:'|\u2019)aime)|j(?:'|\u2019)(?:aime|adore)|allergique"
-    r"|prefiero|me (?:gusta|encanta)|odio|al\u00e9rgic[oa]|preferisco|mi piace|allergic[oa]"
+    r"|je (?:pr\u00e9f\u00e8re|d\u00e9teste|n(?:'|\u2019)aime)|j(?:'|\u2019)(?:aime|adore)"
+    r"|allergique|prefiero|me (?:gusta|encanta)|odio|al\u00e9rgic[oa]|preferisco|mi piace"
+    r"|allergic[oa]"
     r"|prefiro|adoro|eu gosto|ik (?:hou|haat)|liever|allergisch"
     r"|предпочитаю|люблю|ненавижу|аллергия|wolę|lubię|uwielbiam|uczulon\w+"
     r"|severim|sevmem|tercih ederim|alerjim)\b"
     r"|喜欢|喜歡|讨厌|討厭|过敏|過敏|不吃|好き|嫌い|アレルギー|苦手|أفضل|أحب|أكره|حساسية",
     re.IGNORECASE,
-)  # noqa: RUF001 - words in the letters they are written in
+)
 
 
 def find_kinds(texts: Sequence[FactSource]) -> list[Fact]:

@@ -95,9 +95,9 @@ class SummarySettings:
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
-        judge: Asked about sentences of a summary of which rules cannot decide whether they agree with
-            what was said: a chat model, another Runnable or a function, such as a cheaper model.
-            One call for a summary, and none where nothing is open. None: they stay undecided.
+        judge: Asked about sentences of a summary of which rules cannot decide whether they agree
+            with what was said: a chat model, another Runnable or a function. One call for a
+            summary, and none where nothing is open. None: they stay undecided.
         notes: What was corrected, so that the settings can be followed; logged as well.
     """
 

@@ -2,7 +2,8 @@
 
 A price, code, date or number is told by a value that means the same ("5 pm" by "17:00"); all but a
 price, whose currency counts, also by the same digits. A name is told by its word. A promise or a
-preference is told by one sentence that holds most of its words, replaces none, and says whose it is.
+preference is told by one sentence that holds most of its words, replaces none, and says whose it
+is.
 """
 
 from __future__ import annotations
