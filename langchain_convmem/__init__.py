@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         ThreadKey,
         Turn,
     )
-    from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.summarizing import SummaryRecord, SummaryReport, SummarySettings
     from langchain_convmem.summarizing_memory import SummarizingMemory
     from langchain_convmem.text import ChatTemplate
 
@@ -131,6 +131,7 @@ __all__ = [
     "StaleWindowError",
     "SummarizingMemory",
     "SummaryError",
+    "SummaryRecord",
     "SummaryReport",
     "SummarySettings",
     "ThreadBusyError",
@@ -214,7 +215,7 @@ _HOMES = {
             "ThreadKey",
             "Turn",
         ],
-        "summarizing": ["SummaryReport", "SummarySettings"],
+        "summarizing": ["SummaryRecord", "SummaryReport", "SummarySettings"],
         "summarizing_memory": ["SummarizingMemory"],
         "text": ["ChatTemplate"],
     }.items()

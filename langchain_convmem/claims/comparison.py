@@ -297,7 +297,7 @@ class _ClaimComparison:
         is_same = claim.language in languages and claim.language != OTHER
         return not is_same and (value.kind in ("day", "date", "time") or _is_small(value))
 
-    def _names_month(self, value: Value) -> bool:
+    def _has_month(self, value: Value) -> bool:
         """Return whether "the May rent" tells of "in May"."""
         if any(isinstance(reading, tuple) and reading[2] for reading in value.readings):
             return False
@@ -312,7 +312,7 @@ class _ClaimComparison:
         for index, value in self._source_values:
             if _is_one(value) or id(value) in self._explained or self._is_told(value):
                 continue
-            if value.kind == "date" and self._names_month(value):
+            if value.kind == "date" and self._has_month(value):
                 continue
             loose = _is_loose(value, has_days=has_days)
             (self._unjudged if loose else self._missing).append(
@@ -807,10 +807,10 @@ def _is_place_replaced(told: Claim, said: Claim) -> bool:
         return False
     new = [key for key in told.whole.content if not _holds(said.whole.content, key)]
     lost = [key for key in said.whole.content if not _holds(told.whole.content, key)]
-    return _follows_preposition(told, new[0]) and _follows_preposition(said, lost[0])
+    return _is_after_preposition(told, new[0]) and _is_after_preposition(said, lost[0])
 
 
-def _follows_preposition(claim: Claim, key: str) -> bool:
+def _is_after_preposition(claim: Claim, key: str) -> bool:
     item = next(item for item in claim.items if item.key == key)
     before = _PREPOSITIONS[claim.language]
     return re.search(rf"(?i)\b(?:{before})\s+{re.escape(item.text)}\b", claim.text) is not None

@@ -18,7 +18,6 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.claims.comparison import (
     ClaimFinding,
     SourceSentence,
@@ -27,6 +26,7 @@ from langchain_convmem.claims.comparison import (
 )
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.protocols import INTERNAL_TAGS
+from langchain_convmem.summarizing.runnables import ask_steps
 from langchain_convmem.summarizing.telling import split_speaker
 from langchain_convmem.views.facts import Fact, FactSource, split_sentences
 from langchain_convmem.views.messages import escape_tag
@@ -59,7 +59,7 @@ _CONFIG: RunnableConfig = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClaimVerdict:
     """How a summary agrees with what it stands for.
 
     Attributes:
@@ -116,7 +116,9 @@ class Verdict:
         return tuple(_describe_wrong(self, number) for number in sorted(self.wrong))
 
 
-def judge_text(text: str, sources: Sequence[FactSource], days: Collection[str] = ()) -> Verdict:
+def judge_text(
+    text: str, sources: Sequence[FactSource], days: Collection[str] = ()
+) -> ClaimVerdict:
     """Return how a summary agrees with what it stands for, as far as rules can tell.
 
     Args:
@@ -137,7 +139,7 @@ def judge_text(text: str, sources: Sequence[FactSource], days: Collection[str] =
             if one.sentence is not None and one.sentence not in fine
         )
 
-    return Verdict(
+    return ClaimVerdict(
         text,
         sentences,
         tuple(sources),
@@ -195,7 +197,7 @@ def _cut_out(text: str, sentences: Sequence[str], wrong: Collection[int]) -> str
     return "\n".join(line for line in full if line.strip(" -*\u2022\u30fb\t") or not line).strip()
 
 
-def _describe_wrong(verdict: Verdict, number: int) -> str:
+def _describe_wrong(verdict: ClaimVerdict, number: int) -> str:
     found = [one for one in verdict.changed if one.sentence == number and one.source is not None]
     told = verdict.sentences[number]
     if not found or found[0].source is None:
@@ -220,7 +222,7 @@ Reply with one line for each number and nothing else, such as:
 _ANSWER = re.compile(r"(\d{1,3})\W{1,8}(yes|no|unsure)\b", re.IGNORECASE)
 
 
-def consult_steps(verdict: Verdict, judge: Runnable[Any, Any]) -> Steps[Verdict]:
+def ask_judge_steps(verdict: ClaimVerdict, judge: Runnable[Any, Any]) -> Steps[ClaimVerdict]:
     """Return the verdict with what a judge says of its open sentences.
 
     One call. Whatever the judge raises, or answers that cannot be read, leaves them open.
@@ -230,18 +232,15 @@ def consult_steps(verdict: Verdict, judge: Runnable[Any, Any]) -> Steps[Verdict]
         return verdict
     asked = _build_question(verdict, numbers)
     texts = (verdict.text, *(one.text for one in verdict.sources))
-    answer: Any = None
-    with ErrorTrap(Exception, texts=texts) as trap:
-        answer = yield Effect(
-            partial(judge.invoke, asked, _CONFIG), partial(judge.ainvoke, asked, _CONFIG)
-        )
-    if trap.reason:
-        _logger.warning("the judge of a summary failed: %s", trap.reason)
+    call = Effect(partial(judge.invoke, asked, _CONFIG), partial(judge.ainvoke, asked, _CONFIG))
+    answer = yield from ask_steps(call, texts)
+    if answer.reason:
+        _logger.warning("the judge of a summary failed: %s", answer.reason)
         return verdict
-    return _apply(verdict, dict(_read_answers(answer, numbers)))
+    return _apply(verdict, dict(_read_answers(answer.value, numbers)))
 
 
-def _build_question(verdict: Verdict, numbers: Sequence[int]) -> list[BaseMessage]:
+def _build_question(verdict: ClaimVerdict, numbers: Sequence[int]) -> list[BaseMessage]:
     items = [
         {"number": place, "said": _list_near(verdict, number), "told": verdict.sentences[number]}
         for place, number in enumerate(numbers, 1)
@@ -254,7 +253,7 @@ def _build_question(verdict: Verdict, numbers: Sequence[int]) -> list[BaseMessag
 _NEAR = 6
 
 
-def _list_near(verdict: Verdict, number: int) -> list[str]:
+def _list_near(verdict: ClaimVerdict, number: int) -> list[str]:
     """Return what a sentence may rest on: what findings name, and what shares most words."""
     named = [
         one.source for one in verdict.unjudged if one.sentence == number and one.source is not None
@@ -277,7 +276,7 @@ def _read_answers(answer: Any, numbers: Sequence[int]) -> Iterator[tuple[int, st
             yield numbers[int(place) - 1], said.casefold()
 
 
-def _apply(verdict: Verdict, answers: Mapping[int, str]) -> Verdict:
+def _apply(verdict: ClaimVerdict, answers: Mapping[int, str]) -> ClaimVerdict:
     decided = {number for number, said in answers.items() if said in ("yes", "no")}
     refused = [number for number in verdict.open if answers.get(number) == "no"]
     added = tuple(

@@ -18,17 +18,17 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from langchain_convmem.causes import ErrorTrap, describe_value
+from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
 from langchain_convmem.records import SummaryRequest, ThreadKey, Turn
 from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, list_sources
 from langchain_convmem.summarizing.gates import clean_answer, find_fault, find_refusal_sign
-from langchain_convmem.summarizing.judging import Verdict, consult_steps, judge_text
+from langchain_convmem.summarizing.judging import ClaimVerdict, ask_judge_steps, judge_text
 from langchain_convmem.summarizing.kinds import has_days
 from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.summarizing.runnables import as_runnable
+from langchain_convmem.summarizing.runnables import as_runnable, ask_steps
 from langchain_convmem.summarizing.telling import find_untold_facts
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.facts import Fact, FactSource
@@ -188,7 +188,7 @@ def write_steps(
     verdict = yield from _write_judged_steps(writer, request, window, settings.retries)
     judge = None if settings.judge is None else as_runnable(settings.judge)
     if judge is not None:
-        verdict = yield from consult_steps(verdict, judge)
+        verdict = yield from ask_judge_steps(verdict, judge)
     text = verdict.keep_right()
     if not text:
         raise SummaryError(f"{summarizer.name} said nothing as it was said")
@@ -210,11 +210,11 @@ def write_steps(
 
 def _write_judged_steps(
     writer: _Writer, request: SummaryRequest, window: SummaryWindow, retries: int
-) -> Steps[Verdict]:
+) -> Steps[ClaimVerdict]:
     """Return the best of the texts that a summariser writes, and how it agrees with its window."""
     sources = [*list_sources(window), *_list_calls(window)]
     days = _list_days(window, sources)
-    best: Verdict | None = None
+    best: ClaimVerdict | None = None
     wanted = request
     for left in reversed(range(retries + 1)):
         try:
@@ -350,19 +350,18 @@ def summarize_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[st
     Raises:
         SummaryError: If it fails, or says nothing.
     """
-    given = (request.transcript, request.previous)
-    with ErrorTrap(Exception, texts=given, passes=SummaryError) as trap:
-        answer = yield Effect(
-            lambda: summarizer.summarize(request),
-            lambda: summarizer.asummarize(request),
-        )
-        text = clean_answer(answer) if isinstance(answer, str) else ""
-        if text:
-            return text
-    if trap.reason:
-        msg = f"{summarizer.name} failed to summarise: {trap.reason}"
-        raise SummaryError(msg) from trap.cause
-    raise SummaryError(f"{summarizer.name} returned no summary: {describe_value(answer)}")
+    call = Effect(
+        lambda: summarizer.summarize(request),
+        lambda: summarizer.asummarize(request),
+    )
+    answer = yield from ask_steps(call, (request.transcript, request.previous))
+    if answer.reason:
+        msg = f"{summarizer.name} failed to summarise: {answer.reason}"
+        raise SummaryError(msg) from answer.cause
+    text = clean_answer(answer.value) if isinstance(answer.value, str) else ""
+    if text:
+        return text
+    raise SummaryError(f"{summarizer.name} returned no summary: {describe_value(answer.value)}")
 
 
 # -- What a model is asked ------------------------------------------------------------------------

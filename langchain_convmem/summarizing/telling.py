@@ -89,11 +89,11 @@ class _Body:
         return any(value.matches(other) for other in near)
 
     def has_saying(self, fact: Fact) -> bool:
-        return any(_tells_saying(fact, who, rest) for who, rest in self._lines)
+        return any(_is_saying_told(fact, who, rest) for who, rest in self._lines)
 
 
 @lru_cache(maxsize=8192)
-def _tells_saying(fact: Fact, who: str, rest: str) -> bool:
+def _is_saying_told(fact: Fact, who: str, rest: str) -> bool:
     said = _read(fact.sentence, name_speaker(fact))
     told = _read(rest, who)
     if not _fits(said, told) or not _says_whose(fact, told, who):
