@@ -60,6 +60,20 @@ _FIRST_PERSON = {
     "turkish": frozenset("borçluyum ödedim ödeyeceğim ödüyorum".split()),
 }  # fmt: skip
 """Verbs of owing and lending whose form says that the speaker does it."""
+_FRAME = re.compile(
+    r"\b(?:the (?:user|assistant) (?:has )?(?:said|says|mention(?:ed|s)|told (?:the assistant|the user)"
+    r"|explain(?:ed|s)|report(?:ed|s)|not(?:ed|es)|stat(?:ed|es)|add(?:ed|s)|pointed out) that"
+    r"|(?:der nutzer|die nutzerin|der assistent) (?:sagte?|erwähnte?|erklärte?|berichtete?),? dass"
+    r"|l'(?:utilisateur|utilisatrice|assistant) (?:a )?(?:dit|explique|expliqué|mentionne|mentionné) qu[e']"
+    r"|(?:el usuario|la usuaria|el asistente) (?:dijo|dice|mencionó|explicó|explica) que"
+    r"|(?:l'utente|l'assistente) (?:dice|ha detto|spiega|menziona) che"
+    r"|(?:o usuário|a usuária|o assistente) (?:disse|diz|mencionou|explicou) que"
+    r"|de (?:gebruiker|assistent) (?:zegt|zei|vertelt|vertelde|vermeldt) dat"
+    r"|(?:пользователь|ассистент) (?:сказал|говорит|сообщил|упомянул|отметил),? что"
+    r"|użytkownik (?:powiedział|mówi|wspomniał),? że)(?!\w)",
+    re.IGNORECASE,
+)
+"""Who reports something is not who does it."""
 _SHORTEST_STEM = 4
 _SHARE_OF_STEM = 0.7
 
@@ -181,7 +195,7 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
     """
     lexicon = get_lexicon(language)
     folded = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
-    reader = ValueReader(folded, lexicon)
+    reader = ValueReader(folded if speaker else _FRAME.sub("", folded), lexicon)
     marked = _compile_split(language).sub(" \x01 ", reader.text)
     read = _read_spaced if lexicon.is_spaced else _read_unspaced
     items = [_resolve(item, speaker) for item in read(marked, lexicon, reader.values)]

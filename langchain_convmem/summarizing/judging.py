@@ -27,7 +27,7 @@ from langchain_convmem.claims.comparison import (
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.summarizing.runnables import ask_steps
-from langchain_convmem.summarizing.telling import split_speaker
+from langchain_convmem.summarizing.telling import name_speaker, split_speaker
 from langchain_convmem.views.facts import Fact, FactSource, split_sentences
 from langchain_convmem.views.messages import escape_tag
 
@@ -143,7 +143,7 @@ def judge_text(
         text,
         sentences,
         tuple(sources),
-        pick(report.changed),
+        (*pick(report.changed), *_find_misquoted(sentences, sources)),
         pick(report.invented),
         pick(report.unjudged),
     )
@@ -151,12 +151,26 @@ def judge_text(
 
 def _find_quotations(sentences: Sequence[str], sources: Sequence[FactSource]) -> frozenset[int]:
     """Return the sentences that need no judging: headings, days, and what is said word for word."""
-    said = [(one.speaker.casefold(), _fold(one.text)) for one in sources]
+    said = [(name_speaker(one), _fold(one.text)) for one in sources]
     return frozenset(
         number
         for number, sentence in enumerate(sentences)
         if _HEADING.fullmatch(sentence) or _is_quoted(sentence, said)
     )
+
+
+def _find_misquoted(
+    sentences: Sequence[str], sources: Sequence[FactSource]
+) -> Iterator[ClaimFinding]:
+    """Yield what is told word for word, but of somebody who did not say it."""
+    said = [(name_speaker(one), _fold(one.text)) for one in sources]
+    for number, sentence in enumerate(sentences):
+        who, rest = split_speaker(sentence)
+        quoted = _fold(rest)
+        places = [place for place, (_, text) in enumerate(said) if quoted and quoted in text]
+        speakers = {said[place][0] for place in places}
+        if who in {speaker for speaker, _ in said} - speakers and speakers - {""}:
+            yield ClaimFinding("role", places[0], number, sources[places[0]].text, sentence)
 
 
 _HEADING = re.compile(r"#.*|[^\n]{1,60}:|\**[^\n*]{1,60}:?\*\*:?|\(?\d{4}-\d\d-\d\d\)?[^\w]*")

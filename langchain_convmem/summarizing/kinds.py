@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -85,8 +86,9 @@ def find_value(fact: Fact) -> Value | None:
     """Return the value that a fact is, as its sentence names it; None for names and sayings."""
     if is_saying(fact) or fact.kind == "name":
         return None
-    values = read_values(fact.sentence)
-    return next((one for one in values if fact.text in one.text or one.text in fact.text), None)
+    values = [one for one in read_values(fact.sentence) if _is_same_text(one, fact)]
+    right = (one for one in values if _is_money(one) == (fact.kind == "price"))
+    return next(right, values[0] if values else None)
 
 
 def has_days(sources: Sequence[FactSource]) -> bool:
@@ -97,9 +99,13 @@ def has_days(sources: Sequence[FactSource]) -> bool:
 
 def _list_all(texts: Sequence[FactSource]) -> Iterator[Fact]:
     """Yield the facts of texts, sentence by sentence, with their final kinds."""
-    mentions = [_name_kind(fact) for fact in list_mentions(texts)]
-    promised = {(fact.said, fact.sentence) for fact in mentions if fact.kind == "promise"}
-    yield from mentions
+    promised: set[tuple[FactSource, str]] = set()
+    by_sentence = groupby(list_mentions(texts), key=lambda fact: (fact.said, fact.sentence))
+    for place, facts in by_sentence:
+        for fact in _name_kinds(list(facts)):
+            if fact.kind == "promise":
+                promised.add(place)
+            yield fact
     for said in texts:
         for sentence in split_sentences(said.text):
             is_asked = sentence.endswith(("?", "\uff1f", "\u061f"))
@@ -109,9 +115,25 @@ def _list_all(texts: Sequence[FactSource]) -> Iterator[Fact]:
             yield Fact("preference", key, sentence, sentence, said)
 
 
-def _name_kind(fact: Fact) -> Fact:
-    if fact.kind != "number":
-        return fact
-    value = find_value(fact)
-    is_price = value is not None and (value.unit.isupper() or value.unit in _CENTS)
-    return replace(fact, kind="price") if is_price else fact
+def _name_kinds(facts: Sequence[Fact]) -> Iterator[Fact]:
+    """Yield the facts of a sentence, numbers of money as prices; units are no names."""
+    numbers = any(fact.kind == "number" for fact in facts)
+    values = list(read_values(facts[0].sentence)) if numbers else []
+    units = {word for value in values for word in value.text.split()}
+    for fact in facts:
+        value = next((one for one in values if _is_same_text(one, fact)), None)
+        if fact.kind == "name" and fact.text in units:
+            continue
+        if fact.kind != "number" or value is None:
+            yield fact
+            continue
+        values.remove(value)  # the next number of the same digits is another value
+        yield replace(fact, kind="price") if _is_money(value) else fact
+
+
+def _is_same_text(value: Value, fact: Fact) -> bool:
+    return fact.text in value.text or value.text in fact.text
+
+
+def _is_money(value: Value) -> bool:
+    return value.unit.isupper() or value.unit in _CENTS

@@ -23,7 +23,7 @@ from langchain_convmem.claims.lexicon import guess_language
 from langchain_convmem.claims.reading import Claim, find_cast, is_same_stem, read_claim
 from langchain_convmem.claims.values import Value
 from langchain_convmem.summarizing.kinds import find_value, is_saying, read_values
-from langchain_convmem.views.facts import Fact, check_told
+from langchain_convmem.views.facts import Fact, FactSource, check_told
 
 _SHARE = 0.6
 """A sentence may tell a promise if it holds this share of its words."""
@@ -62,9 +62,9 @@ def split_speaker(sentence: str) -> tuple[str, str]:
     return SPEAKERS.get(who, who), match["rest"]
 
 
-def name_speaker(fact: Fact) -> str:
-    """Return who said a fact, as claims name them: "user", "assistant" or a name, lowercase."""
-    who = fact.said.speaker.casefold()
+def name_speaker(said: FactSource) -> str:
+    """Return who said something, as claims name them: "user", "assistant" or a name, lowercase."""
+    who = said.speaker.casefold()
     return SPEAKERS.get(who, who)
 
 
@@ -94,7 +94,7 @@ class _Body:
 
 @lru_cache(maxsize=8192)
 def _is_saying_told(fact: Fact, who: str, rest: str) -> bool:
-    said = _read(fact.sentence, name_speaker(fact))
+    said = _read(fact.sentence, name_speaker(fact.said))
     told = _read(rest, who)
     if not _fits(said, told) or not _says_whose(fact, told, who):
         return False
@@ -128,7 +128,7 @@ def _is_among(key: str, keys: Sequence[str]) -> bool:
 
 def _says_whose(fact: Fact, told: Claim, who: str) -> bool:
     """Return whether a sentence leaves no doubt whose a promise or preference is."""
-    speaker = name_speaker(fact)
+    speaker = name_speaker(fact.said)
     if not speaker:
         return True
     if who:
