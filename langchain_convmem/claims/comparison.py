@@ -369,6 +369,8 @@ class _ClaimComparison:
             for key in one.claim.whole.content
             if not _holds(self._told_content, key)
         ]
+        known = {key for one in self._sources for key in one.claim.whole.concepts}
+        new += [key for key in claim.whole.concepts if key not in known]
         lost += [key for one in support for key in one.claim.whole.concepts.keys() - concepts]
         told = ClaimFinding("statement", source.index, number, told=claim.text)
         parts = claim.clauses[len(claim.clauses) > 1 :]  # an opening may say what it is about
@@ -551,13 +553,22 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
         return None
     if one.denials == two.denials or one.is_instead or two.is_instead:
         return None
-    if not _has_evidence(one, two):
+    if not _has_evidence(one, two) or _is_debt_unpaid(one, two):
         return None
     implied = [
         sum(side for key, side in clause.concepts.items() if key in _DENYING)
         for clause in (one, two)
     ]
     return None if any(implied) else "polarity"
+
+
+def _is_debt_unpaid(one: Clause, two: Clause) -> bool:
+    """Return whether one says "owes" and the other "has not paid back"."""
+    verbs = [
+        {item.text.lower() for item in clause.items if item.kind == "debtor"}
+        for clause in (one, two)
+    ]
+    return all(verbs) and verbs[0].isdisjoint(verbs[1])
 
 
 def _is_converse(one: Claim, two: Claim) -> bool:
@@ -781,8 +792,9 @@ def _is_foreign(
 
 def _is_mostly_new(clause: Clause, new: Collection[str]) -> bool:
     """Return whether a clause tells several things that its source does not."""
-    count = sum(key in new for key in clause.content)
-    return count >= _MANY_NEW and 2 * count >= len(clause.content)
+    keys = [*clause.content, *clause.concepts]
+    count = sum(key in new for key in keys)
+    return count >= _MANY_NEW and 2 * count >= len(keys)
 
 
 def _is_contrasted(told: Claim, said: Claim) -> bool:
@@ -880,7 +892,9 @@ def _may_be_verb(claim: Claim, key: str) -> bool:
 
 
 def _find_neighbours(claim: Claim, key: str) -> tuple[str, str]:
-    items = [item for item in claim.items if item.kind not in ("passive", "by", "to", "from")]
+    items = [
+        item for item in claim.items if item.kind not in ("passive", "by", "to", "from", "third")
+    ]
     place = next(number for number, item in enumerate(items) if item.key == key)
     before = items[place - 1] if place else None
     after = items[place + 1] if place + 1 < len(items) else None

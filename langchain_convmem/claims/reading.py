@@ -49,7 +49,7 @@ _CLITICS = frozenset({"third", "not", "passive", "to"})
 _SUBJECTS = frozenset(
     "i i'm i'll i've i'd im ive ill you you're you'll you've he she they ich du er je j' j'ai tu il elle "
     "ils elles yo usted él ella ellos io lui lei loro eu você ele ela eles ik jij je hij zij ze я ты вы "
-    "он она они ja ty on ona oni ben sen o أنا انا أنت هو هي 我 我们 俺 你 您 他 她 私 僕 あなた 彼 彼女".split()
+    "он она они ja ty on ona oni ben sen o jestem soy estoy sou estou أنا انا أنت هو هي 我 我们 俺 你 您 他 她 私 僕 あなた 彼 彼女".split()
 )
 """Pronouns that may be the subject; other forms and possessives never are."""
 _FIRST_PERSON = {
@@ -314,7 +314,9 @@ def _split_word(word: str, language: str) -> list[str]:
 def _classify_word(word: str, language: str) -> tuple[str, str, int]:
     """Return the kind, key and side of a lowercase word; no kind where it carries no claim."""
     lexicon = get_lexicon(language)
-    match = lexicon.pattern.fullmatch(word)
+    match = lexicon.pattern.fullmatch(word) or (
+        lexicon.pattern.fullmatch(word.removesuffix("'s")) if language == "english" else None
+    )
     if match is not None:
         sign = lexicon.get_sign(match)
         return ("", "", 0) if sign.kind == "skip" else (sign.kind, sign.key, sign.side)
