@@ -29,23 +29,26 @@ if TYPE_CHECKING:
     from langchain_convmem.logs.base import Row
     from langchain_convmem.records import ThreadKey
 
-SIGNATURE_BYTES = 38
-"""Salt, the checksum before, the checksum, and that of the metadata."""
+CHECKSUM_BYTES = 10
+"""Of the checksum of a row."""
+START = bytes(CHECKSUM_BYTES)
+"""Stands for the checksum before the first row of a chain."""
 DOCUMENT_BYTES = 8
 """Of the checksum of a state document."""
-START = bytes(12)
-"""Stands for the checksum before the first row of a chain."""
 
 _SALT_BYTES = 8
-_SALT = slice(0, 8)
-_BEGIN = slice(0, 20)
-_PREVIOUS = slice(8, 20)
-_CHECKSUM = slice(20, 32)
-_DIGEST = slice(20, 38)
-_CHECKSUM_BYTES = 12
 _METADATA_BYTES = 6
 _MARK_BYTES = 8
-_DIGEST_BYTES = _CHECKSUM_BYTES + _METADATA_BYTES
+_BEGIN_BYTES = _SALT_BYTES + CHECKSUM_BYTES
+_DIGEST_BYTES = CHECKSUM_BYTES + _METADATA_BYTES
+SIGNATURE_BYTES = _BEGIN_BYTES + _DIGEST_BYTES
+"""Salt, the checksum before, the checksum, and that of the metadata."""
+
+_SALT = slice(_SALT_BYTES)
+_BEGIN = slice(_BEGIN_BYTES)
+_PREVIOUS = slice(_SALT_BYTES, _BEGIN_BYTES)
+_CHECKSUM = slice(_BEGIN_BYTES, _BEGIN_BYTES + CHECKSUM_BYTES)
+_DIGEST = slice(_BEGIN_BYTES, SIGNATURE_BYTES)
 _LEAST_KEY_BYTES = 16
 _MOST_KEY_BYTES = 64
 _THREADS_AT_MOST = 2_000
@@ -160,7 +163,7 @@ class Signer:
         # Nobody who measures how long this takes could write what is compared.
         if digest == signature[_DIGEST]:
             return ""
-        is_metadata = digest[:_CHECKSUM_BYTES] == signature[_CHECKSUM]
+        is_metadata = digest[:CHECKSUM_BYTES] == signature[_CHECKSUM]
         return f"{'its metadata' if is_metadata else 'it'} does not match its checksum"
 
     def _find_reason_to_sign(self, row: Row) -> str:
@@ -264,7 +267,7 @@ class Signer:
         """Return what `_hash_row` does with the checksum of the metadata, where there is any."""
         if metadata is None:
             return digest
-        checksum = digest[:_CHECKSUM_BYTES]
+        checksum = digest[:CHECKSUM_BYTES]
         data = checksum + metadata.encode("utf-8", "surrogatepass")
         salt = signature[_SALT]
         return checksum + _digest(self._key, data, _METADATA_BYTES, salt, _PERSON_METADATA)
@@ -303,7 +306,7 @@ def check_key(stored: bytes, own: bytes, place: str) -> None:
 
 
 def _is_checksum(value: object) -> bool:
-    return isinstance(value, bytes) and len(value) == _CHECKSUM_BYTES
+    return isinstance(value, bytes) and len(value) == CHECKSUM_BYTES
 
 
 def _name_thread(key: ThreadKey) -> bytes:
@@ -363,7 +366,7 @@ class ThreadHead:
         user_id: Of the thread; None where it belongs to no user.
         thread_id: Of the thread.
         position: Of its last entry, erased ones included.
-        checksum: Of that entry, 24 hexadecimal digits.
+        checksum: Of that entry, 20 hexadecimal digits.
     """
 
     user_id: str | None

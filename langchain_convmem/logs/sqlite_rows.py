@@ -39,24 +39,59 @@ _HASHES_AT_ONCE = 500
 _DECODED_AT_MOST = 4096
 _DECODED_BODY_CHARS = 20_000
 
-SQL = Statements(
-    Dialect(
-        value="?",
-        tables="",
-        position="seq",
-        columns=COLUMNS,
-        control=str(ROLES.index("control")),
-        among=lambda count: f"IN ({', '.join('?' * count)})",
-    ),
-    thread="?",
+OF_THREAD = "WHERE o.user_id = ? AND o.lone_thread = ? AND t.thread_id = ?"
+"""Binds what `name_thread` returns."""
+_FIND_THREAD = f"SELECT t.thread FROM owners o JOIN threads t ON t.owner = o.owner {OF_THREAD}"
+_SCAN_THREADS = _FIND_THREAD.replace(" o JOIN", " o NOT INDEXED JOIN").replace(
+    " t ON", " t NOT INDEXED ON"
 )
 
+_DIALECT = Dialect(
+    value="?",
+    tables="",
+    position="seq",
+    columns=COLUMNS,
+    control=str(ROLES.index("control")),
+    among=lambda count: f"IN ({', '.join('?' * count)})",
+)
+SQL = Statements(_DIALECT, thread="?")
+_SQL_BY_NAME = Statements(_DIALECT, thread=f"({_FIND_THREAD})")
 
 Found: TypeAlias = Sequence[Any] | Row
 """The `COLUMNS` of a row; or a row whose `damage` was noted."""
 
 
 # -- one thread ---------------------------------------------------------------------------------
+
+
+def name_thread(key: ThreadKey) -> tuple[str, str, str]:
+    """Return user id, thread id where there is no user, and thread id, as tables have them."""
+    return key.user_id or "", key.thread_id if key.user_id is None else "", key.thread_id
+
+
+def find_thread(db: sqlite3.Connection, key: ThreadKey) -> int | None:
+    """Return a thread's number; None if nothing is kept of it."""
+    values = name_thread(key)
+    try:
+        found = db.execute(_FIND_THREAD, values).fetchone()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        # Without the index of names, which is damaged, the tables themselves still tell.
+        found = db.execute(_SCAN_THREADS, values).fetchone()
+    return None if found is None else int(found[0])
+
+
+def read_named_range(
+    db: sqlite3.Connection, key: ThreadKey, *, after: int, until: int | None, last: int | None
+) -> list[Row]:
+    """Return what `read_range` does, of a thread that nobody has looked up, in one statement."""
+    bounds = cap_bound(after), cap_bound(until), cap_count(last)
+    try:
+        found = db.execute(_SQL_BY_NAME.entries, (*name_thread(key), *bounds)).fetchall()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        return read_range(db, find_thread(db, key), after=after, until=until, last=last)
+    return [read_row(columns) for columns in reversed(found)]
 
 
 def read_range(
@@ -96,7 +131,7 @@ def read_stretch(
         if is_linked([columns[-1] for columns in found], head):
             return found
         rows = [read_row(columns) for columns in found]
-    return link_rows(db, key, thread, note_damage(signer, key, rows), signer, head=head)
+    return link_rows(db, key, note_damage(signer, key, rows), signer, head=head)
 
 
 def read_versions(db: sqlite3.Connection, thread: int | None, hashes: Collection[int]) -> list[Row]:
@@ -261,7 +296,6 @@ def _list_positions(
 def link_rows(
     db: sqlite3.Connection,
     key: ThreadKey,
-    thread: int | None,
     rows: Sequence[Row],
     signer: Signer,
     *,
@@ -272,7 +306,6 @@ def link_rows(
     Args:
         db: Inside the transaction that read them.
         key: The thread.
-        thread: Its number.
         rows: Ascending, with none left out between them, and with their `damage`.
         signer: That of the log.
         head: The checksum before the first row; None where it is not known.
@@ -283,6 +316,7 @@ def link_rows(
         return list(rows)
     first = 0 if head is not None else rows[0].position
     until = rows[-1].position
+    thread = find_thread(db, key)
     tombstones = read_tombstones(db, key, thread, signer, after=first, until=until)
     breaks = find_breaks(rows, tombstones, after=head)
     if not breaks:
