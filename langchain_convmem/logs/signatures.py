@@ -48,7 +48,6 @@ _SALT = slice(_SALT_BYTES)
 _BEGIN = slice(_BEGIN_BYTES)
 _PREVIOUS = slice(_SALT_BYTES, _BEGIN_BYTES)
 _CHECKSUM = slice(_BEGIN_BYTES, _BEGIN_BYTES + CHECKSUM_BYTES)
-_DIGEST = slice(_BEGIN_BYTES, SIGNATURE_BYTES)
 _LEAST_KEY_BYTES = 16
 _MOST_KEY_BYTES = 64
 _THREADS_AT_MOST = 2_000
@@ -150,24 +149,22 @@ class Signer:
 
         A row without a signature, as older versions wrote it, passes unless there is a key.
         """
-        if row.damage:
-            return row.damage
         signature = row.signature
-        if signature is None:
-            return self._find_reason_to_sign(row)
-        if not is_whole(signature):
-            return "its signature is damaged"
+        if row.damage or not is_whole(signature):
+            return row.damage or self._find_damage_unsigned(row)
         digest = self._hash_row(key, row, signature[_BEGIN])
         if row.metadata is not None:
             digest = self._add_metadata(signature, digest, row.metadata)
         # Nobody who measures how long this takes could write what is compared.
-        if digest == signature[_DIGEST]:
+        if signature.endswith(digest):
             return ""
         is_metadata = digest[:CHECKSUM_BYTES] == signature[_CHECKSUM]
         return f"{'its metadata' if is_metadata else 'it'} does not match its checksum"
 
-    def _find_reason_to_sign(self, row: Row) -> str:
-        """Return why a row must not be without a signature; empty where it may."""
+    def _find_damage_unsigned(self, row: Row) -> str:
+        """Return what is wrong with a row that has no whole signature; empty where it needs none."""
+        if row.signature is not None:
+            return "its signature is damaged"
         if self.unsigned_until is not None and row.position > self.unsigned_until:
             return "its signature is missing"
         return "it is not signed with the log's key" if self._key else ""
@@ -247,11 +244,10 @@ class Signer:
             row: The row.
             begin: Salt and the checksum before, as its signature begins.
         """
-        turn_id = row.turn_id
-        if turn_id == row.id:
-            turn_id = ""
+        row_id, turn_id = row.id, row.turn_id
         # Only the turn may hold a line end, and its length is told: no part can be shifted.
-        text = f"{row.position}\n{row.role}\n{row.id}\n{len(turn_id)}\n{turn_id}\n{row.body}"
+        turn = "0\n" if turn_id == row_id else f"{len(turn_id)}\n{turn_id}"
+        text = f"{row.position}\n{row.role}\n{row_id}\n{turn}\n{row.body}"
         known, begun = self._latest  # mostly the thread of the row before
         if known is not key or begun is None:
             begun = self._begin_thread(key)
