@@ -162,7 +162,7 @@ class Signer:
         return f"{'its metadata' if is_metadata else 'it'} does not match its checksum"
 
     def _find_damage_unsigned(self, row: Row) -> str:
-        """Return what is wrong with a row that has no whole signature; empty where it needs none."""
+        """Return what is wrong with a row without a whole signature; empty where it needs none."""
         if row.signature is not None:
             return "its signature is damaged"
         if self.unsigned_until is not None and row.position > self.unsigned_until:

@@ -136,7 +136,7 @@ def read_stretch(
 
 def read_versions(db: sqlite3.Connection, thread: int | None, hashes: Collection[int]) -> list[Row]:
     """Return rows whose message ids have these hashes, by position."""
-    wanted = sorted(set(hashes))
+    wanted = sorted(set(hashes)) if len(hashes) > 1 else list(hashes)
     found: list[Sequence[Any]] = []
     try:
         for start in range(0, len(wanted), _HASHES_AT_ONCE):
