@@ -118,9 +118,12 @@ class Signer:
 
         def sign_next(row: Row) -> bytes:
             nonlocal head
-            signature = self.sign(key, row, head)
-            head = signature[_CHECKSUM]
-            return signature
+            begin = os.urandom(_SALT_BYTES) + head
+            digest = self._hash_row(key, row, begin)
+            if row.metadata is not None:
+                digest = self._add_metadata(begin, digest, row.metadata)
+            head = digest[:CHECKSUM_BYTES]
+            return begin + digest
 
         return sign_next
 
@@ -132,9 +135,7 @@ class Signer:
             row: The row; what it carries as a signature is not looked at.
             previous: The checksum of the row before it.
         """
-        begin = os.urandom(_SALT_BYTES) + previous
-        digest = self._hash_row(key, row, begin)
-        return begin + self._add_metadata(begin, digest, row.metadata)
+        return self.chain(key, previous)(row)
 
     def sign_metadata(self, key: ThreadKey, row: Row) -> bytes | None:
         """Return the signature of a row whose metadata alone changed; None for an unsigned one."""
