@@ -86,7 +86,6 @@ from langchain_convmem.logs.sqlite_rows import (
     read_named_range,
     read_one,
     read_range,
-    read_stretch,
     read_tombstones,
     read_versions,
 )
@@ -344,12 +343,13 @@ class SQLiteLog(TransactionTwins):
         """Return a document and entries; see `ThreadTransactions.read_thread`."""
         with self._connections.read() as db:
             thread, document, epoch = self._begin_reading(db, key, name)
+            self._decoded.begin(epoch)
             found = [
                 one
                 for after, until in stretches(document)
-                for one in read_stretch(db, key, thread, self._signer, after=after, until=until)
+                for one in self._decoded.read_stretch(db, key, thread, after=after, until=until)
             ]
-        return document, self._check_entries(self._decoded.decode(key, found, epoch))
+        return document, self._check_entries(found)
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
