@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import BackgroundJobs
+    from langchain_convmem.summarizing.record import SummaryRecord
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text import ChatTemplate
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
@@ -1028,6 +1029,27 @@ class ConversationMemory:
     aresummarize = twin(resummarize)
     """Async `resummarize`."""
 
+    @sync
+    def summary_record(self, thread_id: str, *, user_id: str | None = None) -> Steps[SummaryRecord]:
+        """Return what became of every fact that the summaries of a thread stand for.
+
+        Read from the whole log, so it is what a full reading finds, however many summaries there
+        were: told by a summary, listed by one, left to recall with words that find it, or lost.
+        Works without a summarizer, too. Takes a recall for each fact that is neither told nor
+        listed.
+
+        Args:
+            thread_id: The thread.
+            user_id: Whose.
+
+        Raises:
+            LogError: If the log cannot be read.
+        """
+        return self._summaries.record_steps(ThreadKey(user_id, thread_id))
+
+    asummary_record = twin(summary_record)
+    """Async `summary_record`."""
+
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for the compactions under way; return whether they ended within this time."""
         return self._summaries.flush(timeout_s)
@@ -1306,8 +1328,8 @@ def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) ->
 # -- The summaries of a memory --------------------------------------------------------------------
 
 
-_MAX_SENTENCES = 300
-"""How many sentences are searched for at most when facts of a summary are checked."""
+_MOST_SOUGHT = 300
+"""How many facts are searched for at most when a summary is written; the others are listed first."""
 
 _BLOCKS = 3
 """How many recalled blocks may hold a fact."""
@@ -1382,7 +1404,7 @@ class Summaries:
             self._settings or SummarySettings(),
             drafting=self._drafting,
             read=self._read_steps,
-            findable=self._check_found_steps,
+            findable=self._find_some_steps,
         )
 
     def rewrite_steps(
@@ -1474,17 +1496,35 @@ class Summaries:
             thread = yield from read_all_steps(self._log, thread)
         return thread.entries
 
-    def _check_found_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[bool]]:
-        """Return which facts recall finds by words, given the sentence that they were said in."""
+    def record_steps(self, key: ThreadKey) -> Steps[SummaryRecord]:
+        """Return what became of all that is covered in a thread."""
+        from langchain_convmem.summarizing.record import record_steps
+
+        entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
+        return (yield from record_steps(key, entries, self._find_words_steps))
+
+    def _find_some_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[str]]:
+        """Return the words by which recall finds facts, of as many as a compaction looks for."""
+        found = yield from self._find_words_steps(key, facts[:_MOST_SOUGHT])
+        return found + [""] * (len(facts) - len(found))
+
+    def _find_words_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[str]]:
+        """Return for each fact words that are not its own and by which recall finds it, or ""."""
+        from langchain_convmem.summarizing.record import pick_words
+
         recall = self._recaller.recall
         by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
-        found: dict[str, str] = {}
-        for sentence in list(dict.fromkeys(fact.sentence for fact in facts))[:_MAX_SENTENCES]:
+        texts = {"": ""}
+        asked = [pick_words(fact) for fact in facts]
+        for words in dict.fromkeys(filter(None, asked)):
             lines = yield from recall.recall_steps(
-                key.owner, sentence, k=_BLOCKS, ranking=0, settings=by_words
+                key.owner, words, k=_BLOCKS, ranking=0, settings=by_words
             )
-            found[sentence] = "\n".join(block.text for block in lines.blocks)
-        return [_is_stated(fact, found.get(fact.sentence, "")) for fact in facts]
+            texts[words] = "\n".join(block.text for block in lines.blocks)
+        return [
+            words if _is_stated(fact, texts[words]) else ""
+            for fact, words in zip(facts, asked, strict=True)
+        ]
 
 
 def _is_stated(fact: Fact, text: str) -> bool:

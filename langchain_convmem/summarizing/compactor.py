@@ -31,6 +31,7 @@ from langchain_convmem.summarizing.planning import (
     make_plan_again,
     plan_leaves,
 )
+from langchain_convmem.summarizing.record import FindWords
 from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
     WrittenSummary,
@@ -53,9 +54,6 @@ from langchain_convmem.views.summaries import (
 ReadThread: TypeAlias = Callable[[ThreadKey], Steps[Sequence[Entry]]]
 """Reads the entries of a thread that its next view needs, by position."""
 
-Findable: TypeAlias = Callable[[ThreadKey, Sequence[Fact]], Steps[list[bool]]]
-"""Says which facts recall finds by the sentence that they were said in."""
-
 _logger = logging.getLogger("langchain_convmem")
 
 
@@ -70,7 +68,7 @@ class Compactor:
         *,
         drafting: DraftBuilder,
         read: ReadThread,
-        findable: Findable | None = None,
+        findable: FindWords | None = None,
     ) -> None:
         """Create a compactor.
 
@@ -80,7 +78,7 @@ class Compactor:
             settings: When, and how much.
             drafting: Makes drafts, through the write hook.
             read: Reads what is live of a thread.
-            findable: Checks what may be left to recall; None leaves nothing to it.
+            findable: Says what may be left to recall, and by what words it is found; None leaves nothing to it.
         """
         self.summarizer = summarizer
         self.settings = settings
@@ -195,11 +193,12 @@ class Compactor:
     ) -> Steps[tuple[tuple[str, ...], SummaryReport]]:
         """Return the pieces of a summary, and what they tell of what they should."""
         missing = written.missing
-        found = [False] * len(missing)
+        words = [""] * len(missing)
         if self._findable is not None and missing:
-            found = yield from self._findable(key, missing)
-        reachable = {fact.key for fact, is_found in zip(missing, found, strict=True) if is_found}
-        details = list_details(missing, reachable, self.settings.facts_tokens)
+            words = yield from self._findable(key, missing)
+        reachable = {fact.key for fact, said in zip(missing, words, strict=True) if said}
+        room = self.settings.facts_tokens
+        details = list_details(missing, reachable, room, first=written.corrected)
         lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
         report = SummaryReport(
             key=key,
@@ -210,6 +209,9 @@ class Compactor:
             listed=len(missing) - len(details.left),
             recallable=len(details.left) - len(lost),
             lost=lost,
+            changed=written.changed,
+            invented=written.invented,
+            unjudged=written.unjudged,
         )
         pieces = (written.text, details.text) if details.text else (written.text,)
         return pieces, report
@@ -327,12 +329,15 @@ class SummaryReport:
         problem: Why nothing was written, in one sentence; empty if there is nothing to say.
         covered: How many entries the summaries that were written stand for.
         calls: How often the summariser was asked.
-        facts: Names, numbers, dates, ids and promises that the summary had to tell.
+        facts: Prices, codes, dates, numbers, names, promises and preferences it had to tell.
         in_text: How many of them its text tells.
         listed: How many more its list of details tells.
         recallable: How many more are found by recall.
         lost: The rest, as they were said: in the log alone.
         folded: How many parents were put over summaries that a model would else read.
+        changed: How many sentences were left out of the text because they said something otherwise.
+        invented: How many because nobody said what they say.
+        unjudged: How many stand there of which neither rules nor a judge could decide.
     """
 
     key: ThreadKey
@@ -347,6 +352,9 @@ class SummaryReport:
     recallable: int = 0
     lost: tuple[str, ...] = ()
     folded: int = 0
+    changed: int = 0
+    invented: int = 0
+    unjudged: int = 0
 
     def __bool__(self) -> bool:
         """Whether a summary was written."""
@@ -361,6 +369,9 @@ class SummaryReport:
             "listed": self.listed,
             "recallable": self.recallable,
             "lost": list(self.lost),
+            "changed": self.changed,
+            "invented": self.invented,
+            "unjudged": self.unjudged,
         }
 
 

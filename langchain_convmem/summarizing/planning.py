@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.summarizing.runnables import RunnableLike, as_runnable
 from langchain_convmem.views.live import (
     find_covers,
     find_frontier,
@@ -112,6 +114,9 @@ class SummarySettings:
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
+        judge: Asked about sentences of a summary of which rules cannot decide whether they agree with
+            what was said: a chat model, another Runnable or a function, such as a cheaper model.
+            One call for a summary, and none where nothing is open. None: they stay undecided.
         notes: What was corrected, so that the settings can be followed; logged as well.
     """
 
@@ -127,6 +132,7 @@ class SummarySettings:
     rebuild_every: int | None = None
     lease_s: float = 300.0
     first_pause_s: float = 30.0
+    judge: RunnableLike | None = None
     notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +156,10 @@ class SummarySettings:
         for name in ("lease_s", "first_pause_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
+        if self.judge is not None and as_runnable(self.judge) is None:
+            given = describe_value(self.judge)
+            msg = f"judge must be a chat model, another Runnable or a function, got {given}"
+            raise ConfigError(msg)
         clauses = self.clauses
         keep: Clause = dict([_read_pair("keep", self.keep)])
         for name, amounts in (

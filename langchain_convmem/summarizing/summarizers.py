@@ -6,33 +6,36 @@ Whatever they raise or return becomes a text or a `SummaryError`, here and nowhe
 
 from __future__ import annotations
 
-import asyncio
-import inspect
+import json
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import date, timedelta
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
 from langchain_convmem.records import SummaryRequest, ThreadKey, Turn
-from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, pick_missing
+from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, list_sources
 from langchain_convmem.summarizing.gates import clean_answer, find_fault, find_refusal_sign
+from langchain_convmem.summarizing.judging import Verdict, consult_steps, judge_text
+from langchain_convmem.summarizing.kinds import has_days
 from langchain_convmem.summarizing.planning import SummarySettings
+from langchain_convmem.summarizing.runnables import as_runnable
+from langchain_convmem.summarizing.telling import find_untold_facts
 from langchain_convmem.views.codec import get_line_time_ms
-from langchain_convmem.views.facts import Fact, find_untold
+from langchain_convmem.views.facts import Fact, FactSource
 from langchain_convmem.views.lines import INDENT, format_day
 from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
-from langchain_convmem.views.tool_calls import find_cut_off_reason
+from langchain_convmem.views.tool_calls import find_calls, find_cut_off_reason
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -56,26 +59,14 @@ def as_summarizer(value: SummarizerLike) -> Summarizer:
     is_type = isinstance(value, type)
     if isinstance(value, Summarizer) and not is_type:
         return value
-    if isinstance(value, Runnable):
-        return ModelSummarizer(value)
-    if inspect.iscoroutinefunction(value):
-        return ModelSummarizer(RunnableLambda(partial(_run_in_own_loop, value), afunc=value))
-    if callable(value) and not is_type:
-        return ModelSummarizer(RunnableLambda(value))
+    runnable = as_runnable(value)
+    if runnable is not None:
+        return ModelSummarizer(runnable)
     msg = (
         "a summarizer is a chat model, another Runnable or a function of messages, or has "
         f"summarize() and asummarize(); got {value!r:.80}"
     )
     raise ConfigError(msg)
-
-
-def _run_in_own_loop(function: Callable[..., Coroutine[Any, Any, Any]], asked: Any) -> Any:
-    """Call an async function from synchronous code."""
-    answer = function(asked)
-    try:
-        return asyncio.run(answer)
-    finally:
-        answer.close()  # where a loop runs already, it was never begun
 
 
 class ModelSummarizer:
@@ -160,16 +151,24 @@ class WrittenSummary:
     """A summary that was not committed yet.
 
     Attributes:
-        text: Its text.
+        text: Its text, without the sentences that change or invent something.
         facts: What it had to tell.
         missing: What it does not tell.
         calls: How often the summariser was asked.
+        corrected: What it told otherwise, as it was said; belongs into the list of details first.
+        changed: How many sentences were left out because they said something otherwise.
+        invented: How many because nobody said what they say.
+        unjudged: How many sentences stand there of which nothing could be decided.
     """
 
     text: str
     facts: tuple[Fact, ...]
     missing: tuple[Fact, ...]
     calls: int
+    corrected: tuple[Fact, ...] = ()
+    changed: int = 0
+    invented: int = 0
+    unjudged: int = 0
 
 
 def write_steps(
@@ -177,30 +176,84 @@ def write_steps(
 ) -> Steps[WrittenSummary]:
     """Return the summary of a window, by as many calls as it takes.
 
+    It is asked for again, as often as the settings allow, if it is none, or if it changes or
+    invents a value, a name, a person, or whether something is so; never for what it leaves out.
+
     Raises:
-        SummaryError: If the summariser fails, or tells nothing of what was said.
+        SummaryError: If the summariser fails, tells nothing of what was said, or nothing as it was.
     """
     facts = tuple(list_facts(window))
     writer = _Writer(summarizer, settings, facts)
     request = yield from writer.prepare_steps(window)
-    text = yield from writer.ask_steps(request)
-    missing = find_untold(facts, text)
-    for _ in range(settings.retries):
-        if not missing:
-            break
-        wanted = replace(request, missing=pick_missing(missing))
-        try:
-            again = yield from writer.ask_steps(wanted)
-        except SummaryError:
-            if not writer.fault:
-                raise
-            break  # the first attempt was a summary
-        left = find_untold(facts, again)
-        if len(left) < len(missing):
-            text, missing = again, left
+    verdict = yield from _write_judged_steps(writer, request, window, settings.retries)
+    judge = None if settings.judge is None else as_runnable(settings.judge)
+    if judge is not None:
+        verdict = yield from consult_steps(verdict, judge)
+    text = verdict.keep_right()
+    if not text:
+        raise SummaryError(f"{summarizer.name} said nothing as it was said")
+    missing = find_untold_facts(facts, text)
     if is_empty_talk(facts, missing):
-        raise SummaryError(_describe_nothing(summarizer, facts, describe_value(text)))
-    return WrittenSummary(text, facts, tuple(missing), writer.calls)
+        raise SummaryError(_describe_nothing(summarizer, facts, describe_value(verdict.text)))
+    changed = {finding.sentence for finding in verdict.changed}
+    return WrittenSummary(
+        text,
+        facts,
+        tuple(missing),
+        writer.calls,
+        corrected=tuple(find_untold_facts(verdict.list_sources(), text)),
+        changed=len(changed),
+        invented=len({finding.sentence for finding in verdict.invented} - changed),
+        unjudged=len(verdict.open),
+    )
+
+
+def _write_judged_steps(
+    writer: _Writer, request: SummaryRequest, window: SummaryWindow, retries: int
+) -> Steps[Verdict]:
+    """Return the best of the texts that a summariser writes, and how it agrees with its window."""
+    sources = [*list_sources(window), *_list_calls(window)]
+    days = _list_days(window, sources)
+    best: Verdict | None = None
+    wanted = request
+    for left in reversed(range(retries + 1)):
+        try:
+            text = yield from writer.ask_steps(wanted)
+        except SummaryError:
+            # What is no summary may be one the next time; an error is not asked for twice.
+            if not writer.fault or (best is None and not left):
+                raise
+            continue
+        verdict = judge_text(text, sources, days)
+        if best is None or verdict.grave < best.grave:
+            best = verdict
+        if not best.grave:
+            break
+        wanted = replace(request, missing=best.describe())
+    assert best is not None  # noqa: S101 - the last attempt raises
+    return best
+
+
+def _list_calls(window: SummaryWindow) -> list[FactSource]:
+    """Return what tools were called with."""
+    entries = (entry for turn in window.turns for entry in turn.entries)
+    return [
+        FactSource(f"{call['name']} {json.dumps(call['args'], ensure_ascii=False, default=str)}")
+        for entry in entries
+        for call in find_calls(entry.message)
+    ]
+
+
+def _list_days(window: SummaryWindow, sources: Sequence[FactSource]) -> list[str]:
+    """Return the days that a summary may name though nobody did; the next, too, for "Friday"."""
+    days = sorted({day for turn in window.turns for day in [_read_day(turn)] if day})
+    if not has_days(sources):
+        return days
+    near = [date.fromisoformat(day) + timedelta(n) for day in days for n in _NEAR_DAYS]
+    return [day.isoformat() for day in near]
+
+
+_NEAR_DAYS = range(-1, 8)
 
 
 def _describe_nothing(summarizer: Summarizer, facts: Sequence[Fact], written: str) -> str:
@@ -260,6 +313,7 @@ class _Writer:
             request: What it is asked.
             may_quote: An answer that copies the transcript is not refused here.
         """
+        self.fault = ""
         text = yield from self._ask_once(request)
         most = _TOO_LONG * self._settings.max_summary_tokens
         if count_text_tokens(text) <= most:
@@ -284,7 +338,7 @@ class _Writer:
         self.fault = fault = find_fault(text, request, may_quote=may_quote or self._may_quote)
         if not fault:
             return text
-        if is_empty_talk(self._facts, find_untold(self._facts, text)):
+        if is_empty_talk(self._facts, find_untold_facts(self._facts, text)):
             msg = _describe_nothing(self._summarizer, self._facts, describe_value(text))
             raise SummaryError(f"{msg}; {fault}")
         raise SummaryError(f"{self._summarizer.name} wrote no summary: {fault}")

@@ -236,10 +236,12 @@ def test_the_write_hook_stands_before_summaries_too():
     def redact(message):
         return message.model_copy(update={"content": message.text.replace("4242", "[number]")})
 
-    teller = ScriptedSummarizer("The number is 4242.")
+    teller = ScriptedSummarizer(lambda request: f"{request.transcript}\n4242")
     with summarising("foreground", teller, before_write=redact) as memory:
-        chat(memory, "one", "two")
-        assert last(memory).contents[0] == "The number is [number]."
+        chat(memory, "4242 is my number.", "two")
+        kept = last(memory).contents
+        assert "[number] is my number." in kept[0]
+        assert not any("4242" in piece for piece in kept)
 
 
 def test_a_hook_that_stores_nothing_of_a_summary_lets_nothing_be_covered():
@@ -308,6 +310,9 @@ def test_the_record_of_a_summary_says_what_became_of_each_fact():
         "listed": 2,
         "recallable": 0,
         "lost": [],
+        "changed": 0,
+        "invented": 0,
+        "unjudged": 0,
     }
     assert report.summary.cover.model == "scripted"
 
