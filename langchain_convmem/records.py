@@ -153,7 +153,7 @@ class Entry:
         metadata: See `Metadata`.
         control: Set for control entries only.
         cover: Set for summaries only.
-        checksum: 24 hexadecimal digits that stand for this entry and all before it in its thread;
+        checksum: 20 hexadecimal digits that stand for this entry and all before it in its thread;
             whoever keeps it can tell later that nothing is missing. Empty where the log signs
             nothing, or did not yet when it was written.
         damage: What is wrong with the entry, in a few words; empty for a sound one. A damaged
