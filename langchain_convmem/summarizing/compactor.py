@@ -39,7 +39,6 @@ from langchain_convmem.summarizing.summarizers import (
     write_steps,
 )
 from langchain_convmem.summarizing.tree import plan_parent
-from langchain_convmem.views.facts import Fact
 from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
 from langchain_convmem.views.messages import DraftBuilder
 from langchain_convmem.views.summaries import (

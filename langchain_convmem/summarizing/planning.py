@@ -156,10 +156,7 @@ class SummarySettings:
         for name in ("lease_s", "first_pause_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
-        if self.judge is not None and as_runnable(self.judge) is None:
-            given = describe_value(self.judge)
-            msg = f"judge must be a chat model, another Runnable or a function, got {given}"
-            raise ConfigError(msg)
+        _check_judge(self.judge)
         clauses = self.clauses
         keep: Clause = dict([_read_pair("keep", self.keep)])
         for name, amounts in (
@@ -276,6 +273,12 @@ class SummarySettings:
         """Return whether a conversation of this size may stay whole."""
         measure, amount = self.keep
         return size.measure_in(measure, self._window) <= amount
+
+
+def _check_judge(judge: object) -> None:
+    if judge is not None and as_runnable(judge) is None:
+        msg = "judge must be a chat model, another Runnable or a function, got"
+        raise ConfigError(f"{msg} {describe_value(judge)}")
 
 
 def _is_pair(value: Any) -> bool:

@@ -26,7 +26,7 @@ from langchain_convmem.summarizing.kinds import (
 )
 from langchain_convmem.summarizing.telling import tell_facts
 from langchain_convmem.views.facts import Fact
-from langchain_convmem.views.live import find_live_entries, find_live_summary, find_uncovered
+from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
 
 FactState: TypeAlias = Literal["told", "listed", "left", "lost"]
 """Told by a summary's text; by its list of details; left to recall; in the log alone."""
@@ -126,8 +126,7 @@ def _describe(states: Mapping[FactState, int]) -> str:
 
 def list_shown(live: Sequence[Entry]) -> list[Entry]:
     """Return the summaries that a model reads of live entries, in order."""
-    newest = find_live_summary(live)
-    return [] if newest is None else [newest]
+    return find_frontier(live)
 
 
 def record_steps(
