@@ -39,6 +39,8 @@ _SETTINGS = SummarySettings(
     keep=("messages", 2),
     facts_tokens=60,
     max_summary_tokens=400,
+    tree_tokens=200,
+    fan_out=2,
     retries=0,
 )
 

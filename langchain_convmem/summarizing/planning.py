@@ -107,7 +107,8 @@ class SummarySettings:
             parents, made by rule of sentences of the summaries below. None: three summaries of
             full length, with their lists.
         fan_out: How many summaries stand under one parent at most.
-        retries: How often a summariser is asked again, told what was missing.
+        retries: How often a summariser is asked again where it changed or invented something, told
+            what, or wrote no summary.
         input_tokens: How much a summariser reads at once; more is summarised in parts first.
         rebuild_every: Has no effect any more: every stretch is read once, and no summary is made
             of another one's text.
