@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from langchain_core.messages import SystemMessage
 
@@ -28,6 +29,7 @@ from langchain_convmem.views.live import (
     find_live_entries,
     find_live_summary,
     find_nodes,
+    get_level,
     has_calls,
     make_turn,
     split_runs,
@@ -318,6 +320,19 @@ def get_days(summary: Entry) -> tuple[str, ...]:
     return tuple(map(str, days)) if days is not None and is_pair else ()
 
 
+def get_children(summary: Entry) -> list[tuple[str, int, int, int]]:
+    """Return what a summary was made of by rule: id, position, and the first and last it covers."""
+    record = summary.metadata.aux.get(RECORD)
+    return _read_children(record) if isinstance(record, Mapping) else []
+
+
+def _read_children(record: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
+    return [
+        (str(child), int(place), int(first), int(last))
+        for child, place, first, last in record.get(CHILDREN, ())
+    ]
+
+
 def get_cites(summary: Entry) -> list[list[int]]:
     """Return for each sentence of a summary the positions it comes from; empty if not known."""
     record = summary.metadata.aux.get(RECORD)
@@ -469,6 +484,36 @@ def make_summary_draft(pieces: Sequence[str], cover: Cover, metadata: Metadata) 
     )
 
 
+def digest_children(ids: Iterable[str]) -> str:
+    """Return what tells a parent from every other summary: a hash of its children's ids."""
+    return hashlib.blake2b("\n".join(("parent", *ids)).encode(), digest_size=16).hexdigest()
+
+
+def translate_record(
+    aux: Mapping[str, Any], ids: Mapping[str, str], places: Mapping[int, int]
+) -> dict[str, Any]:
+    """Return a summary's `aux` for a copy of its thread, with the copies' ids and positions.
+
+    Args:
+        aux: What stands with the summary.
+        ids: Ids of the copies by the ids of what they are copies of.
+        places: Positions of the copies by the positions of what they are copies of.
+    """
+    record = aux.get(RECORD)
+    if not isinstance(record, Mapping) or not (CITES in record or CHILDREN in record):
+        return dict(aux)
+    record = dict(record)
+    if isinstance(cites := record.get(CITES), list):
+        record[CITES] = [[places[one] for one in cited if one in places] for cited in cites]
+    if CHILDREN in record:
+        record[CHILDREN] = [
+            [ids[child], *(places.get(place, 0) for place in known)]
+            for child, *known in _read_children(record)
+            if child in ids
+        ]
+    return {**aux, RECORD: record}
+
+
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
     _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
@@ -514,7 +559,8 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     """Refuse a summary that was just written if what it tells of was erased meanwhile.
 
     Erasing looks for such summaries afterwards, and writing looks again after that. So whichever
-    comes last sees the other, and erases the summary.
+    comes last sees the other, and erases the summary. The same goes for a summary that is put
+    under a parent while this one is written to continue it.
 
     Args:
         window: What was summarised.
@@ -528,6 +574,12 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
         told.add(window.previous.id)
     if not told <= {entry.id for entry in entries}:
         raise _make_stale_error(window, "some of it was forgotten while its summary was written")
+    if window.previous is not None and _is_folded(window.previous.id, find_live_entries(entries)):
+        raise _make_stale_error(window, "the summary that it continues was put under another one")
+
+
+def _is_folded(summary_id: str, live: Sequence[Entry]) -> bool:
+    return any(get_level(entry) and summary_id in entry.metadata.summary_ids for entry in live)
 
 
 def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
@@ -558,3 +610,80 @@ def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str
         if places.find_under(summary.cover) or not telling.isdisjoint(summary.metadata.summary_ids):
             telling.add(summary.id)
     return [summary.id for summary in summaries if summary.id in telling]
+
+
+# -- The tree, for whoever looks at it -------------------------------------------------------------
+_SHOWN_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SummaryNode:
+    """A summary with those that it was made of.
+
+    `print()` shows the tree below it, one line for each summary.
+
+    Attributes:
+        turn: The summary; its `contents` are the text.
+        level: How many layers of summaries lie under it; 0 where it was written of what was said,
+            or on top of another summary.
+        ranges: Closed ranges of positions of the entries that it stands for, ascending; where it
+            continues another summary, without those of that one.
+        days: The first and the last day that it tells of, such as "2023-05-08"; empty where that
+            is not known.
+        children: The summaries that it was made of, or that it continues, in their order.
+    """
+
+    turn: Turn
+    level: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
+    days: tuple[str, ...] = ()
+    children: tuple[SummaryNode, ...] = field(default=())
+
+    @property
+    def id(self) -> str:
+        """Id of the summary's entry."""
+        return self.turn.id
+
+    @property
+    def text(self) -> str:
+        """What the summary tells, its pieces as lines."""
+        return "\n".join(self.turn.contents)
+
+    @property
+    def leaves(self) -> tuple[SummaryNode, ...]:
+        """The summaries at the ends of the branches, in order; of a leaf, itself."""
+        if not self.children:
+            return (self,)
+        return tuple(leaf for child in self.children for leaf in child.leaves)
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{first}-{last}" for first, last in self.ranges)
+        days = " to ".join(dict.fromkeys(self.days))
+        told = " ".join(self.text.split())
+        shown = told if len(told) <= _SHOWN_CHARS else f"{told[:_SHOWN_CHARS]}..."
+        marks = [f"level {self.level}", f"positions {places}" if places else "", days]
+        line = f"SummaryNode({', '.join(filter(None, marks))}: {shown!r})"
+        below = [f"  {text}" for child in self.children for text in repr(child).splitlines()]
+        return "\n".join([line, *below])
+
+
+def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
+    """Return the summaries that a model reads, with those below, in order of what they stand for.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+    """
+    live = find_live_entries(entries)
+    by_id = {entry.id: entry for entry in live if entry.role == "summary"}
+    return [_build_node(top, by_id, frozenset()) for top in find_frontier(live)]
+
+
+def _build_node(summary: Entry, by_id: Mapping[str, Entry], above: frozenset[str]) -> SummaryNode:
+    names = [name for name in summary.metadata.summary_ids if name in by_id and name not in above]
+    return SummaryNode(
+        turn=make_turn([summary]),
+        level=get_level(summary),
+        ranges=summary.cover.ranges if summary.cover is not None else (),
+        days=get_days(summary),
+        children=tuple(_build_node(by_id[name], by_id, above | {summary.id}) for name in names),
+    )
