@@ -222,7 +222,9 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     def _summarize_steps(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
         written = yield from write_steps(self.summarizer, window, self.settings)
-        details = list_details(written.missing, (), self.settings.facts_tokens)
+        details = list_details(
+            written.missing, (), self.settings.facts_tokens, self.settings.count_text
+        )
         return (written.text, details.text) if details.text else (written.text,)
 
     def _write_text_steps(self, messages: Any) -> Steps[str]:

@@ -58,6 +58,8 @@ from langchain_convmem.recall.ranking import Columns, Ranking, rank
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Owner, Recall, ThreadKey
 from langchain_convmem.views.lines import indent_text
+from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
@@ -151,10 +153,17 @@ class DialogRecall(ABC):
         max_tokens: int | None = None,
         exclude: Mapping[ThreadKey, Collection[int]] | None = None,
         settings: RecallSettings | None = None,
+        count_text: TextCounter = count_text_tokens,
     ) -> Steps[Recall]:
         """Return the steps that read a thread's relevance buffer where there is no question."""
         query = make_buffer_query(
-            buffer, self.settings, k=k, max_tokens=max_tokens, exclude=exclude, settings=settings
+            buffer,
+            self.settings,
+            k=k,
+            max_tokens=max_tokens,
+            exclude=exclude,
+            settings=settings,
+            count_text=count_text,
         )
         return (yield from self.answer_from_buffer_steps(query))
 
@@ -693,6 +702,7 @@ def look_up_blocks(
             table,
             allowed,
             max_tokens=query.max_tokens,
+            count_text=query.count_text,
             fresh=fresh,
             now_ms=query.header_now_ms,
         )

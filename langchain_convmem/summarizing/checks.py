@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from langchain_convmem.records import Entry
 from langchain_convmem.views.facts import Fact, FactSource, find_facts, find_untold
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import SummaryWindow
+from langchain_convmem.views.tokens import count_text_tokens
 
 _TITLE = "Details, word for word:"
 _KINDS = ("promise", "id", "date", "number", "name")
@@ -67,22 +68,28 @@ class Details:
     left: tuple[Fact, ...]
 
 
-def list_details(missing: Sequence[Fact], reachable: Collection[str], max_tokens: int) -> Details:
+def list_details(
+    missing: Sequence[Fact],
+    reachable: Collection[str],
+    max_tokens: int,
+    count: TextCounter = count_text_tokens,
+) -> Details:
     """Return the sentences that tell what is missing, as far as they fit, latest first to go in.
 
     Args:
         missing: What the summary does not tell.
         reachable: The keys of those that recall finds; the others come first.
         max_tokens: How long the list may be, its title included.
+        count: Counts the tokens of a text.
     """
-    room = max_tokens - count_text_tokens(_TITLE)
+    room = max_tokens - count(_TITLE)
     lines: dict[int, str] = {}
     left = list(missing)
     untold_ids = {id(fact) for fact in left}
     places = {id(fact): place for place, fact in enumerate(missing)}
     for fact in sorted(_sort_by_kind(reversed(missing)), key=lambda fact: fact.key in reachable):
         line = f"- {_as_said(fact)}"
-        cost = count_text_tokens(f"\n{line}")
+        cost = count(f"\n{line}")
         if id(fact) in untold_ids and cost <= room:
             room -= cost
             lines[places[id(fact)]] = line

@@ -183,7 +183,9 @@ class Compactor:
         if self._findable is not None and missing:
             found = yield from self._findable(key, missing)
         reachable = {fact.key for fact, is_found in zip(missing, found, strict=True) if is_found}
-        details = list_details(missing, reachable, self.settings.facts_tokens)
+        details = list_details(
+            missing, reachable, self.settings.facts_tokens, self.settings.count_text
+        )
         lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
         report = SummaryReport(
             key=key,

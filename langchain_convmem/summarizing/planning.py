@@ -10,13 +10,14 @@ from typing import Any, Literal, TypeAlias
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import (
     find_covers,
     find_live_entries,
     find_live_summary,
     find_summary_chain,
 )
-from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.messages import TextCounter, TokenCounter, count_tokens
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,
@@ -80,8 +81,8 @@ class SummarySettings:
             that waits for an answer and an open tool loop stay in any case. Where both are counted
             in tokens, or both in messages, it is lowered to half of the high mark if it is not
             below it.
-        window_tokens: Size of the model's window, for marks in fractions of it; where one needs it
-            and it is not given, 16,000.
+        window_tokens: Size of the model's window, for marks in fractions of it; None is that of the
+            chain's model where LangChain has a profile of it, and else 16,000.
         max_summary_tokens: How long a summary should be, its list of details not counted.
         facts_tokens: How long the list of details may be that follows a summary: what the text
             should have told and did not. 0: no list.
@@ -93,6 +94,8 @@ class SummarySettings:
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
+        token_counter: Counts the tokens of messages; None is the memory's own, which without a
+            memory is the estimate of this package.
         notes: What was corrected, so that the settings can be followed; logged as well.
     """
 
@@ -106,6 +109,7 @@ class SummarySettings:
     rebuild_every: int = 8
     lease_s: float = 300.0
     first_pause_s: float = 30.0
+    token_counter: TokenCounter | None = field(default=None, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -134,7 +138,9 @@ class SummarySettings:
             _check_amounts(name, amounts)
             if "fraction" in amounts and self.window_tokens is None:
                 window = f"{_ASSUMED_WINDOW:,} tokens"
-                _correct(self, f"window_tokens is taken as {window}", window_tokens=_ASSUMED_WINDOW)
+                note = f"window_tokens is taken as {window} until the model's own is known"
+                if note not in self.notes:
+                    _correct(self, note)
         for clause in clauses:
             self._lower_keep(clause)
 
@@ -172,13 +178,39 @@ class SummarySettings:
         )
         return _correct(fitted, note)
 
+    def fit_window(self, window_tokens: int) -> SummarySettings:
+        """Return settings for a model that reads so many tokens at once.
+
+        Fractions are shares of it, unless `window_tokens` says of what; marks in tokens leave a
+        quarter of it for what stands around the conversation, and for the reply.
+        """
+        known = self
+        if self.window_tokens is None and self._has_fractions:
+            known = replace(self, window_tokens=window_tokens)
+            _correct(known, f"window_tokens is {window_tokens:,}, by the model's profile")
+        return known.fit_to(window_tokens * 3 // 4)
+
+    @property
+    def _has_fractions(self) -> bool:
+        return self.keep[0] == "fraction" or any("fraction" in one for one in self.clauses)
+
     def _convert(self, measure: str, amount: float) -> float:
         """Return an amount in messages or tokens."""
         return amount * self._window if measure == "fraction" else amount
 
     @property
     def _window(self) -> int:
-        return self.window_tokens or 1
+        return self.window_tokens or _ASSUMED_WINDOW
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What counts the tokens of messages."""
+        return self.token_counter or count_tokens
+
+    @property
+    def count_text(self) -> TextCounter:
+        """What counts the tokens of a text."""
+        return get_text_counter(self.counter)
 
     @property
     def clauses(self) -> list[dict[Measure, float]]:
@@ -294,7 +326,7 @@ def make_plan(
     live = find_live_entries(entries)
     newest = find_live_summary(live)
     said = find_said_since(live, newest)
-    if not force and not settings.is_due(measure(said)):
+    if not force and not settings.is_due(measure(said, settings.counter)):
         return None
     end = _find_end(said, settings, force=force)
     if not end:
@@ -326,9 +358,9 @@ def make_plan_again(key: ThreadKey, entries: Sequence[Entry]) -> SummaryPlan | N
     return SummaryPlan(make_window(key, entries, told, base), count_rolled(newest), is_redone=True)
 
 
-def measure(said: Sequence[Entry]) -> Size:
+def measure(said: Sequence[Entry], counter: TokenCounter = count_tokens) -> Size:
     """Return how large what these entries say is."""
-    return Size(sum(map(_count_tokens, said)), len(said))
+    return Size(sum(_count_tokens(entry, counter) for entry in said), len(said))
 
 
 def count_rolled(summary: Entry) -> int:
@@ -337,8 +369,8 @@ def count_rolled(summary: Entry) -> int:
     return int(record.get(ROLLED, 0)) if isinstance(record, dict) else 0
 
 
-def _count_tokens(entry: Entry) -> int:
-    return 0 if entry.message is None else count_tokens([entry.message])
+def _count_tokens(entry: Entry, counter: TokenCounter) -> int:
+    return 0 if entry.message is None else counter([entry.message])
 
 
 def _find_end(said: Sequence[Entry], settings: SummarySettings, *, force: bool) -> int:
@@ -346,7 +378,8 @@ def _find_end(said: Sequence[Entry], settings: SummarySettings, *, force: bool) 
     points = find_closing_points(said)
     if force or not points:
         return points[-1] if points else 0
-    covered = list(accumulate(map(_count_tokens, said), initial=0))
+    sizes = (_count_tokens(entry, settings.counter) for entry in said)
+    covered = list(accumulate(sizes, initial=0))
     for point in points:
         rest = Size(covered[-1] - covered[point], len(said) - point)
         if settings.is_small(rest):

@@ -56,7 +56,7 @@ class TurnSettings(TypedDict, total=False):
 class TurnOptions:
     """What a model gets in a turn, and whether the turn is stored.
 
-    Tokens are counted as everywhere: characters / 4.
+    Tokens are counted by the memory's counter, as everywhere.
 
     Attributes:
         recall: Whether to recall lines of earlier conversations.

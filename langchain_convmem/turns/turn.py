@@ -60,15 +60,18 @@ from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
 from langchain_convmem.views.context import ContextBudget, SummaryPlace, build_context
+from langchain_convmem.views.counting import TokenCounters, get_text_counter
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.live import find_live_entries, find_live_summary
 from langchain_convmem.views.messages import (
     DraftBuilder,
-    count_text_tokens,
-    count_tokens,
+    TextCounter,
+    TokenCounter,
     escape_tag,
 )
+from langchain_convmem.views.models import ModelFacts
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
@@ -88,6 +91,7 @@ class TurnView:
         profile: Provider rules for the messages.
         trace: Where recall is reported.
         slots: The variables of the prompt that can be filled; None where it gets messages alone.
+        model: The name of the model, by which tokens are counted; None if it is not known.
     """
 
     memory: TurnMemory
@@ -96,6 +100,7 @@ class TurnView:
     profile: Profile
     trace: TurnTrace = field(repr=False)
     slots: Collection[str] | None = None
+    model: str | None = None
 
     def build_context_steps(
         self,
@@ -123,7 +128,11 @@ class TurnView:
         if only is not None:
             blocks = [b for b in found.blocks if any(name_line(line) in only for line in b.lines)]
             found = replace(found, blocks=blocks)
-        return seen.add_recalled(found)
+        return self.add_recalled(seen, found)
+
+    def add_recalled(self, seen: ModelContext, found: RecalledLines) -> ModelContext:
+        """Return the context with as many recalled lines as fit."""
+        return seen.add_recalled(found, self._count_text)
 
     def read_view_steps(
         self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
@@ -192,6 +201,7 @@ class TurnView:
             "k": options.recall_k,
             "max_tokens": tokens if room is None else room,
             "exclude": {self.key: seen.view.positions | later},
+            "count_text": self._count_text,
         }
         if query:
             recall = partial(
@@ -227,15 +237,23 @@ class TurnView:
 
     def _count_own_tokens(self, own: Sequence[Entry]) -> int:
         if len(own) > 1:  # calls and results, as the model reads them
-            return build_context(own, profile=self.profile).tokens
-        return count_tokens([entry.message for entry in own if entry.message is not None])
+            return build_context(own, profile=self.profile, token_counter=self._counter).tokens
+        return self._counter([entry.message for entry in own if entry.message is not None])
 
     def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
         budget = self.options.budget
         if budget is None or not self._shows_summary:
             return budget
-        return budget.reserve(count_text_tokens(_read_summary(entries)))
+        return budget.reserve(self._count_text(_read_summary(entries)))
+
+    @property
+    def _counter(self) -> TokenCounter:
+        return self.memory.token_counters.get_counter(self.model)
+
+    @property
+    def _count_text(self) -> TextCounter:
+        return get_text_counter(self._counter)
 
     @property
     def _wished(self) -> int:
@@ -250,7 +268,12 @@ class TurnView:
 
     def _make_view_options(self, budget: int | None) -> dict[str, Any]:
         place: SummaryPlace = "omit" if self._shows_summary else "system"
-        return {"profile": self.profile, "max_tokens": budget, "summary": place}
+        return {
+            "profile": self.profile,
+            "max_tokens": budget,
+            "summary": place,
+            "token_counter": self._counter,
+        }
 
     def _fit_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
         """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
@@ -340,9 +363,13 @@ class ModelContext:
     recalled: str = ""
     note: CacheDraft | None = None
 
-    def add_recalled(self, found: RecalledLines) -> ModelContext:
-        """Return the context with recalled lines."""
-        blocks, text = fit_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
+    def add_recalled(
+        self, found: RecalledLines, count: TextCounter = count_text_tokens
+    ) -> ModelContext:
+        """Return the context with as many recalled lines as fit, by what counts their text."""
+        blocks, text = fit_blocks(
+            found.blocks, by_time=found.by_time, max_tokens=found.room, count=count
+        )
         return replace(self, blocks=blocks, recalled=text)
 
     @property
@@ -630,7 +657,11 @@ def fence_blocks(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> st
 
 
 def fit_blocks(
-    blocks: Sequence[RecalledBlock], *, by_time: bool, max_tokens: int | None = None
+    blocks: Sequence[RecalledBlock],
+    *,
+    by_time: bool,
+    max_tokens: int | None = None,
+    count: TextCounter = count_text_tokens,
 ) -> tuple[Sequence[RecalledBlock], str]:
     """Return as many of the first blocks as fit, and their fenced text.
 
@@ -638,10 +669,11 @@ def fit_blocks(
         blocks: Best first, or in the order of a relevance buffer.
         by_time: Whether they are shown oldest first instead.
         max_tokens: How long the text may be, fence included; None for any length.
+        count: Counts the tokens of a text.
     """
     shown = list(blocks)
     text = fence_blocks(shown, by_time=by_time)
-    while shown and max_tokens is not None and count_text_tokens(text) > max_tokens:
+    while shown and max_tokens is not None and count(text) > max_tokens:
         shown.pop()
         text = fence_blocks(shown, by_time=by_time)
     return shown, text
@@ -806,12 +838,22 @@ class TurnMemory(Protocol):
         """Finds lines of earlier conversations."""
         ...
 
+    @property
+    def token_counters(self) -> TokenCounters:
+        """What counts tokens, as the models of the turns were seen to take them."""
+        ...
+
     def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
         ...
 
-    def check_options(self, options: TurnOptions) -> None:
-        """Have threads summarised before these options leave something out."""
+    def check_options(self, options: TurnOptions, model: ModelFacts | None = None) -> None:
+        """Have threads summarised before these options leave something out.
+
+        Args:
+            options: Budgets and limits of the turns.
+            model: The model that they run with, as far as it is known.
+        """
         ...
 
     def finish_turn_steps(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_convmem.summarizing.checks import is_empty_talk, list_details, pick_missing
 from langchain_convmem.views.facts import FactSource, check_told, find_facts
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 SAID = [
     FactSource("I will call Carla on 8 May 2023.", "Ana", 1),

@@ -36,8 +36,8 @@ from langchain_convmem.summarizing.summarizers import (
     write_steps,
 )
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import find_said_since, find_summary_window, make_window
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_calls
 
 REQUEST = SummaryRequest(transcript="User: Hi.\n")

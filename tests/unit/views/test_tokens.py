@@ -7,12 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from langchain_convmem.views.messages import (
-    TOKENS_PER_MEDIA,
-    TOKENS_PER_MESSAGE,
-    count_text_tokens,
-    count_tokens,
-)
+from langchain_convmem.views.messages import TOKENS_PER_MEDIA, TOKENS_PER_MESSAGE, count_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 
 @pytest.mark.parametrize(
