@@ -154,6 +154,7 @@ class ConversationMemory:
             rewriter=rewriter,
             reranker=reranker,
             given=recall,
+            counters=counters,
         )
         self._summaries = Summaries(
             log,
@@ -889,7 +890,6 @@ class ConversationMemory:
             current = ThreadKey(user_id, thread_id)
             view = yield from build_context_steps(self.log, current)
             exclude = {current: view.positions}
-        options["count_text"] = CurrentCounter(self._turn_memory.token_counters).count_text
         found: Recall = yield from self.line_recall.recall_steps(
             owners, query, exclude=exclude, buffer=current, **options
         )
@@ -1244,6 +1244,7 @@ class Recaller:
         rewriter: Rewriter | None,
         reranker: BaseDocumentCompressor | None,
         given: DialogRecall | None,
+        counters: TokenCounters,
     ) -> None:
         """Take what a recall is made of, or a recall that is given; see `ConversationMemory.open`.
 
@@ -1268,6 +1269,7 @@ class Recaller:
         self._settings = settings
         self._hooks = rewriter, reranker
         self._given = given
+        self._counter = CurrentCounter(counters)
         self._lock = make_lock()
         self._recall: DialogRecall | None = None
 
@@ -1276,7 +1278,7 @@ class Recaller:
         """The recall, made on first use."""
         with self._lock:
             if self._recall is None:
-                recall = self._given or self._make()
+                recall = (self._given or self._make()).bind_counter(self._counter.count_text)
                 hook = self._drafting.hook and self._drafting.filter_question
                 self._recall = recall if hook is None else recall.bind_query_hook(hook)
             return self._recall

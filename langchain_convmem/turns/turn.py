@@ -279,7 +279,7 @@ class TurnView:
         """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
         seen = replace(thread, entries=turn.entries)
         views = (
-            seen.build_view(**self._make_view_options(budget))
+            seen.build_view(**self._make_view_options(budget), shorten=False)
             for budget in self._list_budgets(turn)
         )
         return next((view for view in views if view is not None), None)
@@ -287,8 +287,9 @@ class TurnView:
     def _make_view_of_turn(self, turn: TurnEntries) -> Context:
         """Return the turn alone, after the system messages.
 
-        What was said before and never answered is one exchange with it, which is never cut; but an
-        old message must not block the thread for good.
+        What was said before and never answered is one exchange with it, which is never left out;
+        but an old message must not block the thread for good. Where the turn alone does not fit,
+        its longest texts are cut.
         """
         options = self._make_view_options(self._list_budgets(turn)[-1])
         framing = [entry for entry in turn.before if entry.role not in SPOKEN]

@@ -7,7 +7,7 @@ results. The estimate is calibrated by the usage that providers report, for each
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -98,10 +98,19 @@ def _count_as_message(counter: TokenCounter, text: str) -> int:
 
 def find_prefix(text: str, room: int, count: TextCounter) -> int:
     """Return how many of the first characters of a text fit into so many tokens; 0 if none do."""
+    return _find_most(text, room, lambda most: count(text[:most]))
+
+
+def find_suffix(text: str, room: int, count: TextCounter) -> int:
+    """Return how many of the last characters of a text fit into so many tokens; 0 if none do."""
+    return _find_most(text, room, lambda most: count(text[len(text) - most :]))
+
+
+def _find_most(text: str, room: int, count: Callable[[int], int]) -> int:
     low, high = 0, min(len(text), max(room, 0) * _CHARACTERS_PER_TOKEN)
     while low < high:
         middle = (low + high + 1) // 2
-        if count(text[:middle]) <= room:
+        if count(middle) <= room:
             low = middle
         else:
             high = middle - 1
