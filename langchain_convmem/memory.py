@@ -378,11 +378,10 @@ class ConversationMemory:
             reserved_tokens=reserved_tokens,
             remember=remember,
         )
-        chain = read_chain(inner)
-        self._turn_memory.check_options(options, ChainShape.from_chain(chain).model)
+        self._turn_memory.check_options(options)
         return RememberingRunnable(
             memory=self,
-            inner=chain,
+            inner=read_chain(inner),
             **asdict(options),
             queue_timeout_s=queue_timeout_s,
             profile=profile,
@@ -556,7 +555,8 @@ class ConversationMemory:
             remember=remember,
         )
         facts = _read_model(model)
-        self._turn_memory.check_options(options, facts)
+        self._turn_memory.check_options(options)
+        self._turn_memory.use_model(facts)
         key, rules = ThreadKey(user_id, thread_id), resolve_profile(profile or "strict")
         return MemoryThread(self._turn_memory, key, options, rules, facts.name)
 
@@ -1201,10 +1201,12 @@ class TurnServices:
         """Return the token budget for recalled lines of a turn with these options."""
         return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
 
-    def check_options(self, options: TurnOptions, model: ModelFacts | None = None) -> None:
-        """Have threads summarised before these options, or the model's window, drop messages."""
-        if model is not None:
-            self.summaries.use_model(model)
+    def use_model(self, model: ModelFacts) -> None:
+        """Have threads summarised before the window of a turn's model is full."""
+        self.summaries.use_model(model)
+
+    def check_options(self, options: TurnOptions) -> None:
+        """Have threads summarised before these options drop messages."""
         self.summaries.fit_budget(options.history_tokens)
         if options.budget is not None:
             self.summaries.fit_budget(

@@ -253,13 +253,16 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             InvalidMessageError: If nothing in the input can be answered.
         """
         configurable = config.get("configurable", {})
+        options = self.options.merge_call(configurable, self.inner)
+        shape = self._read_shape(configurable)
+        self.memory.turn_memory.use_model(shape.model)
         keys = DictKeys(self.input_key, self.history_key, self.output_key)
         return WrappedTurn(
             memory=self.memory.turn_memory,
             key=read_key(configurable, host="the chain"),
-            options=self.options.merge_call(configurable, self.inner),
+            options=options,
             incoming=read_input(value, input_key=keys.input_key, history_key=keys.history_key),
-            shape=self._read_shape(configurable),
+            shape=shape,
             keys=keys,
             trace=TurnTrace(config),
             attempt_of=None if parent_run_id is None else str(parent_run_id),

@@ -256,7 +256,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         loop = yield from sync.catch_up(state["messages"], note)
         profile = self._profile or find_profile(request.model)
         model = ModelFacts.read(request.model)
-        self._turn_memory.check_options(hook.options, model)
+        self._turn_memory.use_model(model)
         view = TurnView(
             self._turn_memory, sync.context.key, hook.options, profile, trace, model=model.name
         )

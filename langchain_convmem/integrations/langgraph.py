@@ -363,9 +363,7 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
     """
     _require_langgraph()
     chosen = TurnOptions.from_settings(options, where="a node")
-    model = parts.get("model")
-    shape = ChainShape.from_chain(model) if isinstance(model, Runnable) else _PLAIN
-    memory.turn_memory.check_options(chosen, shape.model)
+    memory.turn_memory.check_options(chosen)
     if parts.get("profile") is not None:
         resolve_profile(parts["profile"])
     return MemoryNodes(memory.turn_memory, chosen, **parts)
@@ -559,6 +557,7 @@ class MemoryNodes:
         shape = _PLAIN
         if self.model is not None:
             shape = ChainShape.from_chain(self.model, run.node.configurable, self.profile)
+            self.memory.use_model(shape.model)
         context = yield from self.read_context(run, shape=shape)
         has_messages = run.messages is not None
         return ModelCall(

@@ -848,13 +848,12 @@ class TurnMemory(Protocol):
         """Return the token budget for recalled lines of a turn with these options."""
         ...
 
-    def check_options(self, options: TurnOptions, model: ModelFacts | None = None) -> None:
-        """Have threads summarised before these options leave something out.
+    def check_options(self, options: TurnOptions) -> None:
+        """Have threads summarised before these options leave something out."""
+        ...
 
-        Args:
-            options: Budgets and limits of the turns.
-            model: The model that they run with, as far as it is known.
-        """
+    def use_model(self, model: ModelFacts) -> None:
+        """Have threads summarised before the window of a turn's model is full."""
         ...
 
     def finish_turn_steps(

@@ -114,7 +114,8 @@ def test_a_model_as_summarizer_and_a_budget_need_no_number():
 def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):
     quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     asked = "Where is my boat Wilhelmina? " + "word " * 60
-    for budget, has_lines in ((2000, True), (110, False)):
+    tight = count_tokens([HumanMessage(asked)]) + 20
+    for budget, has_lines in ((2000, True), (tight, False)):
         chat_model = model()
         chain = quick.wrap(chat_model, recall_tokens=90, context_tokens=budget)
         chain.invoke(asked, at(f"in {budget}"))

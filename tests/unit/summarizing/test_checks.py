@@ -40,7 +40,7 @@ def test_without_room_nothing_is_listed_and_all_is_left():
 def test_what_recall_does_not_find_is_listed_first():
     facts = find_facts(SAID)
     reachable = {fact.key for fact in facts if fact.said.position != 4}
-    details = list_details(facts, reachable, 20)
+    details = list_details(facts, reachable, 24)
     assert "Dimitri" in details.text
     assert "XK-42" not in details.text
 
