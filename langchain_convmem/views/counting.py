@@ -7,6 +7,7 @@ results. The estimate is calibrated by the usage that providers report, for each
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -119,8 +120,8 @@ def _find_most(text: str, room: int, count: Callable[[int], int]) -> int:
 
 # -- The estimate, calibrated ---------------------------------------------------------------------
 _LEAST_RATIO, _MOST_RATIO = 0.12, 3.0
-_STEP = 0.05
-"""Ratios are rounded up to such steps: what a model reads must not change with every reply."""
+_STEP = 1.05
+"""Ratios are rounded up to powers of this: what a model reads must not change with every reply."""
 _SAFETY = 1.02
 _LEARN_DOWN = 0.25
 """How much of a difference is learned from one reply that took less; one that took more counts in
@@ -279,5 +280,6 @@ def _make_counter(ratios: Mapping[Script, float]) -> TokenCounter:
 
 def _round_ratio(ratio: float) -> float:
     """Return a ratio as it is used: with a margin, up to the next step; near 1 it is 1."""
-    is_near = 1 - _STEP < ratio * _SAFETY <= 1 + _STEP / 2
-    return 1.0 if is_near else min(round_up(ratio * _SAFETY / _STEP) * _STEP, _MOST_RATIO)
+    if 1 / _STEP < ratio < _SAFETY:
+        return 1.0
+    return min(_STEP ** math.ceil(math.log(ratio * _SAFETY, _STEP)), _MOST_RATIO)

@@ -22,7 +22,8 @@ included."""
 READ_TOOL = "read_message"
 """Name of the tool that notes tell of."""
 
-_MOST_PASSES = 4
+_MOST_PASSES = 6
+_MARGIN = 4
 _SHARE_OF_BEGINNING = 2 / 3
 
 
@@ -60,17 +61,17 @@ def shorten_messages(
     texts = [
         text for number, one in enumerate(messages) for text in _list_texts(number, one, count)
     ]
-    total = sum(text.tokens for text in texts)
+    total, whole = sum(text.tokens for text in texts), counter(messages)
     shown = _find_level([text.tokens for text in texts], total - excess)
     cut: dict[int, BaseMessage] = {}
     for _ in range(_MOST_PASSES):
         pieces = {text: text.cut(shown, count) for text in texts if text.tokens > shown}
         cut = _apply_cuts(messages, pieces)
-        saved = sum(text.tokens - count(piece) for text, piece in pieces.items())
+        saved = whole - counter([cut.get(number, one) for number, one in enumerate(messages)])
         if saved >= excess or shown <= LEAST_SHOWN:
             break
-        # Notes and estimates are no sums: what is still too much is taken from each.
-        shown = max(shown - -(-(excess - saved) // max(len(pieces), 1)) - 1, LEAST_SHOWN)
+        # What is said in parts need not count as their sum: what is too much is taken from each.
+        shown = max(shown - (excess - saved) // max(len(pieces), 1) - _MARGIN, LEAST_SHOWN)
     return [(message, number) for number, message in cut.items()]
 
 

@@ -143,7 +143,7 @@ def test_what_does_not_fit_makes_room_for_the_next_best(line):
             line("z", 2, session="c"),
         ]
     )
-    assert lines_of(fill_budget([0, 1, 2], table, 90)) == [[0], [2]]
+    assert lines_of(fill_budget([0, 1, 2], table, 160)) == [[0], [2]]
 
 
 def test_neighbouring_lines_share_a_block_across_no_session(line):
@@ -155,8 +155,8 @@ def test_neighbouring_lines_share_a_block_across_no_session(line):
 def test_a_window_shrinks_where_it_does_not_fit(line):
     table = table_of([line("x" * 60, n) for n in range(7)])
     assert lines_of(fill_budget([3], table, 200, window=2)) == [[1, 2, 3, 4, 5]]
-    assert lines_of(fill_budget([3], table, 70, window=2)) == [[2, 3, 4]]
-    assert lines_of(fill_budget([3], table, 25, window=2)) == [[3]]
+    assert lines_of(fill_budget([3], table, 110, window=2)) == [[2, 3, 4]]
+    assert lines_of(fill_budget([3], table, 45, window=2)) == [[3]]
     assert lines_of(fill_budget([3], table, 10, window=2)) == []
 
 
