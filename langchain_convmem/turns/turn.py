@@ -225,10 +225,12 @@ class TurnView:
     def _list_budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
         own = self.options.history_tokens
-        # The history's budget does not count the turn.
+        # The history's budget does not count the turn, and takes nothing that cannot be cut.
         most = (
             None if own is None else own + self._count_own_tokens([*turn.instructions, *turn.own])
         )
+        if most is not None:
+            most = max(most, build_context(turn.fixed, **self._make_view_options(None)).tokens)
         budget = self._find_budget(turn.entries)
         if budget is None:
             return (most,)
@@ -292,8 +294,7 @@ class TurnView:
         its longest texts are cut.
         """
         options = self._make_view_options(self._list_budgets(turn)[-1])
-        framing = [entry for entry in turn.before if entry.role not in SPOKEN]
-        return build_context([*turn.instructions, *framing, *turn.own], **options)
+        return build_context(turn.fixed, **options)
 
     def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
@@ -449,6 +450,12 @@ class TurnEntries:
     start: int
     is_whole: bool = True
     instructions: Sequence[Entry] = ()
+
+    @property
+    def fixed(self) -> list[Entry]:
+        """What no budget leaves out: system messages, the summary, and the turn."""
+        framing = [entry for entry in self.before if entry.role not in SPOKEN]
+        return [*self.instructions, *framing, *self.own]
 
     @property
     def entries(self) -> list[Entry]:

@@ -60,10 +60,19 @@ def test_more_reserved_leaves_at_least_one_token(budget, more):
     assert less.reserved == min(budget.reserved + more, budget.tokens - 1)
 
 
-@pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, 100), (100, -1)])
+@pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, -1)])
 def test_a_budget_without_room_is_refused(quick, tokens, reserved):
     with pytest.raises(ConfigError, match=r"context_tokens|reserved_tokens"):
         quick.wrap(model(), context_tokens=tokens, reserved_tokens=reserved)
+
+
+def test_more_reserved_than_there_is_is_lowered_and_logged(quick, caplog):
+    chat_model = model()
+    chain = quick.wrap(chat_model, recall=False, context_tokens=100, reserved_tokens=100)
+    assert chain.reserved_tokens == 50
+    assert "lowered to 50" in caplog.text
+    chain.invoke("Where is my boat?", at("now"))
+    assert count_tokens(chat_model.seen[-1]) <= 50
 
 
 # -- what a model gets --------------------------------------------------------------------------
