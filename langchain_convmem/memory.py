@@ -1476,6 +1476,8 @@ class Summaries:
 
                 compactor.summarizer = self._summarizer = as_summarizer(model.chat_model)
                 self._waits_for_model = False
+                if model.window_tokens is not None:
+                    compactor.settings = compactor.settings.fit_input(model.window_tokens)
 
     def finish_turn_steps(
         self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]

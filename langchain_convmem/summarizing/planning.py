@@ -171,12 +171,11 @@ class SummarySettings:
         room = max(budget - summary - facts, 1)
         start = min(mark, room)
         trigger: list[Amount | Clause] = [*self.clauses, ("tokens", start)]
-        fitted = replace(self, trigger=trigger, max_summary_tokens=summary, facts_tokens=facts)
         note = (
             f"a budget of {budget} tokens has threads compacted from {start} tokens on, to "
             f"summaries of {summary} with {facts} of details"
         )
-        return _correct(fitted, note)
+        return _change(self, note, trigger=trigger, max_summary_tokens=summary, facts_tokens=facts)
 
     def fit_window(self, window_tokens: int) -> SummarySettings:
         """Return settings for a model that reads so many tokens at once.
@@ -186,9 +185,16 @@ class SummarySettings:
         """
         known = self
         if self.window_tokens is None and self._has_fractions:
-            known = replace(self, window_tokens=window_tokens)
-            _correct(known, f"window_tokens is {window_tokens:,}, by the model's profile")
+            note = f"window_tokens is {window_tokens:,}, by the model's profile"
+            known = _change(self, note, window_tokens=window_tokens)
         return known.fit_to(window_tokens * 3 // 4)
+
+    def fit_input(self, window_tokens: int) -> SummarySettings:
+        """Return settings for a summariser that reads so many tokens at once, its own included."""
+        most = max(window_tokens - self.max_summary_tokens - self.facts_tokens, window_tokens // 2)
+        if self.input_tokens <= most:
+            return self
+        return _change(self, f"input_tokens is {most:,}, by the model's profile", input_tokens=most)
 
     @property
     def _has_fractions(self) -> bool:
@@ -264,6 +270,14 @@ def _correct(settings: SummarySettings, note: str, **values: Any) -> SummarySett
         object.__setattr__(settings, name, value)
     _logger.warning("summary settings: %s", note)
     return settings
+
+
+def _change(settings: SummarySettings, note: str, **values: Any) -> SummarySettings:
+    """Return changed settings that say so, beside what was corrected before."""
+    changed = replace(settings, **values)
+    earlier = [one for one in settings.notes if one not in changed.notes]
+    object.__setattr__(changed, "notes", (*earlier, *changed.notes))
+    return _correct(changed, note)
 
 
 def _label_clauses(clauses: Sequence[Clause]) -> list[tuple[str, Clause]]:

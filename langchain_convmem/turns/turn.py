@@ -225,12 +225,13 @@ class TurnView:
     def _list_budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
         own = self.options.history_tokens
-        # The history's budget does not count the turn, and takes nothing that cannot be cut.
-        most = (
-            None if own is None else own + self._count_own_tokens([*turn.instructions, *turn.own])
-        )
-        if most is not None:
-            most = max(most, build_context(turn.fixed, **self._make_view_options(None)).tokens)
+        most = None
+        if own is not None:
+            # The history's budget does not count the turn, and never takes the summary's place.
+            kept = [entry for entry in turn.fixed if entry.role != "system"]
+            least = build_context(kept, **self._make_view_options(None)).tokens
+            turn_tokens = self._count_own_tokens([*turn.instructions, *turn.own])
+            most = max(own + turn_tokens, least)
         budget = self._find_budget(turn.entries)
         if budget is None:
             return (most,)
