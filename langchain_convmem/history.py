@@ -129,6 +129,7 @@ class ConversationHistory(BaseChatMessageHistory):
         *,
         user_id: str | None = None,
         before_write: WriteHook | None = None,
+        token_counter: TokenCounter = count_tokens,
     ) -> None:
         """Look at a thread, which need not exist yet.
 
@@ -138,6 +139,7 @@ class ConversationHistory(BaseChatMessageHistory):
             user_id: Its user; None is an anonymous thread, shared with nobody.
             before_write: Gets a copy of each message before it is stored, and returns what to
                 store, or None; see `WriteHook`. Histories made by a memory have the memory's.
+            token_counter: Counts the tokens of messages; those made by a memory have the memory's.
 
         Raises:
             ConfigError: If an id is empty, or `before_write` is not a plain function.
@@ -146,6 +148,7 @@ class ConversationHistory(BaseChatMessageHistory):
         self.log = log
         self.key = ThreadKey(user_id, thread_id)
         self.drafting = DraftBuilder(before_write)
+        self._token_counter = token_counter
 
     def __repr__(self) -> str:
         return f"ConversationHistory({self.thread_id!r}, user_id={self.user_id!r})"
@@ -232,7 +235,7 @@ class ConversationHistory(BaseChatMessageHistory):
         profile: Profile = "strict",
         max_tokens: int | None = None,
         summary: SummaryPlace = "system",
-        token_counter: TokenCounter = count_tokens,
+        token_counter: TokenCounter | None = None,
     ) -> Steps[Context]:
         """Return what a model gets: valid messages within budget, and what had to be repaired.
 
@@ -240,7 +243,7 @@ class ConversationHistory(BaseChatMessageHistory):
             profile: Whose rules to keep.
             max_tokens: Budget; whole exchanges are left out, oldest first.
             summary: The summaries as one system message, or left out.
-            token_counter: Counts the tokens of messages.
+            token_counter: Counts the tokens of messages; None is the history's own.
 
         Raises:
             BudgetError: If the latest exchange alone is larger than the budget.
@@ -251,7 +254,7 @@ class ConversationHistory(BaseChatMessageHistory):
             profile=profile,
             max_tokens=max_tokens,
             summary=summary,
-            token_counter=token_counter,
+            token_counter=token_counter or self._token_counter,
         )
 
     acontext = twin(context)

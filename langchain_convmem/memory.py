@@ -48,15 +48,21 @@ from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
+from langchain_convmem.views.counting import (
+    CurrentCounter,
+    TokenCounterLike,
+    TokenCounters,
+    read_counter,
+)
 from langchain_convmem.views.facts import Fact, check_told
 from langchain_convmem.views.live import build_turns, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
     WriteHook,
-    count_tokens,
     read_messages,
 )
+from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.providers import Profile, resolve_profile
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.workers import run_in_worker
@@ -123,9 +129,10 @@ class ConversationMemory:
         rewriter: Rewriter | None = None,
         reranker: BaseDocumentCompressor | None = None,
         recall: DialogRecall | None = None,
-        summarizer: SummarizerLike | None = None,
+        summarizer: SummarizerLike | Literal["auto"] | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
+        token_counter: TokenCounterLike | None = None,
     ) -> None:
         """Make a memory of a log that is open already.
 
@@ -138,6 +145,7 @@ class ConversationMemory:
             ConfigError: If an option makes no sense; the message names it.
         """
         drafting = DraftBuilder(before_write)
+        counters = TokenCounters(read_counter(token_counter))
         self.log = log
         self._recaller = Recaller(
             log,
@@ -147,6 +155,7 @@ class ConversationMemory:
             rewriter=rewriter,
             reranker=reranker,
             given=recall,
+            counters=counters,
         )
         self._summaries = Summaries(
             log,
@@ -155,8 +164,9 @@ class ConversationMemory:
             summarizer=summarizer,
             settings=summary_settings,
             when=summarize_when,
+            counters=counters,
         )
-        self._turn_memory = TurnServices(log, drafting, self._recaller, self._summaries)
+        self._turn_memory = TurnServices(log, drafting, self._recaller, self._summaries, counters)
         self._opened: _Opened | None = None
 
     @classmethod
@@ -169,10 +179,11 @@ class ConversationMemory:
         before_write: WriteHook | None = None,
         rewriter: Rewriter | None = None,
         reranker: BaseDocumentCompressor | None = None,
-        summarizer: SummarizerLike | None = None,
+        summarizer: SummarizerLike | Literal["auto"] | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
         signing_key: bytes | str | None = None,
+        token_counter: TokenCounterLike | None = None,
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
@@ -192,7 +203,8 @@ class ConversationMemory:
             reranker: Puts the lines that were found in an order of its own; see `LineRecall`.
             summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
-                `offline.ExtractiveSummarizer()`. None: nothing is ever summarised.
+                `offline.ExtractiveSummarizer()`. `"auto"`: the model of the first chain, agent or
+                conversation that runs over this memory. None: nothing is ever summarised.
             summary_settings: When a thread is compacted, and how far.
             summarize_when: `"background"`: a worker thread compacts after the turn.
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
@@ -200,6 +212,9 @@ class ConversationMemory:
                 `summarize`.
             signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
                 nobody who lacks it can alter them unseen; see `SQLiteLog`.
+            token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
+                model that counts for itself, perhaps over the network. None is an estimate by
+                script and kind of text, which learns from the usage that providers report.
 
         Raises:
             ConfigError: If the path names no file in an existing directory and no known log, or
@@ -215,6 +230,7 @@ class ConversationMemory:
             "summarizer": summarizer,
             "summary_settings": summary_settings,
             "summarize_when": summarize_when,
+            "token_counter": token_counter,
         }
         cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
@@ -324,7 +340,7 @@ class ConversationMemory:
                 returns is returned as it is; the log keeps the messages in it, or the one it was
                 read from.
             recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text (characters / 4).
+            recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead. Neither: what the settings say, which
                 is a budget of 1,000 by default.
             history_tokens: Budget for earlier messages of the thread; None is unlimited. The
@@ -484,6 +500,7 @@ class ConversationMemory:
             reserved_tokens=reserved_tokens,
             remember=remember,
             profile=profile or _detect_profile(engine.model),
+            model=engine.model,
         )
         names = ConversationConfig.model_fields
         settings = {name: given[name] for name in names if given[name] is not UNSET}
@@ -502,6 +519,7 @@ class ConversationMemory:
         reserved_tokens: int = 0,
         remember: bool = True,
         profile: Profile | None = None,
+        model: Any = None,
     ) -> ThreadMemory:
         """Return a thread for `history=` of a conversation.
 
@@ -520,6 +538,8 @@ class ConversationMemory:
             reserved_tokens: Of these, so many are left free.
             remember: Whether to store turns.
             profile: Whose rules the messages keep; None keeps those of all (`"strict"`).
+            model: What will read them, by whose window and usage tokens are counted; None if it is
+                not known yet.
 
         Raises:
             ConfigError: If an option makes no sense, or a budget leaves no room.
@@ -535,9 +555,11 @@ class ConversationMemory:
             reserved_tokens=reserved_tokens,
             remember=remember,
         )
+        facts = _read_model(model)
         self._turn_memory.check_options(options)
-        key = ThreadKey(user_id, thread_id)
-        return MemoryThread(self._turn_memory, key, options, resolve_profile(profile or "strict"))
+        self._turn_memory.use_model(facts)
+        key, rules = ThreadKey(user_id, thread_id), resolve_profile(profile or "strict")
+        return MemoryThread(self._turn_memory, key, options, rules, facts.name)
 
     @property
     def turn_memory(self) -> TurnMemory:
@@ -549,7 +571,13 @@ class ConversationMemory:
     def history(self, thread_id: str, *, user_id: str | None = None) -> ConversationHistory:
         """Return the history of a thread, which need not exist yet."""
         hook = self._turn_memory.drafting.hook
-        return ConversationHistory(self.log, thread_id, user_id=user_id, before_write=hook)
+        return ConversationHistory(
+            self.log,
+            thread_id,
+            user_id=user_id,
+            before_write=hook,
+            token_counter=CurrentCounter(self._turn_memory.token_counters),
+        )
 
     @sync
     def threads(self, user_id: str | None = None) -> Steps[list[ThreadInfo]]:
@@ -750,7 +778,7 @@ class ConversationMemory:
             user_ids: Search all threads of all these users instead: whoever asks reads what every
                 one of them said.
             k: Return exactly so many documents, one block of neighbouring lines each.
-            max_tokens: Or as many blocks as fit this budget (characters / 4).
+            max_tokens: Or as many blocks as fit this budget.
             threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
                 nothing if the question is unrelated to anything in the log.
             filter: By name the value that a line must have, or a list of values of which it must
@@ -813,7 +841,7 @@ class ConversationMemory:
                 one of them said. `user_id`, then one of them, and `thread_id` name the current
                 thread alone.
             k: Return exactly so many blocks, or
-            max_tokens: as many as fit this budget (default 1,000; characters / 4).
+            max_tokens: as many as fit this budget (default 1,000).
             threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
                 nothing if the question is unrelated to anything in the log.
             filter: By name the value that a line must have, or a list of values of which it must
@@ -1148,6 +1176,11 @@ def _find_searched(
     return owners
 
 
+def _read_model(model: Any) -> ModelFacts:
+    """Return what is known of a conversation's model; nothing of one that reads text."""
+    return ChainShape.from_chain(model).model if isinstance(model, Runnable) else NO_MODEL
+
+
 def _detect_profile(model: Any) -> Profile | None:
     """Return whose rules a model's messages keep; None for one that reads text."""
     return ChainShape.from_chain(model).profile if isinstance(model, Runnable) else None
@@ -1165,6 +1198,7 @@ class TurnServices:
         drafting: Makes drafts of messages, through the write hook.
         recaller: Finds lines of earlier conversations.
         summaries: Compacts threads after turns.
+        token_counters: What counts tokens, as models were seen to take them.
         active_turns: The turns of chains and conversations that are under way.
     """
 
@@ -1172,6 +1206,7 @@ class TurnServices:
     drafting: DraftBuilder
     recaller: Recaller
     summaries: Summaries
+    token_counters: TokenCounters = field(default_factory=TokenCounters)
     active_turns: WritingTurns = field(default_factory=WritingTurns)
 
     @property
@@ -1187,6 +1222,10 @@ class TurnServices:
     def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
         return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
+
+    def use_model(self, model: ModelFacts) -> None:
+        """Have threads summarised before the window of a turn's model is full."""
+        self.summaries.use_model(model)
 
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options drop messages."""
@@ -1229,6 +1268,7 @@ class Recaller:
         rewriter: Rewriter | None,
         reranker: BaseDocumentCompressor | None,
         given: DialogRecall | None,
+        counters: TokenCounters,
     ) -> None:
         """Take what a recall is made of, or a recall that is given; see `ConversationMemory.open`.
 
@@ -1253,6 +1293,7 @@ class Recaller:
         self._settings = settings
         self._hooks = rewriter, reranker
         self._given = given
+        self._counter = CurrentCounter(counters)
         self._lock = make_lock()
         self._recall: DialogRecall | None = None
 
@@ -1261,7 +1302,7 @@ class Recaller:
         """The recall, made on first use."""
         with self._lock:
             if self._recall is None:
-                recall = self._given or self._make()
+                recall = (self._given or self._make()).bind_counter(self._counter.count_text)
                 hook = self._drafting.hook and self._drafting.filter_question
                 self._recall = recall if hook is None else recall.bind_query_hook(hook)
             return self._recall
@@ -1344,9 +1385,10 @@ class Summaries:
         drafting: DraftBuilder,
         recaller: Recaller,
         *,
-        summarizer: SummarizerLike | None,
+        summarizer: SummarizerLike | Literal["auto"] | None,
         settings: SummarySettings | None,
         when: SummarizeWhen,
+        counters: TokenCounters,
     ) -> None:
         """Take what threads are compacted by and when; see `ConversationMemory.open`.
 
@@ -1357,17 +1399,24 @@ class Summaries:
             msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
             raise ConfigError(msg)
         if summarizer is None and settings is not None:
-            raise ConfigError("summary_settings need a summarizer; pass one, too")
+            _logger.warning("summary_settings do nothing without a summarizer; pass one, too")
         self._log = log
         self._drafting = drafting
         self._recaller = recaller
         self._summarizer: Summarizer | None = None
-        if summarizer is not None:
+        self._waits_for_model = False
+        if isinstance(summarizer, str) and summarizer == "auto":
+            from langchain_convmem.offline.extractive import ExtractiveSummarizer
+
+            self._waits_for_model = True
+            self._summarizer = ExtractiveSummarizer()  # until a chain's model is known
+        elif summarizer is not None:
             from langchain_convmem.summarizing.summarizers import as_summarizer
 
             self._summarizer = as_summarizer(summarizer)
         self._settings = settings
         self._when = when
+        self._counter = CurrentCounter(counters)
         self._lock = make_lock()
         self._compactor: Compactor | None = None
         self._jobs: BackgroundJobs | None = None
@@ -1401,11 +1450,15 @@ class Summaries:
         return Compactor(
             self._log,
             self._summarizer,
-            self._settings or SummarySettings(),
+            self._prepare_settings(self._settings or SummarySettings()),
             drafting=self._drafting,
             read=self._read_steps,
             findable=self._find_some_steps,
         )
+
+    def _prepare_settings(self, settings: SummarySettings) -> SummarySettings:
+        """Return settings that count as the memory does, unless they have a counter."""
+        return replace(settings, token_counter=settings.token_counter or self._counter)
 
     def rewrite_steps(
         self, key: ThreadKey, summarizer: SummarizerLike | None
@@ -1428,6 +1481,25 @@ class Summaries:
         compactor = self.compactor
         with self._lock:
             compactor.settings = compactor.settings.fit_to(budget)
+
+    def use_model(self, model: ModelFacts) -> None:
+        """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
+
+        What is not known of it changes nothing. Of several models, the first summarises.
+        """
+        if self._summarizer is None:
+            return
+        compactor = self.compactor
+        with self._lock:
+            if model.window_tokens is not None:
+                compactor.settings = compactor.settings.fit_window(model.window_tokens)
+            if self._waits_for_model and model.chat_model is not None:
+                from langchain_convmem.summarizing.summarizers import as_summarizer
+
+                compactor.summarizer = self._summarizer = as_summarizer(model.chat_model)
+                self._waits_for_model = False
+                if model.window_tokens is not None:
+                    compactor.settings = compactor.settings.fit_input(model.window_tokens)
 
     def finish_turn_steps(
         self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]
@@ -1456,7 +1528,7 @@ class Summaries:
 
         framing = [one for one in view.messages if isinstance(one, SystemMessage)]
         size = Size(
-            view.tokens - count_tokens(framing) + count_tokens(replies),
+            view.tokens - self._counter(framing) + self._counter(replies),
             len(view.messages) - len(framing) + len(replies),
         )
         return not view.is_whole or self.compactor.settings.is_due(size)

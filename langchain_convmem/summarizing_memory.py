@@ -223,7 +223,11 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     def _summarize_steps(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
         written = yield from write_steps(self.summarizer, window, self.settings)
         details = list_details(
-            written.missing, (), self.settings.facts_tokens, first=written.corrected
+            written.missing,
+            (),
+            self.settings.facts_tokens,
+            first=written.corrected,
+            count=self.settings.count_text,
         )
         return (written.text, details.text) if details.text else (written.text,)
 

@@ -15,8 +15,9 @@ from langchain_convmem.summarizing.kinds import KINDS, FactKind, find_kinds, get
 from langchain_convmem.summarizing.telling import find_untold_facts
 from langchain_convmem.views.facts import Fact, FactSource
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import SummaryWindow
+from langchain_convmem.views.tokens import count_text_tokens
 
 TITLE = "Details, word for word:"
 """The line that a list of details begins with."""
@@ -93,6 +94,7 @@ def list_details(
     max_tokens: int,
     *,
     first: Sequence[Fact] = (),
+    count: TextCounter = count_text_tokens,
 ) -> Details:
     """Return the sentences that tell what is missing, as far as they fit.
 
@@ -103,8 +105,9 @@ def list_details(
         reachable: The keys of those that recall finds.
         max_tokens: How long the list may be, its title included.
         first: What comes before all others: sentences that a summary told otherwise.
+        count: Counts the tokens of a text.
     """
-    listed = _DetailList(max_tokens, [*first, *missing])
+    listed = _DetailList(max_tokens, [*first, *missing], count)
     for fact in [*first, *_sort_missing(missing, reachable)]:
         listed.add(fact)
     return Details(listed.text, tuple(find_untold_facts(missing, listed.text)))
@@ -117,8 +120,9 @@ def _sort_missing(missing: Sequence[Fact], reachable: Collection[str]) -> list[F
 class _DetailList:
     """A list of details under way. Not thread-safe."""
 
-    def __init__(self, max_tokens: int, facts: Sequence[Fact]) -> None:
-        self._room = max_tokens - count_text_tokens(TITLE)
+    def __init__(self, max_tokens: int, facts: Sequence[Fact], count: TextCounter) -> None:
+        self._count = count
+        self._room = max_tokens - count(TITLE)
         self._places = {id(fact): place for place, fact in enumerate(facts)}
         self._untold = {id(fact): fact for fact in facts}
         self._lines: dict[str, int] = {}
@@ -132,7 +136,7 @@ class _DetailList:
     def add(self, fact: Fact) -> None:
         """Add the line of a fact, unless another line tells it or it is too long."""
         line = f"- {describe_fact(fact)}"
-        cost = count_text_tokens(f"\n{line}")
+        cost = self._count(f"\n{line}")
         if id(fact) not in self._untold or cost > self._room:
             return
         self._room -= cost

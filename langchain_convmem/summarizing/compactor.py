@@ -133,7 +133,7 @@ class Compactor:
 
     def _plan_again(self, key: ThreadKey) -> Steps[list[SummaryPlan]]:
         entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
-        plan = make_plan_again(key, entries)
+        plan = make_plan_again(key, entries, self.settings)
         return [] if plan is None or plan.window.is_empty else [plan]
 
     def _compact_under_lease(
@@ -197,8 +197,13 @@ class Compactor:
         if self._findable is not None and missing:
             words = yield from self._findable(key, missing)
         reachable = {fact.key for fact, said in zip(missing, words, strict=True) if said}
-        room = self.settings.facts_tokens
-        details = list_details(missing, reachable, room, first=written.corrected)
+        details = list_details(
+            missing,
+            reachable,
+            self.settings.facts_tokens,
+            first=written.corrected,
+            count=self.settings.count_text,
+        )
         lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
         report = SummaryReport(
             key=key,

@@ -31,10 +31,12 @@ from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.summarizing.runnables import as_runnable, ask_steps
 from langchain_convmem.summarizing.telling import find_untold_facts
 from langchain_convmem.views.codec import get_line_time_ms
+from langchain_convmem.views.counting import find_prefix
 from langchain_convmem.views.facts import Fact, FactSource
 from langchain_convmem.views.lines import INDENT, format_day
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_calls, find_cut_off_reason
 
 _logger = logging.getLogger("langchain_convmem")
@@ -276,6 +278,7 @@ class _Writer:
         self._summarizer = summarizer
         self._settings = settings
         self._facts = facts
+        self._count = settings.count_text
         # Code of the application may take words as they are; a model is asked for its own.
         self._may_quote = not isinstance(summarizer, ModelSummarizer)
 
@@ -283,10 +286,10 @@ class _Writer:
         """Return the request for a window, after those for its parts if it is too long for one."""
         previous = "" if window.previous is None else "\n".join(window.previous.contents)
         whole = self._settings.input_tokens
-        room = max(whole - count_text_tokens(previous) - _PROMPT_TOKENS, whole // 2)
+        room = max(whole - self._count(previous) - _PROMPT_TOKENS, whole // 2)
         lines = read_transcript(window)
         while True:
-            pieces = split_transcript(lines, room)
+            pieces = split_transcript(lines, room, self._count)
             if len(pieces) == 1:
                 return self._build_request(pieces[0], previous)
             parts: list[TranscriptLine] = []
@@ -297,7 +300,7 @@ class _Writer:
             lines = parts
 
     def _build_request(self, transcript: str, previous: str = "") -> SummaryRequest:
-        tokens = self._settings.count_asked(count_text_tokens(previous + transcript))
+        tokens = self._settings.count_asked(self._count(previous + transcript))
         return SummaryRequest(transcript=transcript, previous=previous, max_tokens=tokens)
 
     def _check_shrinking(self, after: list[TranscriptLine], before: list[TranscriptLine]) -> None:
@@ -316,11 +319,11 @@ class _Writer:
         self.fault = ""
         text = yield from self._ask_once(request)
         most = _TOO_LONG * self._settings.max_summary_tokens
-        if count_text_tokens(text) <= most:
+        if self._count(text) <= most:
             return self._check(text, request, may_quote=may_quote)
         shorter = replace(request, transcript=text, previous="")
         text = yield from self._ask_once(shorter)
-        if count_text_tokens(text) > most:
+        if self._count(text) > most:
             msg = f"{self._summarizer.name} wrote {len(text)} characters, twice; {most} tokens fit"
             raise SummaryError(msg)
         return self._check(text, shorter, may_quote=may_quote)
@@ -458,8 +461,10 @@ def _read_day(turn: Turn) -> str:
     return "" if time_ms is None else format_day(time_ms)
 
 
-def split_transcript(lines: Iterable[TranscriptLine], max_tokens: int) -> list[str]:
-    """Return the lines joined to as few pieces as hold at most so many tokens each.
+def split_transcript(
+    lines: Iterable[TranscriptLine], max_tokens: int, count: TextCounter = count_text_tokens
+) -> list[str]:
+    """Return the lines joined to as few pieces as hold about so many tokens each.
 
     The date stands wherever the day changes, so that "yesterday" can be told, and at the beginning
     of each piece. A line that is longer than a piece may be is cut, behind a blank where there is
@@ -468,38 +473,37 @@ def split_transcript(lines: Iterable[TranscriptLine], max_tokens: int) -> list[s
     Args:
         lines: What was said.
         max_tokens: At least 16; dates and names that would take half of it or more are left out.
+        count: Counts the tokens of a text. The parts of a piece together take no more than this.
     """
     pieces: list[str] = []
     piece, room, shown = "", max_tokens, ""
     for line in lines:
-        date = _drop_if_long(f"({line.day})\n" if line.day else "", max_tokens)
-        for part in _cut_line(line, max_tokens - count_text_tokens(date)):
+        date = _drop_if_long(f"({line.day})\n" if line.day else "", max_tokens, count)
+        for part in _cut_line(line, max_tokens - count(date), count):
             text = part if date in ("", shown) else date + part
-            if piece and count_text_tokens(text) > room:
+            if piece and count(text) > room:
                 pieces.append(piece)
                 piece, room, shown, text = "", max_tokens, "", date + part
             piece += text
             shown = date or shown
-            # Rounded up part by part, so the joined text is never larger.
-            room -= count_text_tokens(text)
+            room -= count(text)
     return [*pieces, piece] if piece else pieces
 
 
-def _cut_line(line: TranscriptLine, max_tokens: int) -> Iterator[str]:
+def _cut_line(line: TranscriptLine, max_tokens: int, count: TextCounter) -> Iterator[str]:
     """Yield a line in parts, each with a line break after it."""
     text, tag = line.text, ""
-    again = _drop_if_long(f"{line.speaker}: " if line.speaker else "", max_tokens) or INDENT
-    room = max_tokens - 1  # for the line break
-    while count_text_tokens(tag) + count_text_tokens(text) > room:
-        fitting = room - count_text_tokens(tag)
-        # One token holds at least a character: this much fits in any script.
-        end = fitting if not text.isascii() else 4 * fitting
-        blank = text.rfind(" ", end // 2, end)
-        end = end if blank < 0 else blank + 1
+    prefix = f"{line.speaker}: " if line.speaker else ""
+    again = _drop_if_long(prefix, max_tokens, count) or INDENT
+    room = max_tokens - count("\n")
+    while count(tag) + count(text) > room:
+        fitting = max(find_prefix(text, room - count(tag), count), 1)
+        blank = text.rfind(" ", fitting // 2, fitting)
+        end = fitting if blank < 0 else blank + 1
         yield f"{tag}{text[:end]}\n"
         text, tag = text[end:], again
     yield f"{tag}{text}\n"
 
 
-def _drop_if_long(text: str, max_tokens: int) -> str:
-    return text if 2 * count_text_tokens(text) < max_tokens else ""
+def _drop_if_long(text: str, max_tokens: int, count: TextCounter) -> str:
+    return text if 2 * count(text) < max_tokens else ""

@@ -25,7 +25,7 @@ from langchain_convmem.views.facts import (
     split_sentences,
 )
 from langchain_convmem.views.live import LEVEL, RECORD, find_frontier, find_live_entries, get_level
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import (
     CHILDREN,
     CITES,
@@ -37,6 +37,7 @@ from langchain_convmem.views.summaries import (
     get_days,
     make_summary_draft,
 )
+from langchain_convmem.views.tokens import count_text_tokens
 
 AUTHOR = "rule"
 """What stands with a parent as its author."""
@@ -82,7 +83,7 @@ def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Seque
         frontier: The summaries that a model reads, in their order.
         settings: Say how much they may take together.
     """
-    sizes = [count_summary_tokens(summary) for summary in frontier]
+    sizes = [count_summary_tokens(summary, settings.count_text) for summary in frontier]
     excess = sum(sizes) - settings.shown_tokens
     older = frontier[:-1]
     if len(older) < 2 or (excess <= 0 and len(frontier) <= _MOST_SHOWN):  # noqa: PLR2004 - a pair
@@ -97,9 +98,9 @@ def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Seque
     return older[start:end]
 
 
-def count_summary_tokens(summary: Entry) -> int:
+def count_summary_tokens(summary: Entry, count: TextCounter) -> int:
     """Return how much of a model's context a summary takes."""
-    return count_text_tokens("\n".join(summary.contents))
+    return count("\n".join(summary.contents))
 
 
 def find_room(
@@ -110,8 +111,9 @@ def find_room(
     As long as lets all summaries fit together, but at least half as long as its children, an eighth
     shorter than they are, and no more than half of what a model reads of summaries.
     """
-    below = sum(map(count_summary_tokens, children))
-    excess = sum(map(count_summary_tokens, frontier)) - settings.shown_tokens
+    count = settings.count_text
+    below = sum(count_summary_tokens(child, count) for child in children)
+    excess = sum(count_summary_tokens(one, count) for one in frontier) - settings.shown_tokens
     wanted = max(below - max(excess, below // 8), below // 2)
     return max(min(wanted, settings.shown_tokens // 2), _LEAST_TOKENS)
 
@@ -140,21 +142,25 @@ def plan_parent(entries: Sequence[Entry], settings: SummarySettings) -> ParentPl
     children = pick_siblings(frontier, settings)
     if not children:
         return None
-    draft = draft_parent(children, find_room(children, frontier, settings))
+    room = find_room(children, frontier, settings)
+    draft = draft_parent(children, room, settings.count_text)
     return None if draft is None else ParentPlan(children, draft)
 
 
 # -- What a parent tells ---------------------------------------------------------------------------
-def draft_parent(children: Sequence[Entry], max_tokens: int) -> Draft | None:
+def draft_parent(
+    children: Sequence[Entry], max_tokens: int, count: TextCounter = count_text_tokens
+) -> Draft | None:
     """Return the parent of neighbouring summaries; None if it would be no shorter than they are.
 
     Args:
         children: Two or more, in the order of the frontier.
         max_tokens: How long its text may be.
+        count: Counts the tokens of a text.
     """
-    told = choose_sentences(list_sentences(children), max_tokens)
+    told = choose_sentences(list_sentences(children), max_tokens, count)
     text, cites = write_text(told)
-    if not text or count_text_tokens(text) >= sum(map(count_summary_tokens, children)):
+    if not text or count(text) >= sum(count_summary_tokens(child, count) for child in children):
         return None
     record: dict[str, Any] = {
         "rolled": 0,
@@ -260,7 +266,9 @@ def write_text(told: Sequence[ToldSentence]) -> tuple[str, list[list[int]]]:
 
 
 # -- Choosing --------------------------------------------------------------------------------------
-def choose_sentences(told: Sequence[ToldSentence], max_tokens: int) -> list[ToldSentence]:
+def choose_sentences(
+    told: Sequence[ToldSentence], max_tokens: int, count: TextCounter = count_text_tokens
+) -> list[ToldSentence]:
     """Return the sentences to keep, in their order: those that tell most for their length.
 
     A kind of fact counts less the more of it was chosen, and so does a summary. What is left of
@@ -270,27 +278,29 @@ def choose_sentences(told: Sequence[ToldSentence], max_tokens: int) -> list[Told
         told: What may be chosen.
         max_tokens: How long the text of the chosen may be; if no sentence is so short, the
             shortest one is chosen.
+        count: Counts the tokens of a text.
     """
     if not told:
         return []
-    choice = _Choice(told, max_tokens)
+    choice = _Choice(told, max_tokens, count)
     while choice.take_best():
         pass
     if not choice.chosen:
-        return [min(told, key=lambda sentence: count_text_tokens(sentence.line))]
+        return [min(told, key=lambda sentence: count(sentence.line))]
     return [told[number] for number in sorted(choice.chosen)]
 
 
 class _Choice:
     """Sentences under choice. Not thread-safe."""
 
-    def __init__(self, told: Sequence[ToldSentence], max_tokens: int) -> None:
+    def __init__(self, told: Sequence[ToldSentence], max_tokens: int, count: TextCounter) -> None:
         self.chosen: set[int] = set()
+        self._count = count
         self._told = told
         self._room = max_tokens
         self._share = max(max_tokens / len({sentence.child for sentence in told}), 1)
         self._worth = _weigh(told)
-        self._lengths = [count_text_tokens(f"{sentence.line}\n") for sentence in told]
+        self._lengths = [count(f"{sentence.line}\n") for sentence in told]
         self._begun: set[tuple[int, str]] = set()
         self._known: set[str] = set()
         self._kinds: Counter[str] = Counter()
@@ -324,7 +334,7 @@ class _Choice:
         """Return how many tokens longer the text is with a sentence."""
         days = self._told[number].days
         is_begun = not days or self._find_group(number) in self._begun
-        return self._lengths[number] + (0 if is_begun else count_text_tokens(f"{days}\n"))
+        return self._lengths[number] + (0 if is_begun else self._count(f"{days}\n"))
 
     def _find_value(self, number: int) -> tuple[float, float]:
         """Return what a sentence is worth by its facts, and without any by its summary's share."""

@@ -60,16 +60,19 @@ from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
 from langchain_convmem.views.context import ContextBudget, SummaryPlace, build_context
+from langchain_convmem.views.counting import TokenCounters, get_text_counter
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
-    count_text_tokens,
-    count_tokens,
+    TextCounter,
+    TokenCounter,
     escape_tag,
 )
+from langchain_convmem.views.models import ModelFacts
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.summaries import read_summaries
+from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
@@ -89,6 +92,7 @@ class TurnView:
         profile: Provider rules for the messages.
         trace: Where recall is reported.
         slots: The variables of the prompt that can be filled; None where it gets messages alone.
+        model: The name of the model, by which tokens are counted; None if it is not known.
     """
 
     memory: TurnMemory
@@ -97,6 +101,7 @@ class TurnView:
     profile: Profile
     trace: TurnTrace = field(repr=False)
     slots: Collection[str] | None = None
+    model: str | None = None
 
     def build_context_steps(
         self,
@@ -124,7 +129,11 @@ class TurnView:
         if only is not None:
             blocks = [b for b in found.blocks if any(name_line(line) in only for line in b.lines)]
             found = replace(found, blocks=blocks)
-        return seen.add_recalled(found)
+        return self.add_recalled(seen, found)
+
+    def add_recalled(self, seen: ModelContext, found: RecalledLines) -> ModelContext:
+        """Return the context with as many recalled lines as fit."""
+        return seen.add_recalled(found, self._count_text)
 
     def read_view_steps(
         self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
@@ -193,6 +202,7 @@ class TurnView:
             "k": options.recall_k,
             "max_tokens": tokens if room is None else room,
             "exclude": {self.key: seen.view.positions | later},
+            "count_text": self._count_text,
         }
         if query:
             recall = partial(
@@ -216,10 +226,13 @@ class TurnView:
     def _list_budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
         own = self.options.history_tokens
-        # The history's budget does not count the turn.
-        most = (
-            None if own is None else own + self._count_own_tokens([*turn.instructions, *turn.own])
-        )
+        most = None
+        if own is not None:
+            # The history's budget does not count the turn, and never takes the summary's place.
+            kept = [entry for entry in turn.fixed if entry.role != "system"]
+            least = build_context(kept, **self._make_view_options(None)).tokens
+            turn_tokens = self._count_own_tokens([*turn.instructions, *turn.own])
+            most = max(own + turn_tokens, least)
         budget = self._find_budget(turn.entries)
         if budget is None:
             return (most,)
@@ -228,15 +241,23 @@ class TurnView:
 
     def _count_own_tokens(self, own: Sequence[Entry]) -> int:
         if len(own) > 1:  # calls and results, as the model reads them
-            return build_context(own, profile=self.profile).tokens
-        return count_tokens([entry.message for entry in own if entry.message is not None])
+            return build_context(own, profile=self.profile, token_counter=self._counter).tokens
+        return self._counter([entry.message for entry in own if entry.message is not None])
 
     def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
         budget = self.options.budget
         if budget is None or not self._shows_summary:
             return budget
-        return budget.reserve(count_text_tokens(_read_summary(entries)))
+        return budget.reserve(self._count_text(_read_summary(entries)))
+
+    @property
+    def _counter(self) -> TokenCounter:
+        return self.memory.token_counters.get_counter(self.model)
+
+    @property
+    def _count_text(self) -> TextCounter:
+        return get_text_counter(self._counter)
 
     @property
     def _wished(self) -> int:
@@ -251,13 +272,18 @@ class TurnView:
 
     def _make_view_options(self, budget: int | None) -> dict[str, Any]:
         place: SummaryPlace = "omit" if self._shows_summary else "system"
-        return {"profile": self.profile, "max_tokens": budget, "summary": place}
+        return {
+            "profile": self.profile,
+            "max_tokens": budget,
+            "summary": place,
+            "token_counter": self._counter,
+        }
 
     def _fit_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
         """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
         seen = replace(thread, entries=turn.entries)
         views = (
-            seen.build_view(**self._make_view_options(budget))
+            seen.build_view(**self._make_view_options(budget), shorten=False)
             for budget in self._list_budgets(turn)
         )
         return next((view for view in views if view is not None), None)
@@ -265,12 +291,12 @@ class TurnView:
     def _make_view_of_turn(self, turn: TurnEntries) -> Context:
         """Return the turn alone, after the system messages.
 
-        What was said before and never answered is one exchange with it, which is never cut; but an
-        old message must not block the thread for good.
+        What was said before and never answered is one exchange with it, which is never left out;
+        but an old message must not block the thread for good. Where the turn alone does not fit,
+        its longest texts are cut.
         """
         options = self._make_view_options(self._list_budgets(turn)[-1])
-        framing = [entry for entry in turn.before if entry.role not in SPOKEN]
-        return build_context([*turn.instructions, *framing, *turn.own], **options)
+        return build_context(turn.fixed, **options)
 
     def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
@@ -340,9 +366,13 @@ class ModelContext:
     recalled: str = ""
     note: CacheDraft | None = None
 
-    def add_recalled(self, found: RecalledLines) -> ModelContext:
-        """Return the context with recalled lines."""
-        blocks, text = fit_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
+    def add_recalled(
+        self, found: RecalledLines, count: TextCounter = count_text_tokens
+    ) -> ModelContext:
+        """Return the context with as many recalled lines as fit, by what counts their text."""
+        blocks, text = fit_blocks(
+            found.blocks, by_time=found.by_time, max_tokens=found.room, count=count
+        )
         return replace(self, blocks=blocks, recalled=text)
 
     @property
@@ -421,6 +451,12 @@ class TurnEntries:
     start: int
     is_whole: bool = True
     instructions: Sequence[Entry] = ()
+
+    @property
+    def fixed(self) -> list[Entry]:
+        """What no budget leaves out: system messages, the summary, and the turn."""
+        framing = [entry for entry in self.before if entry.role not in SPOKEN]
+        return [*self.instructions, *framing, *self.own]
 
     @property
     def entries(self) -> list[Entry]:
@@ -630,7 +666,11 @@ def fence_blocks(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> st
 
 
 def fit_blocks(
-    blocks: Sequence[RecalledBlock], *, by_time: bool, max_tokens: int | None = None
+    blocks: Sequence[RecalledBlock],
+    *,
+    by_time: bool,
+    max_tokens: int | None = None,
+    count: TextCounter = count_text_tokens,
 ) -> tuple[Sequence[RecalledBlock], str]:
     """Return as many of the first blocks as fit, and their fenced text.
 
@@ -638,10 +678,11 @@ def fit_blocks(
         blocks: Best first, or in the order of a relevance buffer.
         by_time: Whether they are shown oldest first instead.
         max_tokens: How long the text may be, fence included; None for any length.
+        count: Counts the tokens of a text.
     """
     shown = list(blocks)
     text = fence_blocks(shown, by_time=by_time)
-    while shown and max_tokens is not None and count_text_tokens(text) > max_tokens:
+    while shown and max_tokens is not None and count(text) > max_tokens:
         shown.pop()
         text = fence_blocks(shown, by_time=by_time)
     return shown, text
@@ -806,12 +847,21 @@ class TurnMemory(Protocol):
         """Finds lines of earlier conversations."""
         ...
 
+    @property
+    def token_counters(self) -> TokenCounters:
+        """What counts tokens, as the models of the turns were seen to take them."""
+        ...
+
     def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
         ...
 
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options leave something out."""
+        ...
+
+    def use_model(self, model: ModelFacts) -> None:
+        """Have threads summarised before the window of a turn's model is full."""
         ...
 
     def finish_turn_steps(

@@ -29,6 +29,7 @@ from langchain_convmem.views.content import (
     keep_newest,
     place_name,
 )
+from langchain_convmem.views.cuts import shorten_messages
 from langchain_convmem.views.live import (
     PLACEHOLDER_TEXT,
     describe_damage,
@@ -69,6 +70,7 @@ def build_context(
     summary: SummaryPlace = "system",
     token_counter: TokenCounter = count_tokens,
     earlier_speakers: Collection[str] = (),
+    shorten: bool = True,
 ) -> Context:
     """Return the model's view of a thread.
 
@@ -77,11 +79,13 @@ def build_context(
         profile: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`, `gemini`, `strict`
             (what all of them accept), or a profile of the caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
-            messages, the summary and the latest exchange are never cut.
+            messages and the summaries are never cut. Where the latest exchange does not fit, its
+            longest texts of the user and of tools are shown cut; see `views.cuts`.
         summary: The summaries of the frontier as one marked system message, or left out.
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
+        shorten: Whether long texts may be shown cut.
 
     Raises:
         BudgetError: If what must not be cut is larger than `max_tokens`.
@@ -101,6 +105,8 @@ def build_context(
     if summary == "system":
         head.extend(_make_summary_pieces(find_frontier(live)))
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
+    if shorten and max_tokens is not None:
+        shorten_latest(head, body, max_tokens, token_counter, repairs)
     pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
     positions = frozenset(position for piece in pieces for position in piece.positions)
@@ -345,6 +351,38 @@ class ContextBudget:
         return max(min(wished, self.tokens - self.reserved - messages), 0)
 
 
+def shorten_latest(
+    head: Sequence[ContextPiece],
+    body: Sequence[ContextPiece],
+    max_tokens: int,
+    count: TokenCounter,
+    repairs: list[str],
+) -> None:
+    """Cut the longest texts of users and tools in the latest exchange, if it does not fit.
+
+    Args:
+        head: What stands before the conversation.
+        body: The conversation, whose pieces are changed.
+        max_tokens: The budget.
+        count: Counts the tokens of messages.
+        repairs: Receives a sentence for each message that is cut.
+    """
+    latest = _find_exchanges(body)[-1]
+    needed = _weigh(_keep_pieces(head, body, latest), count)
+    if needed <= max_tokens:
+        return
+    pieces = [piece for piece in body[latest:] if piece.role in ("user", "tool")]
+    messages = [piece.message for piece in pieces]
+    for message, number in shorten_messages(messages, needed - max_tokens, count):
+        pieces[number].message = message
+        repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
+
+
+def _find_exchanges(body: Sequence[ContextPiece]) -> list[int]:
+    """Return where exchanges begin."""
+    return [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
+
+
 def fit_budget(
     head: Sequence[ContextPiece],
     body: Sequence[ContextPiece],
@@ -366,13 +404,13 @@ def fit_budget(
     """
     if max_tokens is None:
         return [*head, *body], _weigh([*head, *body], count)
-    starts = [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
+    starts = _find_exchanges(body)
     kept = _keep_pieces(head, body, starts[-1])
     needed = _weigh(kept, count)
     if needed > max_tokens:
         msg = (
-            f"the system messages and the latest exchange need {needed} tokens, "
-            f"more than the budget of {max_tokens}; raise it or shorten them"
+            f"the system messages and the latest exchange need {needed} tokens even where long "
+            f"texts are cut, more than the budget of {max_tokens}; raise it or shorten them"
         )
         raise BudgetError(msg, needed=needed, available=max_tokens)
     start = _find_start(body, starts, max_tokens - needed, count)

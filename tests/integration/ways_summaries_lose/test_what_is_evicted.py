@@ -8,7 +8,7 @@ from scripted_chat import ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import SummarySettings
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 
 def result(call_id, text="seen"):

@@ -262,7 +262,6 @@ def test_a_hook_that_stores_nothing_of_a_summary_lets_nothing_be_covered():
     [
         ({"summarizer": 7}, "summarizer"),
         ({"summarizer": ExtractiveSummarizer}, "summarizer"),
-        ({"summary_settings": SETTINGS}, "need a summarizer"),
         ({"summarizer": ExtractiveSummarizer(), "summarize_when": "later"}, "later"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import SummaryRequest
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 SAID = (
     "(2023-05-08)\n"

@@ -36,8 +36,8 @@ from langchain_convmem.summarizing.summarizers import (
     write_steps,
 )
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import find_said_since, find_summary_window, make_window
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_calls
 
 REQUEST = SummaryRequest(transcript="User: Hi.\n")
@@ -290,7 +290,7 @@ def test_each_part_of_a_line_that_is_cut_tells_the_day_and_the_speaker(text):
 
 def test_each_piece_begins_with_the_day_of_its_first_line():
     lines = [TranscriptLine(f"Ana: {'word ' * 10}", "Ana", "2023-05-08") for _ in range(8)]
-    pieces = split_transcript([*lines, TranscriptLine("Ana: later", "Ana", "2023-05-09")], 40)
+    pieces = split_transcript([*lines, TranscriptLine("Ana: later", "Ana", "2023-05-09")], 75)
     assert len(pieces) == 4
     assert all(piece.startswith("(2023-05-08)\nAna: word") for piece in pieces)
     assert "".join(pieces).count("(2023-05-08)") == 4
