@@ -229,7 +229,7 @@ class ConversationHistory(BaseChatMessageHistory):
         *,
         profile: Profile = "strict",
         max_tokens: int | None = None,
-        summary: SummaryPlace = "system",
+        summary: SummaryPlace = "user",
         token_counter: TokenCounter = count_tokens,
     ) -> Steps[Context]:
         """Return what a model gets: valid messages within budget, and what had to be repaired.
@@ -237,7 +237,8 @@ class ConversationHistory(BaseChatMessageHistory):
         Args:
             profile: Whose rules to keep.
             max_tokens: Budget; whole exchanges are left out, oldest first.
-            summary: The live summary as a system message, or left out.
+            summary: The live summary as a message of the user's, as one of the system's, or left
+                out.
             token_counter: Counts the tokens of messages.
 
         Raises:
