@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from summaries import bare
+from summaries import bare_texts
 
 from langchain_convmem import ConversationHistory, InMemoryLog
 from langchain_convmem.errors import BudgetError, LogUnavailableError
@@ -75,7 +75,7 @@ def test_a_summarised_thread_is_read_from_where_its_summary_ends(log, history):
         history.context()  # notes what the next view needs
         reads.append(reads_of(log, history.context))
     assert max(reads) <= 10
-    told = [bare(message.text) for message in history.messages]
+    told = bare_texts(history.messages)
     assert told == ["Be kind.", "Summary 5.", "pending 5"]
 
 

@@ -26,7 +26,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from pydantic import BaseModel, ValidationError
 from scripted_chat import ProviderError, ScriptedChatModel
-from summaries import ScriptedSummarizer, bare
+from summaries import ScriptedSummarizer, bare, bare_texts
 
 from langchain_convmem import SummarizingMemory, SummarySettings
 from langchain_convmem.errors import ConfigError
@@ -55,7 +55,7 @@ def summarising(*replies, **options):
 
 
 def texts(messages):
-    return [bare(message.text) for message in messages]
+    return bare_texts(messages)
 
 
 # -- shapes -------------------------------------------------------------------------------------
