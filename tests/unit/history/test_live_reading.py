@@ -109,7 +109,7 @@ def test_a_view_without_a_budget_is_whole_after_one_with_a_budget(history):
 def test_undoing_a_summary_brings_back_what_it_covers(history):
     talk(history, 100)
     history.add_summary("All of it.", history.summary_window())
-    assert len(history.context().messages) == 1
+    assert bare_texts(history.context().messages) == ["All of it."]
     history.context()
     history.undo_summary()
     assert len(history.context().messages) == 200
