@@ -48,6 +48,7 @@ from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
+from langchain_convmem.views.edits import plan_without_compactions
 from langchain_convmem.views.facts import Fact, check_told
 from langchain_convmem.views.live import build_turns, find_live_entries
 from langchain_convmem.views.messages import (
@@ -1498,10 +1499,13 @@ def _is_stated(fact: Fact, text: str) -> bool:
 def _erase_entries_steps(
     log: MessageLog, key: ThreadKey, ids: Sequence[str]
 ) -> Steps[ForgetReceipt]:
-    """Erase entries and the summaries that cover them, retracted ones included."""
+    """Erase entries, the summaries that cover them and what a provider compacted of them."""
     known: list[Entry] = yield from perform(log.entries, log.aentries, key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
-    telling = _list_telling(known, named)
+    drafts, compacted = plan_without_compactions(known, named)
+    if drafts:
+        yield from perform(log.append, log.aappend, key, drafts)
+    telling = [*_list_telling(known, named), *compacted]
     receipt: ForgetReceipt = yield from perform(log.forget, log.aforget, key, [*ids, *telling])
     while True:
         # A summary may have been written since the thread was read.
