@@ -9,13 +9,15 @@ from langchain_convmem._lazy import load_lazily
 if TYPE_CHECKING:
     from langchain_convmem.summarizing.compactor import Compactor, SummaryReport
     from langchain_convmem.summarizing.planning import SummarySettings
+    from langchain_convmem.summarizing.prefix import PrefixSummarizer
 
-__all__ = ["Compactor", "SummaryReport", "SummarySettings"]
+__all__ = ["Compactor", "PrefixSummarizer", "SummaryReport", "SummarySettings"]
 
 __getattr__, __dir__ = load_lazily(
     __name__,
     {
         "Compactor": "summarizing.compactor",
+        "PrefixSummarizer": "summarizing.prefix",
         "SummaryReport": "summarizing.compactor",
         "SummarySettings": "summarizing.planning",
     },
