@@ -14,7 +14,8 @@ from typing import Any, Self
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.prompts.chat import BaseMessagePromptTemplate, MessagesPlaceholder
+from langchain_core.prompts.chat import MessagesPlaceholder
+from langchain_core.prompts.message import BaseMessagePromptTemplate
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 
 from langchain_convmem.causes import describe_value
