@@ -201,7 +201,7 @@ _FENCE = re.compile(
 
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
 _DEFUSED = re.compile(r"&lt;(?=\s*/?\s*recalled\b)", re.IGNORECASE)
-_DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*summary\b)", re.IGNORECASE)
+_DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*(?:recalled|summary|context)\b)", re.IGNORECASE)
 _UTTERANCE = re.compile(r"(?P<speaker>\S.*?):(?: (?P<text>.*))?")
 
 
