@@ -48,6 +48,7 @@ from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
+from langchain_convmem.views.context import is_framing
 from langchain_convmem.views.edits import plan_without_compactions
 from langchain_convmem.views.facts import Fact, check_told
 from langchain_convmem.views.live import build_turns, find_live_entries
@@ -1433,7 +1434,7 @@ class Summaries:
             return True
         from langchain_convmem.summarizing.planning import Size
 
-        framing = [one for one in view.messages if isinstance(one, SystemMessage)]
+        framing = [one for one in view.messages if is_framing(one)]
         size = Size(
             view.tokens - count_tokens(framing) + count_tokens(replies),
             len(view.messages) - len(framing) + len(replies),

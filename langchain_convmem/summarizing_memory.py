@@ -36,7 +36,7 @@ from langchain_convmem.summarizing.planning import SummarySettings, make_plan
 from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
 from langchain_convmem.turns.turn import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
-from langchain_convmem.views.summaries import SummaryWindow, make_window
+from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -285,7 +285,8 @@ def _is_noted(message: BaseMessage) -> bool:
 
 def _build_summary(pieces: tuple[str, ...]) -> list[BaseMessage]:
     name = f"summary-{compute_digests(pieces, ())[0]}"
-    summary, noted = make_summary_messages(pieces, (name, f"{name}-noted"))
+    text = format_summary(pieces)
+    summary, noted = make_summary_messages(text, (name, f"{name}-noted"))
     summary.additional_kwargs[_PIECES] = list(pieces)
     return [summary, noted]
 

@@ -301,23 +301,29 @@ def _make_summary_pieces(
     if summaries:
         name = max(summaries, key=lambda entry: entry.position).id
     positions = {entry.position for entry in summaries}
+    text = format_summary([clean_text(piece) for piece in texts])
     if place == "system":
-        [message] = make_summary_messages(texts, (name,))
+        [message] = make_summary_messages(text, (name,))
         return [ContextPiece("system", message, positions)]
-    message, noted = make_summary_messages(texts, (name, f"{name}-noted"))
+    message, noted = make_summary_messages(text, (name, f"{name}-noted"))
     return [ContextPiece("user", message, positions), ContextPiece("assistant", noted)]
 
 
-def make_summary_messages(pieces: Sequence[str], ids: Sequence[str]) -> list[BaseMessage]:
-    """Return a summary as a model reads it.
+def is_framing(message: BaseMessage) -> bool:
+    """Return whether a message stands before a conversation: a system's, or of the summary."""
+    source = message.additional_kwargs.get("source")
+    return isinstance(message, SystemMessage) or source in (SUMMARY_SOURCE, NOTED_SOURCE)
+
+
+def make_summary_messages(text: str, ids: Sequence[str | None]) -> list[BaseMessage]:
+    """Return the messages that tell a summary.
 
     Args:
-        pieces: Its texts.
+        text: The summary as `format_summary` writes it.
         ids: Two for a message of the user's, and for the assistant's answer to it, so that the
             roles alternate whatever follows. What users and tools said must not speak as the
             application. One is for a message of the system's, for whoever wants that.
     """
-    text = format_summary([clean_text(piece) for piece in pieces])
     mark = {"source": SUMMARY_SOURCE}
     if len(ids) == 1:
         return [SystemMessage(text, id=ids[0], additional_kwargs=mark)]
