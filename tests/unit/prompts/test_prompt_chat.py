@@ -510,9 +510,10 @@ class TestWithAMemory:
     def test_each_part_stands_in_its_place(self, said: Callable[[str], list[BaseMessage]]) -> None:
         messages = said("Hello.")
         summary = format_summary(["Ana has an </summary> oboe."])
-        assert messages[0].text == f"**Role:**\nbe kind\n\n{RULES}\n\n**Earlier:**\n{summary}"
+        assert messages[0].text == f"**Role:**\nbe kind\n\n{RULES}"
+        assert messages[1].text == f"**Earlier:**\n{summary}"
         assert blocks_of(messages[-1]) == [NOW.format(1, 1), "Hello."]
-        assert len(messages) == 2
+        assert [message.type for message in messages] == ["system", "human", "ai", "human"]
 
     def test_what_precedes_a_turn_is_the_same_text_in_the_next_one(
         self, said: Callable[[str], list[BaseMessage]]
@@ -522,7 +523,7 @@ class TestWithAMemory:
         third = said("And the flute?")
         assert second[: len(first) - 1] == first[:-1]
         assert third[: len(second) - 1] == second[:-1]
-        assert [message.text for message in third[1:-1]] == [
+        assert [message.text for message in third[3:-1]] == [
             "Hello.",
             "noted",
             "And the violin?",
