@@ -133,7 +133,7 @@ def show_window(
     wanted = set(window.entry_ids)
     end = max((entry.position for entry in entries if entry.id in wanted), default=0)
     hoists = resolve_profile(profile).system == "head"
-    kept = [one for one in entries if one.position <= end or _stays(one, hoists=hoists)]
+    kept = [one for one in entries if one.position <= end or _is_framing_entry(one, hoists=hoists)]
     view = build_context(kept, profile=profile)
     positions = {entry.position for entry in entries if entry.id in wanted}
     others = [one for one in kept if one.role in _SPOKEN and one.position in view.positions]
@@ -144,6 +144,6 @@ def show_window(
 _SPOKEN = ("user", "assistant", "tool")
 
 
-def _stays(entry: Entry, *, hoists: bool) -> bool:
+def _is_framing_entry(entry: Entry, *, hoists: bool) -> bool:
     """Return whether an entry behind the window belongs to what stands before or in it."""
     return entry.role in ("summary", "control") or (hoists and entry.role == "system")

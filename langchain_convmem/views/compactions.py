@@ -110,7 +110,7 @@ class CompactedPart:
     sent: Entry | None = None
     told: Entry | None = None
 
-    def stands_for(self, entry: Entry) -> bool:
+    def holds_all_of(self, entry: Entry) -> bool:
         """Return whether a summary covers nothing but what the item that goes back stands for."""
         sent, cover = self.sent, entry.cover
         if sent is None or cover is None:

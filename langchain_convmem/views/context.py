@@ -291,7 +291,7 @@ def _make_summary_pieces(
     live: Sequence[Entry], part: CompactedPart, place: SummaryPlace
 ) -> list[ContextPiece]:
     """Return what tells of all that is covered or compacted; nothing where there is no text."""
-    summaries = [entry for entry in find_frontier(live) if not part.stands_for(entry)]
+    summaries = [entry for entry in find_frontier(live) if not part.holds_all_of(entry)]
     texts = read_summaries(summaries)
     if part.told is not None:
         texts.append(read_compaction(part.told.message))
