@@ -234,7 +234,7 @@ class ConversationHistory(BaseChatMessageHistory):
         *,
         profile: Profile = "strict",
         max_tokens: int | None = None,
-        summary: SummaryPlace = "system",
+        summary: SummaryPlace = "user",
         token_counter: TokenCounter | None = None,
     ) -> Steps[Context]:
         """Return what a model gets: valid messages within budget, and what had to be repaired.
@@ -242,7 +242,8 @@ class ConversationHistory(BaseChatMessageHistory):
         Args:
             profile: Whose rules to keep.
             max_tokens: Budget; whole exchanges are left out, oldest first.
-            summary: The summaries as one system message, or left out.
+            summary: The summaries as one message of the user's, as one of the system's, or left
+                out.
             token_counter: Counts the tokens of messages; None is the history's own.
 
         Raises:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
@@ -48,12 +48,14 @@ from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
+from langchain_convmem.views.context import is_framing
 from langchain_convmem.views.counting import (
     CurrentCounter,
     TokenCounterLike,
     TokenCounters,
     read_counter,
 )
+from langchain_convmem.views.edits import plan_without_compactions
 from langchain_convmem.views.facts import Fact, check_told
 from langchain_convmem.views.live import build_turns, find_live_entries
 from langchain_convmem.views.messages import (
@@ -1526,7 +1528,7 @@ class Summaries:
             return True
         from langchain_convmem.summarizing.planning import Size
 
-        framing = [one for one in view.messages if isinstance(one, SystemMessage)]
+        framing = [one for one in view.messages if is_framing(one)]
         size = Size(
             view.tokens - self._counter(framing) + self._counter(replies),
             len(view.messages) - len(framing) + len(replies),
@@ -1610,10 +1612,13 @@ def _is_stated(fact: Fact, text: str) -> bool:
 def _erase_entries_steps(
     log: MessageLog, key: ThreadKey, ids: Sequence[str]
 ) -> Steps[ForgetReceipt]:
-    """Erase entries and the summaries that cover them, retracted ones included."""
+    """Erase entries, the summaries that cover them and what a provider compacted of them."""
     known: list[Entry] = yield from perform(log.entries, log.aentries, key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
-    telling = _list_telling(known, named)
+    drafts, compacted = plan_without_compactions(known, named)
+    if drafts:
+        yield from perform(log.append, log.aappend, key, drafts)
+    telling = [*_list_telling(known, named), *compacted]
     receipt: ForgetReceipt = yield from perform(log.forget, log.aforget, key, [*ids, *telling])
     while True:
         # A summary may have been written since the thread was read.

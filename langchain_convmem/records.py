@@ -422,12 +422,15 @@ class SummaryRequest:
         previous: The summary so far; what it says the next one must say, too.
         missing: What an earlier attempt at the same text left out and should have said.
         max_tokens: How long the summary should be.
+        messages: The same as the conversation's model has read it, after what stands before it;
+            empty where it did not, or where the summariser does not ask for it.
     """
 
     transcript: str
     previous: str = ""
     missing: tuple[str, ...] = ()
     max_tokens: int = 600
+    messages: tuple[BaseMessage, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from langchain_convmem.summarizing.checks import list_details
 from langchain_convmem.summarizing.planning import SummarySettings, make_plan
 from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
 from langchain_convmem.turns.turn import make_entry
-from langchain_convmem.views.context import SUMMARY_SOURCE
+from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
 
 _logger = logging.getLogger("langchain_convmem")
@@ -92,8 +92,9 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     Takes a list of messages, a prompt value, or a state with messages under a key, and returns the
     same shape. Below the high mark nothing changes. The question that waits for an answer and an
-    open tool loop stay whole; system messages stay. The summary is one marked system message; where
-    it comes back in the next call, the next summary continues it.
+    open tool loop stay whole; system messages stay. The summary is one marked message with
+    the authority of the user, and a short answer to it; where they come back in the next call, the
+    next summary continues it.
 
     A summary is made once for a beginning, so a chain may pass the whole conversation each time.
     If the summariser fails, the messages pass as they are, and the next call tries again.
@@ -264,18 +265,19 @@ class _SplitMessages:
             if _is_summary(message):
                 kept = message.additional_kwargs.get(_PIECES)
                 summary = tuple(kept) if isinstance(kept, list) else (str(message.text),)
-            elif not isinstance(message, SystemMessage):
+            elif not isinstance(message, SystemMessage) and not _is_noted(message):
                 said.append(message)
         return cls(messages, summary, said)
 
     def replace_beginning(self, pieces: tuple[str, ...], covered: int) -> list[BaseMessage]:
         """Return the system messages, the summary, and what it does not cover."""
         gone = {id(message) for message in self.said[:covered]}
-        kept = [one for one in self.messages if id(one) not in gone and not _is_summary(one)]
+        ours = (one for one in self.messages if not _is_summary(one) and not _is_noted(one))
+        kept = [one for one in ours if id(one) not in gone]
         head = next(
             (n for n, one in enumerate(kept) if not isinstance(one, SystemMessage)), len(kept)
         )
-        return [*kept[:head], _build_summary(pieces), *kept[head:]]
+        return [*kept[:head], *_build_summary(pieces), *kept[head:]]
 
 
 def _is_summary(message: BaseMessage) -> bool:
@@ -283,12 +285,16 @@ def _is_summary(message: BaseMessage) -> bool:
     return kwargs.get("source") == SUMMARY_SOURCE or kwargs.get("lc_source") == "summarization"
 
 
-def _build_summary(pieces: tuple[str, ...]) -> SystemMessage:
-    return SystemMessage(
-        format_summary(pieces),
-        id=f"summary-{compute_digests(pieces, ())[0]}",
-        additional_kwargs={"source": SUMMARY_SOURCE, _PIECES: list(pieces)},
-    )
+def _is_noted(message: BaseMessage) -> bool:
+    return message.additional_kwargs.get("source") == NOTED_SOURCE
+
+
+def _build_summary(pieces: tuple[str, ...]) -> list[BaseMessage]:
+    name = f"summary-{compute_digests(pieces, ())[0]}"
+    text = format_summary(pieces)
+    summary, noted = make_summary_messages(text, (name, f"{name}-noted"))
+    summary.additional_kwargs[_PIECES] = list(pieces)
+    return [summary, noted]
 
 
 def _build_entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]:

@@ -9,14 +9,16 @@ from langchain_convmem._lazy import load_lazily
 if TYPE_CHECKING:
     from langchain_convmem.summarizing.compactor import Compactor, SummaryReport
     from langchain_convmem.summarizing.planning import SummarySettings
+    from langchain_convmem.summarizing.prefix import PrefixSummarizer
     from langchain_convmem.summarizing.record import SummaryRecord
 
-__all__ = ["Compactor", "SummaryRecord", "SummaryReport", "SummarySettings"]
+__all__ = ["Compactor", "PrefixSummarizer", "SummaryRecord", "SummaryReport", "SummarySettings"]
 
 __getattr__, __dir__ = load_lazily(
     __name__,
     {
         "Compactor": "summarizing.compactor",
+        "PrefixSummarizer": "summarizing.prefix",
         "SummaryRecord": "summarizing.record",
         "SummaryReport": "summarizing.compactor",
         "SummarySettings": "summarizing.planning",

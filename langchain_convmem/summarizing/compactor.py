@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, Literal, TypeAlias, cast
 
+from langchain_core.messages import BaseMessage
+
 from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
@@ -31,6 +33,7 @@ from langchain_convmem.summarizing.planning import (
     make_plan_again,
     plan_leaves,
 )
+from langchain_convmem.summarizing.prefix import PrefixSummarizer, show_window
 from langchain_convmem.summarizing.record import FindWords
 from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
@@ -177,7 +180,8 @@ class Compactor:
     def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[SummaryReport]:
         key = lease.key
         try:
-            written = yield from write_steps(by, plan.window, self.settings)
+            shown = yield from self._show(plan.window, by)
+            written = yield from write_steps(by, plan.window, self.settings, shown)
             pieces, report = yield from self._check(key, written)
             report = replace(report, covered=len(plan.window.entry_ids))
             entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
@@ -187,6 +191,13 @@ class Compactor:
             _logger.warning("thread %r was not compacted: %s", key.thread_id, error)
             return SummaryReport(key=key, outcome="failed", problem=str(error))
         return replace(report, summary=entry)
+
+    def _show(self, window: SummaryWindow, by: Summarizer) -> Steps[Sequence[BaseMessage]]:
+        """Return the window as the conversation's model reads it, for who builds on that."""
+        if not isinstance(by, PrefixSummarizer):
+            return ()
+        entries = yield from self._read(window.key)
+        return show_window(entries, window, by.profile)
 
     def _check(
         self, key: ThreadKey, written: WrittenSummary

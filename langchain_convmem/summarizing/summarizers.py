@@ -97,11 +97,15 @@ class ModelSummarizer:
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return the model's summary; see `Summarizer.summarize`."""
-        return _read_text(self._runnable.invoke(build_messages(request), _CONFIG))
+        return _read_text(self._runnable.invoke(self.build_messages(request), _CONFIG))
 
     async def asummarize(self, request: SummaryRequest) -> str:
         """Return the model's summary, without blocking the event loop."""
-        return _read_text(await self._runnable.ainvoke(build_messages(request), _CONFIG))
+        return _read_text(await self._runnable.ainvoke(self.build_messages(request), _CONFIG))
+
+    def build_messages(self, request: SummaryRequest) -> list[BaseMessage]:
+        """Return what the Runnable gets for a request."""
+        return build_messages(request)
 
 
 def _find_model_name(runnable: Runnable[Any, Any]) -> str:
@@ -174,18 +178,27 @@ class WrittenSummary:
 
 
 def write_steps(
-    summarizer: Summarizer, window: SummaryWindow, settings: SummarySettings
+    summarizer: Summarizer,
+    window: SummaryWindow,
+    settings: SummarySettings,
+    shown: Sequence[BaseMessage] = (),
 ) -> Steps[WrittenSummary]:
     """Return the summary of a window, by as many calls as it takes.
 
     It is asked for again, as often as the settings allow, if it is none, or if it changes or
     invents a value, a name, a person, or whether something is so; never for what it leaves out.
 
+    Args:
+        summarizer: Who writes it.
+        window: What it stands for.
+        settings: How long it may be, and how often it is asked for.
+        shown: The window as a model reads it in the conversation; see `SummaryRequest.messages`.
+
     Raises:
         SummaryError: If the summariser fails, tells nothing of what was said, or nothing as it was.
     """
     facts = tuple(list_facts(window))
-    writer = _Writer(summarizer, settings, facts)
+    writer = _Writer(summarizer, settings, facts, shown)
     request = yield from writer.prepare_steps(window)
     verdict = yield from _write_judged_steps(writer, request, window, settings.retries)
     judge = None if settings.judge is None else as_runnable(settings.judge)
@@ -271,7 +284,11 @@ class _Writer:
     """
 
     def __init__(
-        self, summarizer: Summarizer, settings: SummarySettings, facts: Sequence[Fact]
+        self,
+        summarizer: Summarizer,
+        settings: SummarySettings,
+        facts: Sequence[Fact],
+        shown: Sequence[BaseMessage],
     ) -> None:
         self.calls = 0
         self.fault = ""
@@ -279,6 +296,7 @@ class _Writer:
         self._settings = settings
         self._facts = facts
         self._count = settings.count_text
+        self._shown = tuple(shown)
         # Code of the application may take words as they are; a model is asked for its own.
         self._may_quote = not isinstance(summarizer, ModelSummarizer)
 
@@ -287,17 +305,17 @@ class _Writer:
         previous = "" if window.previous is None else "\n".join(window.previous.contents)
         whole = self._settings.input_tokens
         room = max(whole - self._count(previous) - _PROMPT_TOKENS, whole // 2)
-        lines = read_transcript(window)
+        lines, shown = read_transcript(window), self._shown
         while True:
             pieces = split_transcript(lines, room, self._count)
             if len(pieces) == 1:
-                return self._build_request(pieces[0], previous)
+                return replace(self._build_request(pieces[0], previous), messages=shown)
             parts: list[TranscriptLine] = []
             for piece in pieces:
                 part = yield from self.ask_steps(self._build_request(piece), may_quote=True)
                 parts.append(TranscriptLine(f"{part}\n"))
             self._check_shrinking(parts, lines)
-            lines = parts
+            lines, shown = parts, ()
 
     def _build_request(self, transcript: str, previous: str = "") -> SummaryRequest:
         tokens = self._settings.count_asked(self._count(previous + transcript))
@@ -321,7 +339,7 @@ class _Writer:
         most = _TOO_LONG * self._settings.max_summary_tokens
         if self._count(text) <= most:
             return self._check(text, request, may_quote=may_quote)
-        shorter = replace(request, transcript=text, previous="")
+        shorter = replace(request, transcript=text, previous="", messages=())
         text = yield from self._ask_once(shorter)
         if self._count(text) > most:
             msg = f"{self._summarizer.name} wrote {len(text)} characters, twice; {most} tokens fit"

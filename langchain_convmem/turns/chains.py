@@ -30,7 +30,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
-from langchain_convmem.views.providers import Profile, find_profile
+from langchain_convmem.views.providers import Profile, find_profile, join_profiles
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -159,7 +159,7 @@ def _find_profile(parts: Iterable[Runnable[Any, Any]]) -> Profile:
     none can be seen, what all providers accept.
     """
     found = {find_profile(part) for part in parts if isinstance(part, BaseLanguageModel)}
-    return found.pop() if len(found) == 1 else "strict"
+    return join_profiles(found)
 
 
 def _read_models(parts: Iterable[Runnable[Any, Any]]) -> ModelFacts:

@@ -59,7 +59,12 @@ from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
-from langchain_convmem.views.context import ContextBudget, SummaryPlace, build_context
+from langchain_convmem.views.context import (
+    SUMMARY_SOURCE,
+    ContextBudget,
+    SummaryPlace,
+    build_context,
+)
 from langchain_convmem.views.counting import TokenCounters, get_text_counter
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.live import find_frontier, find_live_entries
@@ -271,7 +276,7 @@ class TurnView:
         return "summary" in (self.slots or ())
 
     def _make_view_options(self, budget: int | None) -> dict[str, Any]:
-        place: SummaryPlace = "omit" if self._shows_summary else "system"
+        place: SummaryPlace = "omit" if self._shows_summary else "user"
         return {
             "profile": self.profile,
             "max_tokens": budget,
@@ -304,7 +309,7 @@ class TurnView:
         The message may hold what was said before and never answered as well. Where it holds what
         is said now alone, or with it, it goes by the id of what is said now.
         """
-        humans = [n for n, one in enumerate(view.messages) if isinstance(one, HumanMessage)]
+        humans = [n for n, one in enumerate(view.messages) if _is_said_by_user(one)]
         if not humans:
             return None
         said = [entry for entry in own if entry.role == "user"]
@@ -327,6 +332,11 @@ def join_searchable(messages: Iterable[BaseMessage], drafting: DraftBuilder) -> 
     """
     kept = [drafting.apply_hook(message) for message in messages]
     return "\n".join(piece for one in kept if one is not None for piece in get_text_pieces(one))
+
+
+def _is_said_by_user(message: BaseMessage) -> bool:
+    is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
+    return isinstance(message, HumanMessage) and not is_summary
 
 
 def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:

@@ -17,6 +17,13 @@ from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.ids import is_ulid
 from langchain_convmem.records import Context, Entry, Role
 from langchain_convmem.views.codec import clean_text
+from langchain_convmem.views.compactions import (
+    CompactedPart,
+    find_compacted_part,
+    find_compactions,
+    keep_compactions,
+    read_compaction,
+)
 from langchain_convmem.views.content import (
     BlockFitter,
     add_speaker,
@@ -57,9 +64,12 @@ from langchain_convmem.views.tool_calls import (
     find_answered_calls,
 )
 
-SummaryPlace = Literal["system", "omit"]
+SummaryPlace = Literal["user", "system", "omit"]
 SUMMARY_SOURCE = "convmem_summary"
 """Marks the message that carries the summary: `additional_kwargs["source"]`."""
+NOTED_SOURCE = "convmem_summary_noted"
+"""Marks the assistant's answer to it, after which the user speaks."""
+NOTED_TEXT = "Noted."
 
 
 def build_context(
@@ -67,7 +77,7 @@ def build_context(
     *,
     profile: Profile = "strict",
     max_tokens: int | None = None,
-    summary: SummaryPlace = "system",
+    summary: SummaryPlace = "user",
     token_counter: TokenCounter = count_tokens,
     earlier_speakers: Collection[str] = (),
     shorten: bool = True,
@@ -76,12 +86,15 @@ def build_context(
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
-        profile: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`, `gemini`, `strict`
-            (what all of them accept), or a profile of the caller's.
+        profile: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`,
+            `openai_responses`, `gemini`, `strict` (what all of them accept), or a profile of the
+            caller's. What the provider compacted itself begins the view; see `views.compactions`.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages and the summaries are never cut. Where the latest exchange does not fit, its
             longest texts of the user and of tools are shown cut; see `views.cuts`.
-        summary: The summaries of the frontier as one marked system message, or left out.
+        summary: The summaries of the frontier as one marked message, with the authority of the
+            user, whose words they hold, and a short answer to it, or with that of the system; or
+            left out.
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
@@ -92,18 +105,20 @@ def build_context(
         ConfigError: If an option is unknown.
     """
     rules = resolve_profile(profile)
-    if summary not in ("system", "omit"):
-        raise ConfigError(f"summary must be 'system' or 'omit', got {summary!r}")
+    if summary not in ("user", "system", "omit"):
+        raise ConfigError(f"summary must be 'user', 'system' or 'omit', got {summary!r}")
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     repairs = describe_damage(entries)
     live = find_live_entries(entries)
-    shown = find_uncovered(live)
+    part = find_compacted_part(entries, find_uncovered(live), rules)
+    if part.sent is not None:
+        name = part.sent.message_id
+        repairs.append(f"left out what was said before {name}: the compaction in it stands for it")
     several = len(find_first_speakers(live, earlier_speakers)) > 1
-    stale = find_stale_reasoning(entries, live, shown, hoists=rules.system == "head")
-    head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
-    if summary == "system":
-        head.extend(_make_summary_pieces(find_frontier(live)))
+    stale = find_stale_reasoning(entries, live, part.shown, hoists=rules.system == "head")
+    head, body = _ContextBuilder(rules, repairs, part, stale, several=several).build_pieces()
+    head += _make_summary_pieces(live, part, summary)
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     if shorten and max_tokens is not None:
         shorten_latest(head, body, max_tokens, token_counter, repairs)
@@ -121,7 +136,7 @@ class _ContextBuilder:
         self,
         rules: ProviderProfile,
         repairs: list[str],
-        shown: Sequence[Entry],
+        part: CompactedPart,
         stale: Collection[str],
         *,
         several: bool,
@@ -129,7 +144,8 @@ class _ContextBuilder:
         self._stale = stale
         self._rules = rules
         self._repairs = repairs
-        self._shown = shown
+        self._shown = shown = part.shown
+        self._sent = part.sent
         self._several = several
         self._fitter = BlockFitter(rules, repairs)
         self._head: list[ContextPiece] = []
@@ -182,6 +198,7 @@ class _ContextBuilder:
             cast("Place", entry.role),
             key,
             stale=entry.id in self._stale,
+            compacts=entry is self._sent,
             is_old=self._is_old(entry),
         )
         if drop_idle_reasoning(message):
@@ -208,8 +225,11 @@ class _ContextBuilder:
             return
         if piece.role == "assistant" and not self._is_opened:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
-            self._body.append(ContextPiece("user", opening))
-            self._repairs.append("opened with a placeholder user turn: the assistant spoke first")
+            self._body.append(ContextPiece("user", opening, stays=entry is self._sent))
+            if entry is not self._sent:
+                self._repairs.append(
+                    "opened with a placeholder user turn: the assistant spoke first"
+                )
         self._is_opened = True
         before = self._body[-1] if self._body else None
         if before is None or not _may_join(before, piece):
@@ -273,17 +293,51 @@ def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     return list(message.content)
 
 
-def _make_summary_pieces(summaries: Sequence[Entry]) -> list[ContextPiece]:
-    """Return the message that tells of all that is covered; none where there is nothing to tell."""
-    told = [clean_text(text) for text in read_summaries(summaries)]
-    if not "".join(told).strip():
+def _make_summary_pieces(
+    live: Sequence[Entry], part: CompactedPart, place: SummaryPlace
+) -> list[ContextPiece]:
+    """Return what tells of all that is covered or compacted; nothing where there is no text."""
+    summaries = [entry for entry in find_frontier(live) if not part.holds_all_of(entry)]
+    texts = read_summaries(summaries)
+    if part.told is not None:
+        texts.append(read_compaction(part.told.message))
+    if place == "omit" or not "".join(texts).strip():
         return []
-    message = SystemMessage(
-        format_summary(told),
-        id=max(summaries, key=lambda entry: entry.position).id,
-        additional_kwargs={"source": SUMMARY_SOURCE},
-    )
-    return [ContextPiece("system", message, {entry.position for entry in summaries})]
+    name = f"{part.told.id}-told" if part.told is not None else ""  # its reply has the id itself
+    if summaries:
+        name = max(summaries, key=lambda entry: entry.position).id
+    positions = {entry.position for entry in summaries}
+    text = format_summary([clean_text(piece) for piece in texts])
+    if place == "system":
+        [message] = make_summary_messages(text, (name,))
+        return [ContextPiece("system", message, positions)]
+    message, noted = make_summary_messages(text, (name, f"{name}-noted"))
+    return [ContextPiece("user", message, positions), ContextPiece("assistant", noted)]
+
+
+def is_framing(message: BaseMessage) -> bool:
+    """Return whether a message stands before a conversation: a system's, or of the summary."""
+    source = message.additional_kwargs.get("source")
+    return isinstance(message, SystemMessage) or source in (SUMMARY_SOURCE, NOTED_SOURCE)
+
+
+def make_summary_messages(text: str, ids: Sequence[str | None]) -> list[BaseMessage]:
+    """Return the messages that tell a summary.
+
+    Args:
+        text: The summary as `format_summary` writes it.
+        ids: Two for a message of the user's, and for the assistant's answer to it, so that the
+            roles alternate whatever follows. What users and tools said must not speak as the
+            application. One is for a message of the system's, for whoever wants that.
+    """
+    mark = {"source": SUMMARY_SOURCE}
+    if len(ids) == 1:
+        return [SystemMessage(text, id=ids[0], additional_kwargs=mark)]
+    noted = {"source": NOTED_SOURCE}
+    return [
+        HumanMessage(text, id=ids[0], additional_kwargs=mark),
+        AIMessage(NOTED_TEXT, id=ids[1], additional_kwargs=noted),
+    ]
 
 
 # -- A view within a token budget -----------------------------------------------------------------
@@ -298,12 +352,21 @@ class ContextPiece:
         message: The message.
         positions: Positions of the entries it shows.
         speaker: The name of who says it, where the text does not.
+        stays: Whether it stays where its exchange is cut.
     """
 
     role: Role
     message: BaseMessage
     positions: set[int] = field(default_factory=set)
     speaker: str | None = None
+    stays: bool = False
+
+    def shorten(self) -> ContextPiece | None:
+        """Return what stays of the piece where its exchange is cut, if anything does."""
+        if self.stays or self.role == "system":
+            return self
+        kept = keep_compactions(self.message)
+        return None if kept is None else replace(self, message=kept, positions=set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,8 +506,8 @@ def _find_start(
 def _keep_pieces(
     head: Sequence[ContextPiece], body: Sequence[ContextPiece], start: int
 ) -> list[ContextPiece]:
-    earlier = (piece for piece in body[:start] if piece.role == "system")
-    return [*head, *earlier, *body[start:]]
+    earlier = (piece.shorten() for piece in body[:start])
+    return [*head, *(piece for piece in earlier if piece is not None), *body[start:]]
 
 
 def _weigh(pieces: Sequence[ContextPiece], count: TokenCounter) -> int:
@@ -467,6 +530,8 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
 # -- The live part of a thread: what its next view needs, so that no view reads an archive --------
 _FORM = 2
 _MOST_KEPT = 64
+_COMPACTIONS_KEPT = 4
+"""How many of the latest messages with a provider's compaction are kept: of each provider, one."""
 _RESERVE = 1.25
 """How much further than its budget a note reaches back, since budgets and threads change."""
 
@@ -605,6 +670,7 @@ def narrow_live_part(
     needed = _find_latest(said, reach, token_counter) if max_tokens or reach else said
     frontier = find_frontier(live)
     framing = [*(entry for entry in shown if entry.role == "system"), *frontier]
+    framing += [entry for entry in said if find_compactions(entry.message)][-_COMPACTIONS_KEPT:]
     floor = _find_floor(entries, needed)
     kept = sorted(position for position in _find_origins(entries, framing) if position <= floor)
     saved = sum(entry.position <= floor for entry in entries) - len(kept)

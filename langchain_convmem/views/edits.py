@@ -31,6 +31,7 @@ from langchain_convmem.records import (
     Turn,
 )
 from langchain_convmem.views.codec import get_role, make_draft
+from langchain_convmem.views.compactions import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
     EntryPlaces,
     find_live_entries,
@@ -175,6 +176,38 @@ def plan_replace(
     named = {old.id, *(entry.id for entry in later if entry.role in _SAID)}
     drafts = _retract_with_summaries(live, named, "rewind", kept={old.id})
     return [*drafts, make_draft(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
+
+
+def plan_without_compactions(
+    entries: Sequence[Entry], erased: Collection[str]
+) -> tuple[list[Draft], list[str]]:
+    """Return what takes the place of messages in which a provider's compaction tells of entries.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+        erased: Ids of those that are to be erased.
+
+    Returns:
+        The same messages without their compactions, and the ids of the entries to erase for them.
+        A message of which nothing else is left, or that has no id of its own by which it could be
+        told apart from its new version, goes whole.
+    """
+    first = min((entry.position for entry in entries if entry.id in erased), default=None)
+    if first is None:
+        return [], []
+    telling = [
+        entry
+        for entry in entries
+        if entry.position > first and entry.id not in erased and find_compactions(entry.message)
+    ]
+    live = {entry.id for entry in find_live_entries(entries)}
+    drafts: list[Draft] = []
+    for entry in telling:
+        if entry.id in live and entry.message is not None and entry.message.id is not None:
+            bare = drop_compactions(entry.message)
+            if bare.content or getattr(bare, "tool_calls", None):
+                drafts += plan_replace(entries, entry.id, bare, keep_later=True)
+    return drafts, [entry.id for entry in telling]
 
 
 def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]:

@@ -339,6 +339,12 @@ def get_block_type(block: object) -> str:
     return kind if isinstance(kind, str) else ""
 
 
+def unwrap_block(block: Any) -> Any:
+    """Return a block that LangChain wrapped because it has no standard form."""
+    inner = block.get("value") if get_block_type(block) == "non_standard" else None
+    return inner if isinstance(inner, Mapping) else block
+
+
 def escape_tag(text: str, tag: str) -> str:
     """Return text in which no tag of that name opens or closes: quoted words cannot end a fence."""
     return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
@@ -544,6 +550,8 @@ TOKENS_PER_MESSAGE = 3
 """Role and separators that every chat format adds."""
 TOKENS_PER_MEDIA = 85
 """An image, audio clip or file; its bytes are not text and are not counted as text."""
+_BLOCK_TEXTS = ("text", "reasoning", "thinking", "refusal")
+_COMPACTED_TEXTS = ("content", "encrypted_content")
 _COUNTED_WITH_CALLS = frozenset({"function_call", "tool_call", "tool_call_chunk", "tool_use"})
 """Blocks that repeat what a message's tool calls say."""
 
@@ -590,10 +598,10 @@ def _get_block_text(block: Any) -> str | None:
         return block
     if not isinstance(block, Mapping):
         return None
-    for key in ("text", "reasoning", "thinking", "refusal"):
+    kind = get_block_type(block)
+    for key in _COMPACTED_TEXTS if kind == "compaction" else _BLOCK_TEXTS:
         if isinstance(block.get(key), str):
             return str(block[key])
-    kind = get_block_type(block)
     if kind in _COUNTED_WITH_CALLS:
         return ""
     if kind.endswith(("_tool_use", "_tool_result")):  # tools that ran at a provider

@@ -34,7 +34,7 @@ from langchain_convmem.views.live import (
     make_turn,
     split_runs,
 )
-from langchain_convmem.views.messages import escape_tag, make_content
+from langchain_convmem.views.messages import escape_fences, make_content
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
 
 SUMMARY_NOTICE = (
@@ -281,10 +281,10 @@ class TextStyle:
 def format_summary(pieces: Sequence[str]) -> str:
     """Return a summary as a model reads it: fenced, and labelled as what it is.
 
-    A summary may repeat what somebody said in order to be obeyed; text that imitates the fence is
-    defused.
+    A summary may repeat what somebody said in order to be obeyed; text that imitates a fence of
+    ours is defused.
     """
-    body = escape_tag("\n".join(pieces), "summary")
+    body = escape_fences("\n".join(pieces))
     return f"<summary>\n{SUMMARY_NOTICE}\n\n{body}\n</summary>"
 
 

@@ -165,6 +165,7 @@ class AnthropicOracle(Oracle):
             "server_tool_use": {"type", "id", "name", "input"},
             "mcp_tool_use": {"type", "id", "name", "input", "server_name"},
             "web_search_tool_result": {"type", "tool_use_id", "content"},
+            "compaction": {"type", "content", "signature"},
         },
     }
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Context, Entry
@@ -17,6 +19,7 @@ from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens
 from tests.fuzz.validators import VALIDATORS
 
+SEES_NAMES = ("openai", "openai_responses")
 __all__ = ["Thread", "broken_promises", "budget_faults", "faults_of_reading_on"]
 
 
@@ -50,8 +53,14 @@ def broken_promises(thread: Thread, profile: str) -> list[str]:
 def _unaccounted(thread: Thread, shown: Context) -> Iterator[str]:
     """Yield entries that are neither shown nor named among the repairs."""
     named = "\n".join(shown.repairs)
+    behind = re.search("left out what was said before (.+): the compaction in it", named)
+    compacted = next(
+        (e.position for e in thread.uncovered if behind and e.message_id == behind[1]), None
+    )
     for entry in thread.uncovered:
-        if entry.position not in shown.positions and f"left out {entry.message_id}:" not in named:
+        if entry.position in shown.positions or f"left out {entry.message_id}:" in named:
+            continue
+        if compacted is None or entry.position > compacted:
             yield f"drops {entry.message_id} ({entry.role}) without a word"
 
 
@@ -60,7 +69,7 @@ def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
     said = [message for message in shown.messages if isinstance(message, HumanMessage)]
     # Further lines of a text under a name are indented, by which only white space changes.
     whole = " ".join(" ".join(str(message.text) for message in said).split())
-    names = {message.name for message in said} if profile == "openai" else frozenset()
+    names = {message.name for message in said} if profile in SEES_NAMES else frozenset()
     for entry in thread.uncovered:
         if entry.role != "user" or entry.position not in shown.positions:
             continue
@@ -77,7 +86,7 @@ def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
 
 def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]:
     """Return what is wrong with the view of a thread within a random budget."""
-    place = rng.choice(("system", "system", "omit"))
+    place = rng.choice(("user", "user", "system", "omit"))
     whole = build_context(thread.entries, profile=profile, summary=place)  # type: ignore[arg-type]
     budget = rng.randint(1, max(whole.tokens, 1))
     needed = count_tokens(_never_cut(whole.messages))
@@ -96,11 +105,23 @@ def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]
 
 
 def _never_cut(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the system messages and what begins with the latest user turn."""
+    """Return the system messages, what stands for what was said before, and the latest exchange."""
     users = [number for number, message in enumerate(messages) if message.type == "human"]
     latest = users[-1] if users else 0
-    kept = [message for message in messages[:latest] if message.type == "system"]
+    kept = []
+    for before, message in pairwise([None, *messages[:latest]]):
+        marked = str(message.additional_kwargs.get("source")).startswith("convmem_summary")
+        items = [block for block in message.content if _is_compaction(block)]
+        if message.type == "system" or marked:
+            kept.append(message)
+        elif items:
+            bare = AIMessage(items, id=message.id, name=message.name)
+            kept += [before, bare] if before is not None and before.content == "..." else [bare]
     return [*kept, *messages[latest:]]
+
+
+def _is_compaction(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "compaction"
 
 
 # -- reading on from a note -----------------------------------------------------------------------

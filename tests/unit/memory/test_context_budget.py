@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ScriptedChatModel, at
-from summaries import bare
+from summaries import bare_texts
 from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
@@ -28,7 +28,7 @@ def model():
 
 
 def seen_by(chat_model):
-    return [bare(message.text) for message in chat_model.seen[-1]]
+    return bare_texts(chat_model.seen[-1])
 
 
 # -- the shares ---------------------------------------------------------------------------------

@@ -26,11 +26,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from pydantic import BaseModel, ValidationError
 from scripted_chat import ProviderError, ScriptedChatModel
-from summaries import ScriptedSummarizer, bare
+from summaries import ScriptedSummarizer, bare, bare_texts
 
 from langchain_convmem import SummarizingMemory, SummarySettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.context import SUMMARY_SOURCE
+from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from tests.fuzz.validators import VALIDATORS
 
 SETTINGS = SummarySettings(trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000)
@@ -55,7 +55,7 @@ def summarising(*replies, **options):
 
 
 def texts(messages):
-    return [bare(message.text) for message in messages]
+    return bare_texts(messages)
 
 
 # -- shapes -------------------------------------------------------------------------------------
@@ -170,7 +170,9 @@ def test_a_summary_that_comes_back_in_the_next_call_is_continued():
     shorter = step.invoke(talk(3))
     found = step.invoke([*shorter, *talk(2)])
     assert "about tea" in step.summarizer.requests[1].previous
-    assert [message.type for message in found].count("system") == 1
+    marks = [message.additional_kwargs.get("source") for message in found]
+    assert marks == [SUMMARY_SOURCE, NOTED_SOURCE, *marks[2:]]
+    assert not any(marks[2:])
     assert all(text in bare(found[0].text) for text in ("about tea", "about coffee", "about bread"))
 
 
@@ -232,7 +234,7 @@ def test_at_every_turn_what_passes_is_valid_and_nothing_is_lost(script):
         if not waits:
             said.append(AIMessage(f"answer{number}.", id=f"a{number}"))
         found = step.invoke(said)
-        rest = [one for one in found if one.type != "system"]
+        rest = [one for one in found if "source" not in one.additional_kwargs]
         assert rest == said[len(said) - len(rest) :]
         gone = said[: len(said) - len(rest)]
         assert all(one.text in "\n".join(texts(found[:1])) for one in gone)
@@ -264,7 +266,7 @@ def test_a_node_replaces_the_messages_of_a_real_graph(way):
         state = call or asyncio.run(graph.ainvoke(said, config))
     assert texts(state["messages"]) == ["They talked.", "about bread", "Fine."]
     assert state["more"] == 7
-    assert len({message.id for message in state["messages"]}) == 3
+    assert len({message.id for message in state["messages"]}) == 4
 
 
 def test_a_node_changes_nothing_where_nothing_is_due():

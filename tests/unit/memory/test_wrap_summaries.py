@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
-from summaries import ScriptedSummarizer, bare
+from summaries import ScriptedSummarizer, bare, bare_texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
@@ -53,7 +53,7 @@ def test_a_thread_that_is_due_is_compacted_behind_its_turn(when, way):
         assert last(memory) is not None
         model = ScriptedChatModel(replies=["Fine."])
         chat(memory, "four", way=way, model=model)
-    told = [bare(message.text) for message in model.seen[0]]
+    told = bare_texts(model.seen[0])
     assert all(text in told[0] for text in ("User: one\n", "User: two\n"))
     assert told[1:] == ["three", "Fine.", "four"]
 

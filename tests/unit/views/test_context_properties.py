@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.testing.log_contract import are_identical
-from langchain_convmem.views.context import build_context
+from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, build_context
 from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens
 
@@ -20,11 +20,19 @@ def superadditive(messages):
 
 
 def smallest_budget(entries, counter):
-    """Return the weight of the system messages and the latest exchange."""
+    """Return the weight of the system messages, the summary and the latest exchange."""
     messages = build_context(entries).messages
     users = [number for number, message in enumerate(messages) if message.type == "human"]
-    head = [message for message in messages if message.type == "system"]
-    return counter([*head, *messages[users[-1] :]] if users else head)
+    latest = users[-1] if users else len(messages)
+    return counter([*filter(stays, messages[:latest]), *messages[latest:]])
+
+
+def stays(message):
+    """Return whether a message is never cut."""
+    return message.type == "system" or message.additional_kwargs.get("source") in (
+        SUMMARY_SOURCE,
+        NOTED_SOURCE,
+    )
 
 
 def vandalise(value):
@@ -100,7 +108,7 @@ def test_a_budget_cuts_the_oldest_exchanges_or_says_what_is_missing(entries, bud
     shown = build_context(entries, max_tokens=budget, token_counter=counter)
     assert shown.tokens == counter(shown.messages) <= budget
     assert Judge().read(shown.messages) == []
-    head = [message for message in whole.messages if message.type == "system"]
+    head = [*filter(stays, whole.messages)]
     kept = len(shown.messages) - len(head)
     assert shown.messages == head + whole.messages[len(whole.messages) - kept :]
     assert shown.positions <= whole.positions
