@@ -16,9 +16,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from langchain_convmem.claims.numbers import replace_number_words
-from langchain_convmem.records import Entry
+from langchain_convmem.records import CitedSentence, Entry, SentenceSource
 from langchain_convmem.summarizing.topics import find_concepts
+from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.facts import split_sentences
+from langchain_convmem.views.lines import format_day
+from langchain_convmem.views.live import EntryPlaces, find_live_entries
 from langchain_convmem.views.summaries import SummaryWindow
 from langchain_convmem.views.tool_calls import find_calls
 from langchain_convmem.words.analysis import extract_query_terms
@@ -52,8 +55,11 @@ def cite(pieces: Sequence[str], window: SummaryWindow) -> list[list[int]]:
         window: What it was made of.
 
     Returns:
-        One list per sentence, in the order of `list_sentences`: positions, ascending.
+        One list per sentence, in the order of `list_sentences`: positions, ascending. Empty where
+        the window continues another summary, whose sources it does not hold.
     """
+    if window.previous is not None:
+        return []
     entries = [entry for turn in window.turns for entry in turn.entries]
     return [list(found) for found in find_citations(list_sentences(pieces), entries)]
 
@@ -78,6 +84,71 @@ def find_citations(sentences: Sequence[str], entries: Sequence[Entry]) -> list[t
     """
     source = _Source(sorted(entries, key=lambda entry: entry.position))
     return [source.find_sources(sentence) for sentence in sentences]
+
+
+def explain_summaries(entries: Sequence[Entry], summaries: Sequence[Entry]) -> list[CitedSentence]:
+    """Return the sentences of summaries with what they come from.
+
+    What was noted when a summary was written counts; for one without notes it is found now, among
+    all that it and the summaries that it was made of cover.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+        summaries: Some of them, in any order.
+    """
+    spoken = [entry for entry in find_live_entries(entries) if entry.role != "summary"]
+    by_id = {entry.id: entry for entry in entries if entry.role == "summary"}
+    places = EntryPlaces(spoken)
+    found: list[CitedSentence] = []
+    for summary in summaries:
+        covers = [one.cover for one in _list_nodes(summary, by_id)]
+        numbers = {number for cover in covers for number in places.find_under(cover)}
+        covered = {spoken[number].position: spoken[number] for number in sorted(numbers)}
+        sentences = list_sentences(summary.contents)
+        cites = read_cites(summary, len(sentences))
+        if cites is None:
+            cites = find_citations(sentences, list(covered.values()))
+        for sentence, positions in zip(sentences, cites, strict=True):
+            sources = [_make_source(covered[at]) for at in positions if at in covered]
+            found.append(CitedSentence(sentence, summary.id, tuple(sources)))
+    return found
+
+
+def read_cites(summary: Entry, count: int) -> list[tuple[int, ...]] | None:
+    """Return the positions that a summary's sentences come from; None where they were not noted.
+
+    Args:
+        summary: Its entry.
+        count: How many sentences it has.
+    """
+    record = summary.metadata.aux.get("summary")
+    cites = record.get("cites") if isinstance(record, Mapping) else None
+    if not isinstance(cites, list | tuple) or len(cites) != count:
+        return None
+    if not all(isinstance(positions, list | tuple) for positions in cites):
+        return None
+    return [
+        tuple(sorted({position for position in positions if isinstance(position, int)}))
+        for positions in cites
+    ]
+
+
+def _list_nodes(summary: Entry, by_id: Mapping[str, Entry]) -> list[Entry]:
+    """Return a summary and all that it was made of."""
+    nodes = {summary.id: summary}
+    waiting = [summary]
+    while waiting:
+        for name in waiting.pop().metadata.summary_ids:
+            if name in by_id and name not in nodes:
+                nodes[name] = by_id[name]
+                waiting.append(by_id[name])
+    return list(nodes.values())
+
+
+def _make_source(entry: Entry) -> SentenceSource:
+    named = None if entry.message is None else get_line_time_ms(entry.message)
+    day = format_day(entry.metadata.timing["creation"] if named is None else named)
+    return SentenceSource(entry.id, entry.message_id, entry.position, entry.role, day)
 
 
 # -- what is cited --------------------------------------------------------------------------------

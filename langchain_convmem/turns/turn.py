@@ -36,12 +36,13 @@ from langchain_convmem.history import (
     make_note,
     read_all_steps,
     read_live_steps,
+    read_thread_steps,
     write_cache_steps,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.logs.base import has_same_payload
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.protocols import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
     Context,
@@ -50,6 +51,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     Metadata,
+    OpenedSummary,
     Recall,
     RecalledBlock,
     Role,
@@ -73,6 +75,7 @@ from langchain_convmem.views.providers import Profile
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
 
+_NO_DOCUMENT = "cache:none"
 _PATIENCE_S = 0.3
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
@@ -121,8 +124,7 @@ class TurnView:
             query = join_searchable(filter(None, asked), self.memory.drafting)
         found = yield from self.recall_steps(seen, query, is_first=only is None)
         if only is not None:
-            blocks = [b for b in found.blocks if any(name_line(line) in only for line in b.lines)]
-            found = replace(found, blocks=blocks)
+            found = found.select(only)
         return seen.add_recalled(found)
 
     def read_view_steps(
@@ -185,6 +187,7 @@ class TurnView:
         self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
     ) -> Steps[RecalledLines]:
         engine, options = self.memory.line_recall, self.options
+        has_buffer = bool(engine.settings.buffer_size)
         entries, start = seen.thread.entries, seen.turn.start
         later = {entry.position for entry in entries if entry.position >= start}
         tokens = options.recall_tokens if options.recall_k is None else None
@@ -204,11 +207,55 @@ class TurnView:
                 patience_s=_PATIENCE_S,
                 **limits,
             )
-            found = yield from (self.trace.trace_recall(query, recall) if is_first else recall())
+
+            def recall_and_open() -> Steps[Recall]:
+                found = yield from recall()
+                lines, _ = select_visible(found, has_buffer=has_buffer)
+                opened = yield from self._open_steps(seen, query, lines, room)
+                return replace(found, opened=opened)
+
+            steps = recall_and_open
+            found = yield from (self.trace.trace_recall(query, steps) if is_first else steps())
         else:
             found = yield from engine.read_buffer_steps(self.key, **limits)
-        blocks, by_time = select_visible(found, has_buffer=bool(engine.settings.buffer_size))
-        return RecalledLines(blocks, by_time, room)
+        blocks, by_time = select_visible(found, has_buffer=has_buffer)
+        return RecalledLines(blocks, by_time, room, found.opened)
+
+    def _open_steps(
+        self, seen: ModelContext, query: str, lines: Sequence[RecalledBlock], room: int | None
+    ) -> Steps[tuple[OpenedSummary, ...]]:
+        """Return what folded summaries say to a question, in what recalled lines leave of the room.
+
+        Nothing where the view shows no summary of summaries.
+        """
+        entries = seen.thread.entries
+        if not any(entry.role == "summary" for entry in entries):
+            return ()
+        from langchain_convmem.summarizing.branches import (
+            BRANCHES,
+            find_folding,
+            fold_text,
+            open_steps,
+        )
+
+        folding = find_folding(find_live_entries(entries))
+        if not folding:
+            return ()
+        wished = self._wished if room is None else room
+        shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
+        shown += [_read_summary(entries), *(block.text for block in lines)]
+        own = [line for block in lines for line in block.lines if line.key == self.key]
+        return (
+            yield from open_steps(
+                BRANCHES.get(self.memory.log_place, self.key),
+                folding,
+                query,
+                partial(_read_stretches_steps, self.memory.log, self.key),
+                hits={line.position for line in own},
+                shown=fold_text("\n".join(shown)),
+                max_tokens=wished - sum(count_text_tokens(block.text) for block in lines),
+            )
+        )
 
     # -- Budgets --------------------------------------------------------------------------------
 
@@ -309,6 +356,13 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     return "\n".join(said[-1].contents) if said else None
 
 
+def _read_stretches_steps(
+    log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
+) -> Steps[Sequence[Entry]]:
+    _, entries = yield from read_thread_steps(log, key, _NO_DOCUMENT, lambda _: stretches)
+    return entries
+
+
 def _read_summary(entries: Sequence[Entry]) -> str:
     """Return the live summary; empty without one."""
     summary = find_live_summary(find_live_entries(entries))
@@ -327,7 +381,8 @@ class ModelContext:
         asked: Which of them holds what the user says in the turn; None if none does.
         slots: The variables of the prompt; None for a chain that takes messages.
         blocks: The recalled blocks.
-        recalled: Their text; may be empty.
+        opened: What folded summaries of the thread say.
+        recalled: The text of both; may be empty.
         note: What the next view needs of the thread, to be written beside the reply, if anything.
     """
 
@@ -337,13 +392,16 @@ class ModelContext:
     asked: int | None
     slots: Collection[str] | None = None
     blocks: Sequence[RecalledBlock] = ()
+    opened: Sequence[OpenedSummary] = ()
     recalled: str = ""
     note: CacheDraft | None = None
 
     def add_recalled(self, found: RecalledLines) -> ModelContext:
         """Return the context with recalled lines."""
-        blocks, text = fit_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
-        return replace(self, blocks=blocks, recalled=text)
+        blocks, opened, text = fit_blocks(
+            found.blocks, found.opened, by_time=found.by_time, max_tokens=found.room
+        )
+        return replace(self, blocks=blocks, opened=opened, recalled=text)
 
     @property
     def given(self) -> list[BaseMessage]:
@@ -382,8 +440,9 @@ class ModelContext:
 
     @property
     def line_refs(self) -> list[str]:
-        """What names the recalled lines in a state."""
-        return [name_line(line) for block in self.blocks for line in block.lines]
+        """What names the recalled lines, and the sentences of opened summaries, in a state."""
+        sentences = [name for one in self.opened for name in name_sentences(one)]
+        return [*(name_line(line) for block in self.blocks for line in block.lines), *sentences]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -395,12 +454,18 @@ class ModelContext:
             "repairs": len(self.view.repairs),
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
+            "opened": sum(len(one.sentences) for one in self.opened),
         }
 
 
 def name_line(line: DialogLine) -> str:
     """Return the reference of a line in a state: its entry, and the line within it."""
     return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
+
+
+def name_sentences(opened: OpenedSummary) -> list[str]:
+    """Return the references of the sentences of an opened summary in a state."""
+    return [f"{opened.summary_id}#{number + 1}" for number in opened.numbers]
 
 
 # -- A turn among the entries of its thread -------------------------------------------------------
@@ -546,11 +611,19 @@ class RecalledLines:
         blocks: Best first, or in the order of a relevance buffer.
         by_time: Whether they are shown oldest first instead.
         room: How many tokens their text may take; None for any number.
+        opened: What folded summaries of the thread say.
     """
 
     blocks: Sequence[RecalledBlock] = ()
     by_time: bool = True
     room: int | None = None
+    opened: Sequence[OpenedSummary] = ()
+
+    def select(self, names: Collection[str]) -> RecalledLines:
+        """Return the blocks with lines of these names, and the sentences of these names."""
+        blocks = [b for b in self.blocks if any(name_line(line) in names for line in b.lines)]
+        opened = [one for one in self.opened if any(name in names for name in name_sentences(one))]
+        return replace(self, blocks=blocks, opened=opened)
 
 
 class RecallCache:
@@ -592,6 +665,11 @@ _NOTICE = (
 )
 
 
+_OPENED_NOTICE = (
+    "Items under a header that ends with `from a summary` sum up what was said, in other words."
+)
+
+
 class MessageList(list[BaseMessage]):
     """Messages that also format well as text in a prompt: each begins at the margin, alone."""
 
@@ -615,36 +693,49 @@ def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBl
     return (found.buffer, False) if has_buffer else (found.blocks, True)
 
 
-def fence_blocks(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
+def fence_blocks(
+    blocks: Sequence[RecalledBlock],
+    opened: Sequence[OpenedSummary] = (),
+    *,
+    by_time: bool = True,
+) -> str:
     """Return recalled blocks as one fenced text; empty without blocks.
 
     They come as they were said, oldest first, or in the order given. Only dates and speakers begin
-    at the margin. Text that imitates the fence is defused, so that no line can end it early.
+    at the margin. What summaries say follows, each sentence as an item. Text that imitates the
+    fence is defused, so that no line can end it early.
     """
-    if not blocks:
+    if not blocks and not opened:
         return ""
     if by_time:
         blocks = sorted(blocks, key=lambda one: (one.lines[0].time_ms, one.lines[0].position))
-    body = "\n\n".join(escape_tag(block.text, "recalled") for block in blocks)
-    return f"<recalled>\n{_NOTICE}\n\n{body}\n</recalled>"
+    texts = [*(block.text for block in blocks), *(one.text for one in opened)]
+    body = "\n\n".join(escape_tag(text, "recalled") for text in texts)
+    notice = f"{_NOTICE} {_OPENED_NOTICE}" if opened else _NOTICE
+    return f"<recalled>\n{notice}\n\n{body}\n</recalled>"
 
 
 def fit_blocks(
-    blocks: Sequence[RecalledBlock], *, by_time: bool, max_tokens: int | None = None
-) -> tuple[Sequence[RecalledBlock], str]:
-    """Return as many of the first blocks as fit, and their fenced text.
+    blocks: Sequence[RecalledBlock],
+    opened: Sequence[OpenedSummary] = (),
+    *,
+    by_time: bool,
+    max_tokens: int | None = None,
+) -> tuple[Sequence[RecalledBlock], Sequence[OpenedSummary], str]:
+    """Return as many of the first blocks as fit, what summaries say if it fits, and the text.
 
     Args:
         blocks: Best first, or in the order of a relevance buffer.
-        by_time: Whether they are shown oldest first instead.
+        opened: What summaries say, which goes first where room is short.
+        by_time: Whether the blocks are shown oldest first instead.
         max_tokens: How long the text may be, fence included; None for any length.
     """
-    shown = list(blocks)
-    text = fence_blocks(shown, by_time=by_time)
-    while shown and max_tokens is not None and count_text_tokens(text) > max_tokens:
-        shown.pop()
-        text = fence_blocks(shown, by_time=by_time)
-    return shown, text
+    shown, said = list(blocks), list(opened)
+    text = fence_blocks(shown, said, by_time=by_time)
+    while (shown or said) and max_tokens is not None and count_text_tokens(text) > max_tokens:
+        (said or shown).pop()
+        text = fence_blocks(shown, said, by_time=by_time)
+    return shown, said, text
 
 
 def fold_recalled(message: HumanMessage, recalled: str) -> HumanMessage:
