@@ -50,7 +50,7 @@ from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.facts import Fact, check_told
-from langchain_convmem.views.live import build_turns, find_live_entries, find_live_summary
+from langchain_convmem.views.live import build_turns, find_frontier, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
@@ -1057,12 +1057,8 @@ class ConversationMemory:
 
         entries: list[Entry] = yield from perform(self.log.entries, self.log.aentries, key)
         live = find_live_entries(entries)
-        shown = [find_live_summary(live)] if summary_id is None else entries
-        wanted = [
-            one
-            for one in shown
-            if one is not None and one.role == "summary" and summary_id in (None, one.id)
-        ]
+        known = find_frontier(live) if summary_id is None else entries
+        wanted = [one for one in known if one.role == "summary" and summary_id in (None, one.id)]
         if summary_id is not None and not wanted:
             msg = (
                 f"thread {key.thread_id!r} has no summary {describe_value(summary_id)}; "

@@ -11,14 +11,16 @@ import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeGuard
+from typing import TypeAlias
 
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
+from langchain_convmem.views.live import RECORD, find_frontier
 from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.summaries import CHILDREN, get_days
 from langchain_convmem.words.analysis import analyze, extract_query_terms, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.workers import run_in_worker
@@ -39,14 +41,13 @@ _LEAST_WHOLE = 0.65
 _NEAR_BEST = 0.5
 """And this share of what the best sentence holds."""
 _SHORTEST = 8
-"""Fewer characters are a heading, or nothing."""
+"""Fewer characters say nothing."""
 
 
 # -- what is folded -------------------------------------------------------------------------------
 def find_folding(live: Sequence[Entry]) -> list[Entry]:
     """Return the summaries that a view shows and that fold others."""
-    named = {name for one in live if one.role == "summary" for name in one.metadata.summary_ids}
-    return [one for one in live if one.id not in named and find_children(one)]
+    return [one for one in find_frontier(live) if find_children(one)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,11 @@ class Branch:
         """Return the branch that a summary's entry is."""
         sentences = tuple(list_sentences(entry.contents))
         ranges = entry.cover.ranges if entry.cover is not None else ()
-        days = _get_record(entry).get("days")
         return cls(
             entry.id,
             entry.position,
             ranges[0][0] if ranges else entry.position,
-            tuple(map(str, days)) if _is_list(days) else (),
+            get_days(entry),
             sentences,
             tuple(map(frozenset, read_cites(entry, len(sentences)) or ())),
             find_children(entry),
@@ -90,22 +90,13 @@ class Branch:
 
 def find_children(summary: Entry) -> tuple[tuple[str, int], ...]:
     """Return ids and positions of the summaries that one was made of by rule."""
-    children = _get_record(summary).get("children")
-    pairs = [child[:2] for child in children if _is_list(child)] if _is_list(children) else []
+    record = summary.metadata.aux.get(RECORD)
+    children = record.get(CHILDREN) if isinstance(record, Mapping) else None
     return tuple(
-        (name, position)
-        for name, position in pairs
-        if isinstance(name, str) and isinstance(position, int)
+        (child[0], child[1])
+        for child in (children if isinstance(children, list | tuple) else ())
+        if isinstance(child, list | tuple) and [type(one) for one in child[:2]] == [str, int]
     )
-
-
-def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
-    return isinstance(value, list | tuple)
-
-
-def _get_record(summary: Entry) -> Mapping[str, Any]:
-    record = summary.metadata.aux.get("summary")
-    return record if isinstance(record, Mapping) else {}
 
 
 class Branches:
@@ -164,19 +155,26 @@ class Branches:
                 self._documents += [(name, number) for number in range(len(branch.sentences))]
 
     def select(
-        self, question: str, *, hits: Collection[int], shown: str, max_tokens: int
+        self,
+        question: str,
+        *,
+        hits: Collection[int],
+        whole: Collection[int],
+        shown: str,
+        max_tokens: int,
     ) -> tuple[OpenedSummary, ...]:
         """Return what the folded summaries say to a question, in the order of what they cover.
 
         Args:
             question: What is asked.
-            hits: The positions of the lines that recall found: a sentence that comes from these
-                alone says nothing new.
+            hits: The positions of the lines that recall found.
+            whole: Those that are shown whole: a sentence that comes from these alone says nothing
+                new.
             shown: All that is shown anyway, folded by `fold_text`.
             max_tokens: How long the texts may be together.
         """
         with self._lock:
-            ranked = self._rank(question, hits)
+            ranked = self._rank(question, hits, whole)
             chosen: dict[str, list[int]] = {}
             told: set[str] = set()
             best: tuple[OpenedSummary, ...] = ()
@@ -185,18 +183,20 @@ class Branches:
                 folded = fold_text(branch.sentences[number])
                 if len(told) == _MOST_SENTENCES:
                     break
-                if len(folded) < _SHORTEST or folded in told or folded in shown:
+                if _is_heading(folded) or folded in told or folded in shown:
                     continue
                 chosen.setdefault(name, []).append(number)
                 opened = self._write(chosen)
-                if sum(count_text_tokens(one.text) for one in opened) > max_tokens:
+                if count_text_tokens("\n\n".join(["", *(one.text for one in opened)])) > max_tokens:
                     chosen[name].pop()
                     continue
                 told.add(folded)
                 best = opened
             return best
 
-    def _rank(self, question: str, hits: Collection[int]) -> list[tuple[str, int]]:
+    def _rank(
+        self, question: str, hits: Collection[int], whole: Collection[int]
+    ) -> list[tuple[str, int]]:
         """Return the sentences that answer a question, best first: their summary and number."""
         if not self._leaves or not select_telling_words(question):
             return []
@@ -216,7 +216,7 @@ class Branches:
         for document, words in zip(likely, held, strict=True):
             name, number = self._documents[document]
             cites = self._get_cites(name, number)
-            if cites and cites <= set(hits):
+            if cites and cites <= set(whole):
                 continue
             is_near = not cites.isdisjoint(hits) or asked.measure(wholes[name]) >= _LEAST_WHOLE
             least = _LEAST_PART if is_near else _LEAST_SHARE
@@ -232,6 +232,10 @@ class Branches:
         pairs = [(self._leaves[name][0], sorted(numbers)) for name, numbers in chosen.items()]
         pairs.sort(key=lambda pair: (pair[0].first, pair[0].position))
         return tuple(write_opened(branch, numbers) for branch, numbers in pairs if numbers)
+
+
+def _is_heading(folded: str) -> bool:
+    return len(folded) < _SHORTEST or folded.endswith(":")
 
 
 class _Asked:
@@ -282,6 +286,7 @@ def open_steps(
     read: ReadStretches,
     *,
     hits: Collection[int] = (),
+    whole: Collection[int] = (),
     shown: str = "",
     max_tokens: int,
 ) -> Steps[tuple[OpenedSummary, ...]]:
@@ -293,6 +298,7 @@ def open_steps(
         question: What is asked.
         read: Reads entries of the thread.
         hits: Positions of the lines that recall found.
+        whole: Positions of those that are shown whole.
         shown: All that is shown anyway, folded by `fold_text`.
         max_tokens: How long the texts may be together.
     """
@@ -304,7 +310,7 @@ def open_steps(
 
     def select() -> tuple[OpenedSummary, ...]:
         branches.settle()
-        return branches.select(question, hits=hits, shown=shown, max_tokens=max_tokens)
+        return branches.select(question, hits=hits, whole=whole, shown=shown, max_tokens=max_tokens)
 
     opened: tuple[OpenedSummary, ...] = yield Effect(select, lambda: run_in_worker(select))
     return opened

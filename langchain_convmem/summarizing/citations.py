@@ -21,8 +21,8 @@ from langchain_convmem.summarizing.topics import find_concepts
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.facts import split_sentences
 from langchain_convmem.views.lines import format_day
-from langchain_convmem.views.live import EntryPlaces, find_live_entries
-from langchain_convmem.views.summaries import SummaryWindow
+from langchain_convmem.views.live import RECORD, EntryPlaces, find_live_entries, find_nodes
+from langchain_convmem.views.summaries import CITES, SummaryWindow
 from langchain_convmem.views.tool_calls import find_calls
 from langchain_convmem.words.analysis import extract_query_terms
 from langchain_convmem.words.dates import MONTH_OF
@@ -97,16 +97,15 @@ def explain_summaries(entries: Sequence[Entry], summaries: Sequence[Entry]) -> l
         summaries: Some of them, in any order.
     """
     spoken = [entry for entry in find_live_entries(entries) if entry.role != "summary"]
-    by_id = {entry.id: entry for entry in entries if entry.role == "summary"}
     places = EntryPlaces(spoken)
     found: list[CitedSentence] = []
     for summary in summaries:
-        covers = [one.cover for one in _list_nodes(summary, by_id)]
+        covers = [one.cover for one in find_nodes(entries, [summary])]
         numbers = {number for cover in covers for number in places.find_under(cover)}
         covered = {spoken[number].position: spoken[number] for number in sorted(numbers)}
         sentences = list_sentences(summary.contents)
         cites = read_cites(summary, len(sentences))
-        if cites is None:
+        if not cites or not any(cites):
             cites = find_citations(sentences, list(covered.values()))
         for sentence, positions in zip(sentences, cites, strict=True):
             sources = [_make_source(covered[at]) for at in positions if at in covered]
@@ -121,8 +120,8 @@ def read_cites(summary: Entry, count: int) -> list[tuple[int, ...]] | None:
         summary: Its entry.
         count: How many sentences it has.
     """
-    record = summary.metadata.aux.get("summary")
-    cites = record.get("cites") if isinstance(record, Mapping) else None
+    record = summary.metadata.aux.get(RECORD)
+    cites = record.get(CITES) if isinstance(record, Mapping) else None
     if not isinstance(cites, list | tuple) or len(cites) != count:
         return None
     if not all(isinstance(positions, list | tuple) for positions in cites):
@@ -131,18 +130,6 @@ def read_cites(summary: Entry, count: int) -> list[tuple[int, ...]] | None:
         tuple(sorted({position for position in positions if isinstance(position, int)}))
         for positions in cites
     ]
-
-
-def _list_nodes(summary: Entry, by_id: Mapping[str, Entry]) -> list[Entry]:
-    """Return a summary and all that it was made of."""
-    nodes = {summary.id: summary}
-    waiting = [summary]
-    while waiting:
-        for name in waiting.pop().metadata.summary_ids:
-            if name in by_id and name not in nodes:
-                nodes[name] = by_id[name]
-                waiting.append(by_id[name])
-    return list(nodes.values())
 
 
 def _make_source(entry: Entry) -> SentenceSource:

@@ -63,7 +63,7 @@ from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
 from langchain_convmem.views.context import ContextBudget, SummaryPlace, build_context
 from langchain_convmem.views.lines import indent_text
-from langchain_convmem.views.live import find_frontier, find_live_entries
+from langchain_convmem.views.live import find_frontier, find_live_entries, get_level
 from langchain_convmem.views.messages import (
     DraftBuilder,
     count_text_tokens,
@@ -188,7 +188,6 @@ class TurnView:
         self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
     ) -> Steps[RecalledLines]:
         engine, options = self.memory.line_recall, self.options
-        has_buffer = bool(engine.settings.buffer_size)
         entries, start = seen.thread.entries, seen.turn.start
         later = {entry.position for entry in entries if entry.position >= start}
         tokens = options.recall_tokens if options.recall_k is None else None
@@ -198,7 +197,7 @@ class TurnView:
             "exclude": {self.key: seen.view.positions | later},
         }
         if query:
-            recall = partial(
+            find = partial(
                 engine.recall_steps,
                 self.key.owner,
                 query,
@@ -208,30 +207,38 @@ class TurnView:
                 patience_s=_PATIENCE_S,
                 **limits,
             )
-
-            def recall_and_open() -> Steps[Recall]:
-                found = yield from recall()
-                lines, _ = select_visible(found, has_buffer=has_buffer)
-                opened = yield from self._open_steps(seen, query, lines, room)
-                return replace(found, opened=opened)
-
-            steps = recall_and_open
-            found = yield from (self.trace.trace_recall(query, steps) if is_first else steps())
+            recall = partial(self._recall_and_open_steps, find, seen, query, room)
+            found = yield from (self.trace.trace_recall(query, recall) if is_first else recall())
         else:
             found = yield from engine.read_buffer_steps(self.key, **limits)
-        blocks, by_time = select_visible(found, has_buffer=has_buffer)
+        blocks, by_time = self._select_visible(found)
         return RecalledLines(blocks, by_time, room, found.opened)
+
+    def _select_visible(self, found: Recall) -> tuple[tuple[RecalledBlock, ...], bool]:
+        has_buffer = bool(self.memory.line_recall.settings.buffer_size)
+        return select_visible(found, has_buffer=has_buffer)
+
+    # -- Folded summaries -------------------------------------------------------------------------
+
+    def _recall_and_open_steps(
+        self,
+        find: Callable[[], Steps[Recall]],
+        seen: ModelContext,
+        query: str,
+        room: int | None,
+    ) -> Steps[Recall]:
+        """Return a recall with what the folded summaries of the thread add to it."""
+        found = yield from find()
+        if not any(map(get_level, seen.thread.entries)):
+            return found
+        lines, _ = self._select_visible(found)
+        opened = yield from self._open_steps(seen, query, lines, room)
+        return replace(found, opened=opened)
 
     def _open_steps(
         self, seen: ModelContext, query: str, lines: Sequence[RecalledBlock], room: int | None
     ) -> Steps[tuple[OpenedSummary, ...]]:
-        """Return what folded summaries say to a question, in what recalled lines leave of the room.
-
-        Nothing where the view shows no summary of summaries.
-        """
-        entries = seen.thread.entries
-        if not any(entry.role == "summary" for entry in entries):
-            return ()
+        """Return what folded summaries say, in the room that recalled lines leave."""
         from langchain_convmem.summarizing.branches import (
             BRANCHES,
             find_folding,
@@ -239,22 +246,26 @@ class TurnView:
             open_steps,
         )
 
-        folding = find_folding(find_live_entries(entries))
-        if not folding:
-            return ()
-        wished = self._wished if room is None else room
+        entries = seen.thread.entries
+        left = self._wished - sum(count_text_tokens(block.text) for block in lines)
+        if room is not None:
+            left = room - count_text_tokens(_write_fence([block.text for block in lines], _NOTICES))
         shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
         shown += [_read_summary(entries), *(block.text for block in lines)]
+        folded = fold_text("\n".join(shown))
         own = [line for block in lines for line in block.lines if line.key == self.key]
+        parts = [line for line in own if fold_text(line.text) not in folded]
+        hits = {line.position for line in own}
         return (
             yield from open_steps(
                 BRANCHES.get(self.memory.log_place, self.key),
-                folding,
+                find_folding(find_live_entries(entries)),
                 query,
                 partial(_read_stretches_steps, self.memory.log, self.key),
-                hits={line.position for line in own},
-                shown=fold_text("\n".join(shown)),
-                max_tokens=wished - sum(count_text_tokens(block.text) for block in lines),
+                hits=hits,
+                whole=hits - {line.position for line in parts},
+                shown=folded,
+                max_tokens=left,
             )
         )
 
@@ -665,8 +676,9 @@ _NOTICE = (
 )
 
 
-_OPENED_NOTICE = (
-    "Items under a header that ends with `from a summary` sum up what was said, in other words."
+_NOTICES = (
+    f"{_NOTICE} Items under a header that ends with `from a summary` were not said like this: they "
+    "sum up what was."
 )
 
 
@@ -710,8 +722,11 @@ def fence_blocks(
     if by_time:
         blocks = sorted(blocks, key=lambda one: (one.lines[0].time_ms, one.lines[0].position))
     texts = [*(block.text for block in blocks), *(one.text for one in opened)]
+    return _write_fence(texts, _NOTICES if opened else _NOTICE)
+
+
+def _write_fence(texts: Iterable[str], notice: str) -> str:
     body = "\n\n".join(escape_tag(text, "recalled") for text in texts)
-    notice = f"{_NOTICE} {_OPENED_NOTICE}" if opened else _NOTICE
     return f"<recalled>\n{notice}\n\n{body}\n</recalled>"
 
 

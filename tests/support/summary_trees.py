@@ -62,7 +62,7 @@ def add_parent(log: MessageLog, key: ThreadKey, text: str, children: Sequence[En
 def _draft(
     text: str, ranges: tuple[tuple[int, int], ...], names: Sequence[str], record: dict[str, Any]
 ) -> Draft:
-    digest = hashlib.blake2b(f"{ranges}{text}".encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(f"{ranges}{text}{names}".encode(), digest_size=16).hexdigest()
     return Draft(
         role="summary",
         message=SystemMessage(text, id=f"summary-{digest}"),

@@ -113,7 +113,8 @@ def test_a_sentence_that_comes_from_recalled_lines_alone_says_nothing_new():
     tree = Tree(cites=cites)
     said = tree.log.entries(KEY)[0].position
     assert tree.sentences("Where does the boat lie?") == ["The boat lies at pier 14."]
-    assert tree.sentences("Where does the boat lie?", hits={said}) == []
+    assert tree.sentences("Where does the boat lie?", hits={said}) != [], "shown in part"
+    assert tree.sentences("Where does the boat lie?", hits={said}, whole={said}) == []
 
 
 def test_what_recall_found_opens_what_else_was_said_there():
@@ -158,7 +159,7 @@ def test_summaries_that_nothing_folds_any_more_are_dropped():
     assert tree.sentences("Where does the boat lie?") != []
     assert tree.branches.find_missing([]) == []
     tree.branches.settle()
-    everything = {"hits": (), "shown": "", "max_tokens": 1000}
+    everything = {"hits": (), "whole": (), "shown": "", "max_tokens": 1000}
     assert tree.branches.select("Where does the boat lie?", **everything) == ()
 
 
