@@ -7,6 +7,7 @@ searched by its words and by the entries that recall found for it, and the best 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -18,11 +19,13 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
+from langchain_convmem.summarizing.topics import find_concepts
 from langchain_convmem.views.live import RECORD, find_frontier
 from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import CHILDREN, get_days
 from langchain_convmem.words.analysis import analyze, extract_query_terms, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 from langchain_convmem.workers import run_in_worker
 
 ReadStretches: TypeAlias = Callable[[Sequence[Stretch]], Steps[Sequence[Entry]]]
@@ -151,7 +154,7 @@ class Branches:
             for name in sorted(leaves.keys() - self._leaves.keys()):
                 branch = leaves[name]
                 self._leaves[name] = branch, len(self._index)
-                self._index.add(map(analyze, branch.sentences))
+                self._index.add(map(_list_terms, branch.sentences))
                 self._documents += [(name, number) for number in range(len(branch.sentences))]
 
     def select(
@@ -200,7 +203,7 @@ class Branches:
         """Return the sentences that answer a question, best first: their summary and number."""
         if not self._leaves or not select_telling_words(question):
             return []
-        terms = extract_query_terms(question, self._index)
+        terms = _list_asked_terms(question, self._index)
         scores = self._index.compute_scores(terms)
         best = (-scores).argsort(kind="stable")[:_MOST_RANKED].tolist()
         likely = [number for number in best if scores[number] > 0]
@@ -236,6 +239,28 @@ class Branches:
 
 def _is_heading(folded: str) -> bool:
     return len(folded) < _SHORTEST or folded.endswith(":")
+
+
+def _list_terms(sentence: str) -> list[str]:
+    folded = sentence.casefold()
+    concepts = find_concepts(folded, _WORD.findall(folded))
+    return [*analyze(sentence), *(f"@{concept}" for concept in sorted(concepts))]
+
+
+def _list_asked_terms(question: str, index: LexicalIndex) -> dict[str, str]:
+    """Return the terms of a question, also for the things that its words name, with their words."""
+    terms = {
+        term: word
+        for term, word in extract_query_terms(question, index).items()
+        if not set(term) <= FUNCTION_CHARACTERS
+    }
+    for word in dict.fromkeys(terms.values()):
+        folded = word.casefold()
+        terms.update((f"@{concept}", word) for concept in find_concepts(folded, [folded]))
+    return terms
+
+
+_WORD = re.compile(r"[^\W\d_]+")
 
 
 class _Asked:
