@@ -54,7 +54,7 @@ def find_folding(live: Sequence[Entry]) -> list[Entry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class FoldedSummary:
     """A summary that others were made of, or that others fold.
 
     Attributes:
@@ -76,7 +76,7 @@ class Branch:
     children: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def read(cls, entry: Entry) -> Branch:
+    def read(cls, entry: Entry) -> FoldedSummary:
         """Return the branch that a summary's entry is."""
         sentences = tuple(list_sentences(entry.contents))
         ranges = entry.cover.ranges if entry.cover is not None else ()
@@ -108,8 +108,8 @@ class Branches:
     def __init__(self) -> None:
         """Start without any."""
         self._lock = make_lock()
-        self._known: dict[str, Branch | None] = {}
-        self._leaves: dict[str, tuple[Branch, int]] = {}
+        self._known: dict[str, FoldedSummary | None] = {}
+        self._leaves: dict[str, tuple[FoldedSummary, int]] = {}
         self._index = LexicalIndex()
         self._documents: list[tuple[str, int]] = []
 
@@ -119,7 +119,7 @@ class Branches:
         That is the next layer alone. What they no longer fold is dropped.
         """
         with self._lock:
-            reached: dict[str, Branch | None] = {}
+            reached: dict[str, FoldedSummary | None] = {}
             missing: dict[str, int] = {}
             waiting = [child for root in roots for child in find_children(root)]
             while waiting:
@@ -136,7 +136,7 @@ class Branches:
 
     def add(self, wanted: Iterable[tuple[str, int]], entries: Iterable[Entry]) -> None:
         """Take in what was read; what is wanted and was not found is gone."""
-        read = {entry.id: Branch.read(entry) for entry in entries if entry.role == "summary"}
+        read = {entry.id: FoldedSummary.read(entry) for entry in entries if entry.role == "summary"}
         with self._lock:
             self._known.update((name, read.get(name)) for name, _ in wanted)
 
@@ -288,7 +288,7 @@ class _Asked:
         return held / self._total if self._total else 0.0
 
 
-def write_opened(branch: Branch, numbers: Sequence[int]) -> OpenedSummary:
+def write_opened(branch: FoldedSummary, numbers: Sequence[int]) -> OpenedSummary:
     """Return some sentences of a summary as a model reads them."""
     days = " to ".join(dict.fromkeys(branch.days))
     header = f"[{days}, from a summary]" if days else "[from a summary]"

@@ -82,7 +82,7 @@ def find_citations(sentences: Sequence[str], entries: Sequence[Entry]) -> list[t
     Returns:
         Positions, ascending; empty for a sentence that rests on nothing.
     """
-    source = _Source(sorted(entries, key=lambda entry: entry.position))
+    source = _SourceIndex(sorted(entries, key=lambda entry: entry.position))
     return [source.find_sources(sentence) for sentence in sentences]
 
 
@@ -139,7 +139,7 @@ def _make_source(entry: Entry) -> SentenceSource:
 
 
 # -- what is cited --------------------------------------------------------------------------------
-class _Source:
+class _SourceIndex:
     """Entries by their marks."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:

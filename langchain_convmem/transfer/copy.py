@@ -29,6 +29,7 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.views.codec import redraft
+from langchain_convmem.views.summaries import move_record
 
 _PAGE = 500
 """Entries per read."""
@@ -458,7 +459,7 @@ class Replay:
         message = entry.message
         if message is not None and not message.id:
             message = message.model_copy(update={"id": entry.id})
-        known = entry.metadata
+        known = move_record(entry.metadata, self._find_copy, self._find_place)
         summary_ids = tuple(self._ids.get(other, other) for other in known.summary_ids)
         return replace(
             draft,
@@ -486,6 +487,16 @@ class Replay:
             return self._ids[entry_id]
         before = [copy for original, copy in self._ids.items() if original < entry_id]
         return f"{max(before, default='')} {entry_id}"
+
+    def _find_copy(self, entry_id: str, position: int) -> tuple[str, int] | None:
+        copy_id, place = self._ids.get(entry_id), self._find_place(position)
+        return None if copy_id is None or place is None else (copy_id, place)
+
+    def _find_place(self, position: int) -> int | None:
+        """Return the position of the copy of the entry that stood at another one."""
+        number = bisect_left(self._positions, (position, 0))
+        is_there = number < len(self._positions) and self._positions[number][0] == position
+        return self._positions[number][1] if is_there else None
 
     def _translate_cover(self, cover: Cover) -> Cover:
         return replace(cover, ranges=tuple(self._translate_range(*pair) for pair in cover.ranges))

@@ -43,6 +43,7 @@ from langchain_convmem.views.summaries import (
     find_summaries_over,
     make_cover,
     make_summary_draft,
+    move_record,
 )
 
 FORKED_FROM = "forked_from"
@@ -477,7 +478,9 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
         copies[kept[number].id] for number in sorted(EntryPlaces(kept).find_under(summary.cover))
     ]
     spoken = [copies[entry.id] for entry in kept]
-    known = _add_origin(summary)
+    places = {entry.position: copies[entry.id].position for entry in kept}
+    made = {name: (copy.id, copy.position) for name, copy in copies.items()}
+    known = move_record(_add_origin(summary), lambda name, _: made.get(name), places.get)
     names = tuple(copies[name].id for name in known.summary_ids if name in copies)
     cover = make_cover(spoken, covered)
     if summary.cover is not None:

@@ -10,9 +10,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from langchain_core.messages import SystemMessage
 
@@ -558,3 +559,40 @@ def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str
         if places.find_under(summary.cover) or not telling.isdisjoint(summary.metadata.summary_ids):
             telling.add(summary.id)
     return [summary.id for summary in summaries if summary.id in telling]
+
+
+# -- A summary's copy in another thread ------------------------------------------------------------
+def move_record(
+    metadata: Metadata,
+    find_copy: Callable[[str, int], tuple[str, int] | None],
+    find_place: Callable[[int], int | None],
+) -> Metadata:
+    """Return a summary's metadata with what its record says of entries said of their copies.
+
+    What has no copy is left out.
+
+    Args:
+        metadata: Of the summary.
+        find_copy: Returns id and position of the copy of a summary with an id at a position.
+        find_place: Returns the position of the copy of the entry at a position.
+    """
+    record = metadata.aux.get(RECORD)
+    if not isinstance(record, Mapping):
+        return metadata
+    moved = dict(record)
+    if CITES in record:
+        moved[CITES] = [_move_places(row, find_place) for row in _list_rows(record[CITES])]
+    if CHILDREN in record:
+        rows = [row for row in _list_rows(record[CHILDREN]) if len(row) > 1]
+        copies = [(find_copy(*row[:2]), _move_places(row[2:], find_place)) for row in rows]
+        moved[CHILDREN] = [[*copy, *ends] for copy, ends in copies if copy]
+    return replace(metadata, aux={**metadata.aux, RECORD: moved})
+
+
+def _list_rows(value: Any) -> list[list[Any]]:
+    return [row for row in value if isinstance(row, list)] if isinstance(value, list) else []
+
+
+def _move_places(positions: Iterable[int], find_place: Callable[[int], int | None]) -> list[int]:
+    found = map(find_place, positions)
+    return [position for position in found if position is not None]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from scripted_chat import ScriptedChatModel, at
 from summaries import ScriptedSummarizer
 from summary_trees import add_chat, add_leaf, add_parent
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import CitedSentence, SentenceSource, ThreadKey
+from langchain_convmem.transfer import copy_log
 
 KEY = ThreadKey("ana", "t")
 SAID = [
@@ -120,3 +122,62 @@ def test_an_unknown_summary_is_an_error_that_names_the_way_out(memory, summary_i
     entry = memory.history("t", user_id="ana").entries[0]
     with pytest.raises(ConfigError):
         _explain(memory, entry.id)
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folded():
+    """Return a memory whose thread shows a summary of two others; what came first is gone."""
+    with ConversationMemory(InMemoryLog()) as opened:
+        gone = add_chat(opened.log, KEY, ["so that positions differ"])
+        opened.log.forget(KEY, [entry.id for entry in gone])
+        leaves = []
+        for text in ("The boat lies at pier 14.", "Aunt Ottilie breeds alpacas."):
+            said = add_chat(opened.log, KEY, [f"Well: {text}"])
+            leaves.append(add_leaf(opened.log, KEY, text, said, cites=[[said[0].position]]))
+        add_parent(opened.log, KEY, "The boat lies at pier 14.", leaves)
+        yield opened
+
+
+def _check_copy(memory, key):
+    entries = memory.history(key.thread_id, user_id=key.user_id).entries
+    [sentence] = memory.explain_summary(key.thread_id, user_id=key.user_id)
+    [source] = sentence.sources
+    [cited] = [entry for entry in entries if entry.id == source.entry_id]
+    assert cited.contents == ("Well: The boat lies at pier 14.",)
+    [parent] = [entry for entry in entries if entry.metadata.aux.get("summary", {}).get("level")]
+    by_id = {entry.id: entry for entry in entries}
+    children = parent.metadata.aux["summary"]["children"]
+    assert [by_id[name].position for name, *_ in children] == [row[1] for row in children]
+    spans = [by_id[name].cover.ranges[0] for name, *_ in children]
+    assert [tuple(row[2:]) for row in children] == spans
+    model = ScriptedChatModel(replies=["Yes."])
+    memory.wrap(model).invoke("What does Ottilie breed?", at(key.thread_id))
+    assert "The boat lies" in str(model.seen[-1][0].text)
+    assert "alpacas" in str(model.seen[-1][-1].text)
+
+
+def test_a_fork_cites_and_folds_its_own_entries(folded):
+    fork = folded.fork("t", user_id="ana")
+    assert [one.position for one in fork.entries] != [
+        one.position for one in folded.log.entries(KEY)
+    ]
+    _check_copy(folded, fork.key)
+
+
+def test_a_copy_in_another_log_cites_and_folds_its_own_entries(folded):
+    with ConversationMemory(InMemoryLog()) as other:
+        copy_log(folded.log, other.log, source_name="folded")
+        places = [[one.position for one in log.entries(KEY)] for log in (folded.log, other.log)]
+        assert places[0] != places[1]
+        _check_copy(other, KEY)
+
+
+@pytest.mark.parametrize("record", [{"cites": 3, "children": "x"}, {"cites": [3], "children": [3]}])
+def test_notes_that_are_none_of_ours_are_no_sources(memory, record):
+    [summary] = [one for one in memory.log.entries(KEY) if one.role == "summary"]
+    memory.log.annotate(KEY, summary.id, aux={"summary": record})
+    assert _positions(_explain(memory)) == [[1], [3], []]
+    memory.fork("t", user_id="ana")
