@@ -20,9 +20,9 @@ from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
 from langchain_convmem.summarizing.topics import find_concepts
-from langchain_convmem.views.live import RECORD, find_frontier
+from langchain_convmem.views.live import find_frontier
 from langchain_convmem.views.messages import count_text_tokens
-from langchain_convmem.views.summaries import CHILDREN, get_days
+from langchain_convmem.views.summaries import get_children, get_days
 from langchain_convmem.words.analysis import analyze, extract_query_terms, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
@@ -50,7 +50,7 @@ _SHORTEST = 8
 # -- what is folded -------------------------------------------------------------------------------
 def find_folding(live: Sequence[Entry]) -> list[Entry]:
     """Return the summaries that a view shows and that fold others."""
-    return [one for one in find_frontier(live) if find_children(one)]
+    return [one for one in find_frontier(live) if get_children(one)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +87,8 @@ class FoldedSummary:
             get_days(entry),
             sentences,
             tuple(map(frozenset, read_cites(entry, len(sentences)) or ())),
-            find_children(entry),
+            tuple(child[:2] for child in get_children(entry)),
         )
-
-
-def find_children(summary: Entry) -> tuple[tuple[str, int], ...]:
-    """Return ids and positions of the summaries that one was made of by rule."""
-    record = summary.metadata.aux.get(RECORD)
-    children = record.get(CHILDREN) if isinstance(record, Mapping) else None
-    return tuple(
-        (child[0], child[1])
-        for child in (children if isinstance(children, list | tuple) else ())
-        if isinstance(child, list | tuple) and [type(one) for one in child[:2]] == [str, int]
-    )
 
 
 class Branches:
@@ -121,7 +110,7 @@ class Branches:
         with self._lock:
             reached: dict[str, FoldedSummary | None] = {}
             missing: dict[str, int] = {}
-            waiting = [child for root in roots for child in find_children(root)]
+            waiting = [child[:2] for root in roots for child in get_children(root)]
             while waiting:
                 name, position = waiting.pop()
                 if name not in self._known:

@@ -21,8 +21,8 @@ from langchain_convmem.summarizing.topics import find_concepts
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.facts import split_sentences
 from langchain_convmem.views.lines import format_day
-from langchain_convmem.views.live import RECORD, EntryPlaces, find_live_entries, find_nodes
-from langchain_convmem.views.summaries import CITES, SummaryWindow
+from langchain_convmem.views.live import EntryPlaces, find_live_entries, find_nodes
+from langchain_convmem.views.summaries import SummaryWindow, get_cites
 from langchain_convmem.views.tool_calls import find_calls
 from langchain_convmem.words.analysis import extract_query_terms
 from langchain_convmem.words.dates import MONTH_OF
@@ -120,16 +120,8 @@ def read_cites(summary: Entry, count: int) -> list[tuple[int, ...]] | None:
         summary: Its entry.
         count: How many sentences it has.
     """
-    record = summary.metadata.aux.get(RECORD)
-    cites = record.get(CITES) if isinstance(record, Mapping) else None
-    if not isinstance(cites, list | tuple) or len(cites) != count:
-        return None
-    if not all(isinstance(positions, list | tuple) for positions in cites):
-        return None
-    return [
-        tuple(sorted({position for position in positions if isinstance(position, int)}))
-        for positions in cites
-    ]
+    cites = get_cites(summary)
+    return [tuple(sorted(set(cited))) for cited in cites] if len(cites) == count else None
 
 
 def _make_source(entry: Entry) -> SentenceSource:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, LogError
@@ -29,7 +29,7 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.views.codec import redraft
-from langchain_convmem.views.summaries import move_record
+from langchain_convmem.views.summaries import translate_record
 
 _PAGE = 500
 """Entries per read."""
@@ -459,15 +459,22 @@ class Replay:
         message = entry.message
         if message is not None and not message.id:
             message = message.model_copy(update={"id": entry.id})
-        known = move_record(entry.metadata, self._find_copy, self._find_place)
+        known = entry.metadata
         summary_ids = tuple(self._ids.get(other, other) for other in known.summary_ids)
         return replace(
             draft,
             message=message,
-            metadata=replace(known, summary_ids=summary_ids),
+            metadata=replace(known, summary_ids=summary_ids, aux=self._translate_aux(entry)),
             control=None if entry.control is None else self._translate_control(entry.control),
             cover=None if entry.cover is None else self._translate_cover(entry.cover),
         )
+
+    def _translate_aux(self, entry: Entry) -> Mapping[str, Any]:
+        """Return what stands with an entry; a summary's names ids and places of others."""
+        aux = entry.metadata.aux
+        if entry.role != "summary":
+            return aux
+        return translate_record(aux, self._ids, dict(self._positions))
 
     def _translate_control(self, control: Control) -> Control:
         new = control.replacement
@@ -487,16 +494,6 @@ class Replay:
             return self._ids[entry_id]
         before = [copy for original, copy in self._ids.items() if original < entry_id]
         return f"{max(before, default='')} {entry_id}"
-
-    def _find_copy(self, entry_id: str, position: int) -> tuple[str, int] | None:
-        copy_id, place = self._ids.get(entry_id), self._find_place(position)
-        return None if copy_id is None or place is None else (copy_id, place)
-
-    def _find_place(self, position: int) -> int | None:
-        """Return the position of the copy of the entry that stood at another one."""
-        number = bisect_left(self._positions, (position, 0))
-        is_there = number < len(self._positions) and self._positions[number][0] == position
-        return self._positions[number][1] if is_there else None
 
     def _translate_cover(self, cover: Cover) -> Cover:
         return replace(cover, ranges=tuple(self._translate_range(*pair) for pair in cover.ranges))

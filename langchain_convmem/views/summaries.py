@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -29,6 +29,7 @@ from langchain_convmem.views.live import (
     find_live_entries,
     find_live_summary,
     find_nodes,
+    get_level,
     has_calls,
     make_turn,
     split_runs,
@@ -319,12 +320,27 @@ def get_days(summary: Entry) -> tuple[str, ...]:
     return tuple(map(str, days)) if days is not None and is_pair else ()
 
 
+def get_children(summary: Entry) -> list[tuple[str, int, int, int]]:
+    """Return what a summary was made of by rule: id, position, and the first and last it covers."""
+    record = summary.metadata.aux.get(RECORD)
+    return _read_children(record) if isinstance(record, Mapping) else []
+
+
+def _read_children(record: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
+    kinds = [str, int, int, int]
+    # A file or an application may have written anything there.
+    rows = _list_rows(record.get(CHILDREN))
+    return [(row[0], row[1], row[2], row[3]) for row in rows if [*map(type, row)] == kinds]
+
+
+def _list_rows(value: Any) -> list[list[Any]]:
+    return [row for row in value if isinstance(row, list)] if isinstance(value, list) else []
+
+
 def get_cites(summary: Entry) -> list[list[int]]:
     """Return for each sentence of a summary the positions it comes from; empty if not known."""
     record = summary.metadata.aux.get(RECORD)
-    cites = record.get(CITES) if isinstance(record, Mapping) else None
-    if not isinstance(cites, list):
-        return []
+    cites = _list_rows(record.get(CITES)) if isinstance(record, Mapping) else []
     return [[one for one in cited if isinstance(one, int)] for cited in cites]
 
 
@@ -470,6 +486,38 @@ def make_summary_draft(pieces: Sequence[str], cover: Cover, metadata: Metadata) 
     )
 
 
+def digest_children(ids: Iterable[str]) -> str:
+    """Return what tells a parent from every other summary: a hash of its children's ids."""
+    return hashlib.blake2b("\n".join(("parent", *ids)).encode(), digest_size=16).hexdigest()
+
+
+def translate_record(
+    aux: Mapping[str, Any], ids: Mapping[str, str], places: Mapping[int, int]
+) -> dict[str, Any]:
+    """Return a summary's `aux` for a copy of its thread, with the copies' ids and positions.
+
+    Args:
+        aux: What stands with the summary.
+        ids: Ids of the copies by the ids of what they are copies of.
+        places: Positions of the copies by the positions of what they are copies of.
+    """
+    record = aux.get(RECORD)
+    if not isinstance(record, Mapping) or not (CITES in record or CHILDREN in record):
+        return dict(aux)
+    record = dict(record)
+    if CITES in record:
+        rows = _list_rows(record[CITES])
+        cites = [[one for one in cited if isinstance(one, int)] for cited in rows]
+        record[CITES] = [[places[one] for one in cited if one in places] for cited in cites]
+    if CHILDREN in record:
+        record[CHILDREN] = [
+            [ids[child], *(places.get(place, 0) for place in known)]
+            for child, *known in _read_children(record)
+            if child in ids
+        ]
+    return {**aux, RECORD: record}
+
+
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
     _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
@@ -515,7 +563,8 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     """Refuse a summary that was just written if what it tells of was erased meanwhile.
 
     Erasing looks for such summaries afterwards, and writing looks again after that. So whichever
-    comes last sees the other, and erases the summary.
+    comes last sees the other, and erases the summary. The same goes for a summary that is put
+    under a parent while this one is written to continue it.
 
     Args:
         window: What was summarised.
@@ -529,6 +578,12 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
         told.add(window.previous.id)
     if not told <= {entry.id for entry in entries}:
         raise _make_stale_error(window, "some of it was forgotten while its summary was written")
+    if window.previous is not None and _is_folded(window.previous.id, find_live_entries(entries)):
+        raise _make_stale_error(window, "the summary that it continues was put under another one")
+
+
+def _is_folded(summary_id: str, live: Sequence[Entry]) -> bool:
+    return any(get_level(entry) and summary_id in entry.metadata.summary_ids for entry in live)
 
 
 def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
@@ -559,40 +614,3 @@ def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str
         if places.find_under(summary.cover) or not telling.isdisjoint(summary.metadata.summary_ids):
             telling.add(summary.id)
     return [summary.id for summary in summaries if summary.id in telling]
-
-
-# -- A summary's copy in another thread ------------------------------------------------------------
-def move_record(
-    metadata: Metadata,
-    find_copy: Callable[[str, int], tuple[str, int] | None],
-    find_place: Callable[[int], int | None],
-) -> Metadata:
-    """Return a summary's metadata with what its record says of entries said of their copies.
-
-    What has no copy is left out.
-
-    Args:
-        metadata: Of the summary.
-        find_copy: Returns id and position of the copy of a summary with an id at a position.
-        find_place: Returns the position of the copy of the entry at a position.
-    """
-    record = metadata.aux.get(RECORD)
-    if not isinstance(record, Mapping):
-        return metadata
-    moved = dict(record)
-    if CITES in record:
-        moved[CITES] = [_move_places(row, find_place) for row in _list_rows(record[CITES])]
-    if CHILDREN in record:
-        rows = [row for row in _list_rows(record[CHILDREN]) if len(row) > 1]
-        copies = [(find_copy(*row[:2]), _move_places(row[2:], find_place)) for row in rows]
-        moved[CHILDREN] = [[*copy, *ends] for copy, ends in copies if copy]
-    return replace(metadata, aux={**metadata.aux, RECORD: moved})
-
-
-def _list_rows(value: Any) -> list[list[Any]]:
-    return [row for row in value if isinstance(row, list)] if isinstance(value, list) else []
-
-
-def _move_places(positions: Iterable[int], find_place: Callable[[int], int | None]) -> list[int]:
-    found = map(find_place, positions)
-    return [position for position in found if position is not None]

@@ -175,7 +175,15 @@ def test_a_copy_in_another_log_cites_and_folds_its_own_entries(folded):
         _check_copy(other, KEY)
 
 
-@pytest.mark.parametrize("record", [{"cites": 3, "children": "x"}, {"cites": [3], "children": [3]}])
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"cites": 3, "children": "x"},
+        {"cites": [3], "children": [3]},
+        {"cites": [["1"], [[]]], "children": [["x"]], "level": 1},
+        {"cites": None, "children": [["gone", 1, 1, 1]], "level": 1},
+    ],
+)
 def test_notes_that_are_none_of_ours_are_no_sources(memory, record):
     [summary] = [one for one in memory.log.entries(KEY) if one.role == "summary"]
     memory.log.annotate(KEY, summary.id, aux={"summary": record})
