@@ -202,3 +202,7 @@ def test_what_real_compactions_folded_is_opened_and_explained():
                 assert source.role == "user"
                 assert sentence.text.strip("- .") in entries[source.entry_id].contents[0]
         assert sum(bool(sentence.sources) for sentence in shown) >= len(shown) / 2
+        for summary in (one for one in entries.values() if one.cover is not None):
+            cited = {place for row in summary.metadata.aux["summary"]["cites"] for place in row}
+            assert cited
+            assert all(any(a <= place <= b for a, b in summary.cover.ranges) for place in cited)
