@@ -92,7 +92,9 @@ from langchain_convmem.views.messages import (
 )
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.summaries import (
+    SummaryNode,
     SummaryWindow,
+    build_summary_tree,
     check_kept,
     check_pieces,
     draft_summary,
@@ -100,7 +102,6 @@ from langchain_convmem.views.summaries import (
     find_summary_window,
     plan_undo_summary,
 )
-from langchain_convmem.views.summary_tree import SummaryNode, build_summary_tree
 
 T = TypeVar("T")
 

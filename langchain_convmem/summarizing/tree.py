@@ -292,13 +292,13 @@ class _Choice:
         """Choose the best sentence that fits; say whether there was one."""
         best, highest = -1, (-1.0, 0.0)
         for number in range(len(self._told)):
-            if number not in self.chosen and self._cost(number) <= self._room:
-                value = self._value(number)
+            if number not in self.chosen and self._count_cost(number) <= self._room:
+                value = self._find_value(number)
                 if value > highest:
                     best, highest = number, value
         if best < 0:
             return False
-        cost = self._cost(best)
+        cost = self._count_cost(best)
         self._room -= cost
         self._used[self._told[best].child] += cost
         self._begun.add(self._find_group(best))
@@ -312,13 +312,13 @@ class _Choice:
         """Return which summary's days a sentence stands under."""
         return self._told[number].child, self._told[number].days
 
-    def _cost(self, number: int) -> int:
+    def _count_cost(self, number: int) -> int:
         """Return how many tokens longer the text is with a sentence."""
         days = self._told[number].days
         is_begun = not days or self._find_group(number) in self._begun
         return self._lengths[number] + (0 if is_begun else count_text_tokens(f"{days}\n"))
 
-    def _value(self, number: int) -> tuple[float, float]:
+    def _find_value(self, number: int) -> tuple[float, float]:
         """Return what a sentence is worth by its facts, and without any by its summary's share."""
         sentence = self._told[number]
         spent = 1 + self._used[sentence.child] / self._share
