@@ -32,6 +32,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.protocols import MessageLog, OwnerListing
 from langchain_convmem.records import (
+    CitedSentence,
     Context,
     Draft,
     Entry,
@@ -57,7 +58,7 @@ from langchain_convmem.views.counting import (
 )
 from langchain_convmem.views.edits import plan_without_compactions
 from langchain_convmem.views.facts import Fact, check_told
-from langchain_convmem.views.live import build_turns, find_live_entries
+from langchain_convmem.views.live import build_turns, find_frontier, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
@@ -1080,6 +1081,44 @@ class ConversationMemory:
     asummary_record = twin(summary_record)
     """Async `summary_record`."""
 
+    @sync
+    def explain_summary(
+        self, thread_id: str, *, user_id: str | None = None, summary_id: str | None = None
+    ) -> Steps[list[CitedSentence]]:
+        """Return the sentences of a summary, each with the entries that it comes from.
+
+        Reads the whole thread. What a summary was made of may be forgotten since: its sentences
+        then have fewer sources.
+
+        Args:
+            thread_id: The thread.
+            user_id: Whose.
+            summary_id: Entry id of a summary of the thread, such as `last_summary.id`, whether it
+                is shown or not; None is all that the model's view shows, in its order.
+
+        Raises:
+            ConfigError: If the thread has no such summary.
+        """
+        return self._explain_steps(ThreadKey(user_id, thread_id), summary_id)
+
+    aexplain_summary = twin(explain_summary)
+    """Async `explain_summary`."""
+
+    def _explain_steps(self, key: ThreadKey, summary_id: str | None) -> Steps[list[CitedSentence]]:
+        from langchain_convmem.summarizing.citations import explain_summaries
+
+        entries: list[Entry] = yield from perform(self.log.entries, self.log.aentries, key)
+        live = find_live_entries(entries)
+        known = find_frontier(live) if summary_id is None else entries
+        wanted = [one for one in known if one.role == "summary" and summary_id in (None, one.id)]
+        if summary_id is not None and not wanted:
+            msg = (
+                f"thread {key.thread_id!r} has no summary {describe_value(summary_id)}; "
+                "pass the id of one, such as history.last_summary.id, or None for what is shown"
+            )
+            raise ConfigError(msg)
+        return explain_summaries(entries, wanted)
+
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for the compactions under way; return whether they ended within this time."""
         return self._summaries.flush(timeout_s)
@@ -1136,6 +1175,9 @@ class ConversationMemory:
         else:
             receipt = yield from perform(self.log.forget, self.log.aforget, key or owner, ids)
         yield from self._recaller.drop_forgotten_steps(owner)
+        from langchain_convmem.summarizing.branches import BRANCHES
+
+        BRANCHES.drop(self._turn_memory.log_place, owner)
         if key is not None and ids:
             # What else the summaries covered is shown again.
             yield from self._turn_memory.finish_turn_steps(key)

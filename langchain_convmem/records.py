@@ -280,6 +280,63 @@ class RecalledBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class SentenceSource:
+    """An entry that a sentence of a summary comes from.
+
+    Attributes:
+        entry_id: The entry.
+        message_id: Its message.
+        position: Where it stands in its thread.
+        role: Who spoke.
+        day: When, such as "2026-05-08" (UTC); empty outside the calendar.
+    """
+
+    entry_id: str
+    message_id: str
+    position: int
+    role: Role
+    day: str
+
+
+@dataclass(frozen=True, slots=True)
+class CitedSentence:
+    """A sentence of a summary, and where it comes from.
+
+    Attributes:
+        text: The sentence.
+        summary_id: Entry of the summary that says it.
+        sources: The entries, by position; empty where none was found, or all of them are gone.
+    """
+
+    text: str
+    summary_id: str
+    sources: tuple[SentenceSource, ...]
+
+    def __str__(self) -> str:
+        told = "; ".join(f"{one.role} at {one.position}, {one.day}" for one in self.sources)
+        return f"{self.text} [{told or 'no source found'}]"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSummary:
+    """Sentences of a summary that another one folds, shown since a question asks for them.
+
+    Attributes:
+        summary_id: Entry of the summary.
+        position: Where it stands in its thread.
+        sentences: In its order, as it says them.
+        numbers: Which of its sentences these are, from 0.
+        text: What a model should read: a header with the days that it tells of, then the sentences.
+    """
+
+    summary_id: str
+    position: int
+    sentences: tuple[str, ...]
+    numbers: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
     """The answer to one recall.
 
@@ -293,6 +350,8 @@ class Recall:
             "related" where blocks come near it, yet what is asked may never have been said, such as
             a cat's age where only its name is known; "nothing" without blocks. It counts words: a
             fact that is told in other words than the question's is "related".
+        opened: In a turn, what folded summaries of its thread say to the question, in the order of
+            what they cover.
     """
 
     matches: tuple[LineMatch, ...]
@@ -301,6 +360,7 @@ class Recall:
     best_rejected: float | None = None
     problems: tuple[str, ...] = ()
     verdict: Verdict = "nothing"
+    opened: tuple[OpenedSummary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

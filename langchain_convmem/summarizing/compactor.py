@@ -14,18 +14,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.effects import Steps, perform
+from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
 from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
 from langchain_convmem.summarizing.checks import list_details
+from langchain_convmem.summarizing.citations import cite
 from langchain_convmem.summarizing.planning import (
     ROLLED,
     SummaryPlan,
@@ -52,6 +54,7 @@ from langchain_convmem.views.summaries import (
     draft_replacement,
     draft_summary,
 )
+from langchain_convmem.workers import run_in_worker
 
 ReadThread: TypeAlias = Callable[[ThreadKey], Steps[Sequence[Entry]]]
 """Reads the entries of a thread that its next view needs, by position."""
@@ -260,7 +263,8 @@ class Compactor:
             entries = yield from self._read(lease.key)
         write = draft_replacement if plan.is_redone else draft_summary
         draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
-        record = {**report.to_record(0), LEVEL: 0, **_note_days(plan.window)}
+        cites: list[list[int]] = yield _make_worker_step(partial(cite, kept, plan.window))
+        record = {**report.to_record(0), LEVEL: 0, **_note_days(plan.window), CITES: cites}
         draft = replace(draft, metadata=replace(draft.metadata, aux={RECORD: record}))
         [added] = yield from perform(self._log.append, self._log.aappend, lease.key, [draft])
         yield from self._check_kept(plan.window, added)
@@ -313,6 +317,11 @@ class Compactor:
             return True
         yield from perform(self._log.forget, self._log.aforget, key, [parent.id])
         return False
+
+
+def _make_worker_step(call: Callable[[], Any]) -> Effect:
+    """Return the step that makes the call here, or in a worker thread of an event loop."""
+    return Effect(call, lambda: run_in_worker(call))
 
 
 def _note_days(window: SummaryWindow) -> dict[str, list[str]]:

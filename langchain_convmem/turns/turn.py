@@ -36,12 +36,13 @@ from langchain_convmem.history import (
     make_note,
     read_all_steps,
     read_live_steps,
+    read_thread_steps,
     write_cache_steps,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.logs.base import has_same_payload
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.protocols import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
     Context,
@@ -50,6 +51,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     Metadata,
+    OpenedSummary,
     Recall,
     RecalledBlock,
     Role,
@@ -67,7 +69,7 @@ from langchain_convmem.views.context import (
 )
 from langchain_convmem.views.counting import TokenCounters, get_text_counter
 from langchain_convmem.views.lines import indent_text
-from langchain_convmem.views.live import find_frontier, find_live_entries
+from langchain_convmem.views.live import find_frontier, find_live_entries, get_level
 from langchain_convmem.views.messages import (
     DraftBuilder,
     TextCounter,
@@ -82,6 +84,7 @@ from langchain_convmem.views.tokens import count_text_tokens
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
 
+_NO_DOCUMENT = "cache:none"
 _PATIENCE_S = 0.3
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
@@ -132,8 +135,7 @@ class TurnView:
             query = join_searchable(filter(None, asked), self.memory.drafting)
         found = yield from self.recall_steps(seen, query, is_first=only is None)
         if only is not None:
-            blocks = [b for b in found.blocks if any(name_line(line) in only for line in b.lines)]
-            found = replace(found, blocks=blocks)
+            found = found.select(only)
         return self.add_recalled(seen, found)
 
     def add_recalled(self, seen: ModelContext, found: RecalledLines) -> ModelContext:
@@ -210,7 +212,7 @@ class TurnView:
             "count_text": self._count_text,
         }
         if query:
-            recall = partial(
+            find = partial(
                 engine.recall_steps,
                 self.key.owner,
                 query,
@@ -220,11 +222,67 @@ class TurnView:
                 patience_s=_PATIENCE_S,
                 **limits,
             )
+            recall = partial(self._recall_and_open_steps, find, seen, query, room)
             found = yield from (self.trace.trace_recall(query, recall) if is_first else recall())
         else:
             found = yield from engine.read_buffer_steps(self.key, **limits)
-        blocks, by_time = select_visible(found, has_buffer=bool(engine.settings.buffer_size))
-        return RecalledLines(blocks, by_time, room)
+        blocks, by_time = self._select_visible(found)
+        return RecalledLines(blocks, by_time, room, found.opened)
+
+    def _select_visible(self, found: Recall) -> tuple[tuple[RecalledBlock, ...], bool]:
+        has_buffer = bool(self.memory.line_recall.settings.buffer_size)
+        return select_visible(found, has_buffer=has_buffer)
+
+    # -- Folded summaries -------------------------------------------------------------------------
+
+    def _recall_and_open_steps(
+        self,
+        find: Callable[[], Steps[Recall]],
+        seen: ModelContext,
+        query: str,
+        room: int | None,
+    ) -> Steps[Recall]:
+        """Return a recall with what the folded summaries of the thread add to it."""
+        found = yield from find()
+        if not any(map(get_level, seen.thread.entries)):
+            return found
+        lines, _ = self._select_visible(found)
+        opened = yield from self._open_steps(seen, query, lines, room)
+        return replace(found, opened=opened)
+
+    def _open_steps(
+        self, seen: ModelContext, query: str, lines: Sequence[RecalledBlock], room: int | None
+    ) -> Steps[tuple[OpenedSummary, ...]]:
+        """Return what folded summaries say, in the room that recalled lines leave."""
+        from langchain_convmem.summarizing.branches import (
+            BRANCHES,
+            find_folding,
+            fold_text,
+            open_steps,
+        )
+
+        entries = seen.thread.entries
+        left = self._wished - sum(count_text_tokens(block.text) for block in lines)
+        if room is not None:
+            left = room - count_text_tokens(_write_fence([block.text for block in lines], _NOTICES))
+        shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
+        shown += [_read_summary(entries), *(block.text for block in lines)]
+        folded = fold_text("\n".join(shown))
+        own = [line for block in lines for line in block.lines if line.key == self.key]
+        parts = [line for line in own if fold_text(line.text) not in folded]
+        hits = {line.position for line in own}
+        return (
+            yield from open_steps(
+                BRANCHES.get(self.memory.log_place, self.key),
+                find_folding(find_live_entries(entries)),
+                query,
+                partial(_read_stretches_steps, self.memory.log, self.key),
+                hits=hits,
+                whole=hits - {line.position for line in parts},
+                shown=folded,
+                max_tokens=left,
+            )
+        )
 
     # -- Budgets --------------------------------------------------------------------------------
 
@@ -346,6 +404,13 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     return "\n".join(said[-1].contents) if said else None
 
 
+def _read_stretches_steps(
+    log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
+) -> Steps[Sequence[Entry]]:
+    _, entries = yield from read_thread_steps(log, key, _NO_DOCUMENT, lambda _: stretches)
+    return entries
+
+
 def _read_summary(entries: Sequence[Entry]) -> str:
     """Return what the summaries of a thread tell; empty without one."""
     return "\n".join(read_summaries(find_frontier(find_live_entries(entries))))
@@ -363,7 +428,8 @@ class ModelContext:
         asked: Which of them holds what the user says in the turn; None if none does.
         slots: The variables of the prompt; None for a chain that takes messages.
         blocks: The recalled blocks.
-        recalled: Their text; may be empty.
+        opened: What folded summaries of the thread say.
+        recalled: The text of both; may be empty.
         note: What the next view needs of the thread, to be written beside the reply, if anything.
     """
 
@@ -373,6 +439,7 @@ class ModelContext:
     asked: int | None
     slots: Collection[str] | None = None
     blocks: Sequence[RecalledBlock] = ()
+    opened: Sequence[OpenedSummary] = ()
     recalled: str = ""
     note: CacheDraft | None = None
 
@@ -380,10 +447,10 @@ class ModelContext:
         self, found: RecalledLines, count: TextCounter = count_text_tokens
     ) -> ModelContext:
         """Return the context with as many recalled lines as fit, by what counts their text."""
-        blocks, text = fit_blocks(
-            found.blocks, by_time=found.by_time, max_tokens=found.room, count=count
+        blocks, opened, text = fit_blocks(
+            found.blocks, found.opened, by_time=found.by_time, max_tokens=found.room, count=count
         )
-        return replace(self, blocks=blocks, recalled=text)
+        return replace(self, blocks=blocks, opened=opened, recalled=text)
 
     @property
     def given(self) -> list[BaseMessage]:
@@ -422,8 +489,9 @@ class ModelContext:
 
     @property
     def line_refs(self) -> list[str]:
-        """What names the recalled lines in a state."""
-        return [name_line(line) for block in self.blocks for line in block.lines]
+        """What names the recalled lines, and the sentences of opened summaries, in a state."""
+        sentences = [name for one in self.opened for name in name_sentences(one)]
+        return [*(name_line(line) for block in self.blocks for line in block.lines), *sentences]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -435,12 +503,18 @@ class ModelContext:
             "repairs": len(self.view.repairs),
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
+            "opened": sum(len(one.sentences) for one in self.opened),
         }
 
 
 def name_line(line: DialogLine) -> str:
     """Return the reference of a line in a state: its entry, and the line within it."""
     return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
+
+
+def name_sentences(opened: OpenedSummary) -> list[str]:
+    """Return the references of the sentences of an opened summary in a state."""
+    return [f"{opened.summary_id}#{number + 1}" for number in opened.numbers]
 
 
 # -- A turn among the entries of its thread -------------------------------------------------------
@@ -592,11 +666,19 @@ class RecalledLines:
         blocks: Best first, or in the order of a relevance buffer.
         by_time: Whether they are shown oldest first instead.
         room: How many tokens their text may take; None for any number.
+        opened: What folded summaries of the thread say.
     """
 
     blocks: Sequence[RecalledBlock] = ()
     by_time: bool = True
     room: int | None = None
+    opened: Sequence[OpenedSummary] = ()
+
+    def select(self, names: Collection[str]) -> RecalledLines:
+        """Return the blocks with lines of these names, and the sentences of these names."""
+        blocks = [b for b in self.blocks if any(name_line(line) in names for line in b.lines)]
+        opened = [one for one in self.opened if any(name in names for name in name_sentences(one))]
+        return replace(self, blocks=blocks, opened=opened)
 
 
 class RecallCache:
@@ -638,6 +720,12 @@ _NOTICE = (
 )
 
 
+_NOTICES = (
+    f"{_NOTICE} Items under a header that ends with `from a summary` were not said like this: they "
+    "sum up what was."
+)
+
+
 class MessageList(list[BaseMessage]):
     """Messages that also format well as text in a prompt: each begins at the margin, alone."""
 
@@ -661,41 +749,54 @@ def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBl
     return (found.buffer, False) if has_buffer else (found.blocks, True)
 
 
-def fence_blocks(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
+def fence_blocks(
+    blocks: Sequence[RecalledBlock],
+    opened: Sequence[OpenedSummary] = (),
+    *,
+    by_time: bool = True,
+) -> str:
     """Return recalled blocks as one fenced text; empty without blocks.
 
     They come as they were said, oldest first, or in the order given. Only dates and speakers begin
-    at the margin. Text that imitates the fence is defused, so that no line can end it early.
+    at the margin. What summaries say follows, each sentence as an item. Text that imitates the
+    fence is defused, so that no line can end it early.
     """
-    if not blocks:
+    if not blocks and not opened:
         return ""
     if by_time:
         blocks = sorted(blocks, key=lambda one: (one.lines[0].time_ms, one.lines[0].position))
-    body = "\n\n".join(escape_tag(block.text, "recalled") for block in blocks)
-    return f"<recalled>\n{_NOTICE}\n\n{body}\n</recalled>"
+    texts = [*(block.text for block in blocks), *(one.text for one in opened)]
+    return _write_fence(texts, _NOTICES if opened else _NOTICE)
+
+
+def _write_fence(texts: Iterable[str], notice: str) -> str:
+    body = "\n\n".join(escape_tag(text, "recalled") for text in texts)
+    return f"<recalled>\n{notice}\n\n{body}\n</recalled>"
 
 
 def fit_blocks(
     blocks: Sequence[RecalledBlock],
+    opened: Sequence[OpenedSummary] = (),
     *,
     by_time: bool,
     max_tokens: int | None = None,
     count: TextCounter = count_text_tokens,
-) -> tuple[Sequence[RecalledBlock], str]:
-    """Return as many of the first blocks as fit, and their fenced text.
+) -> tuple[Sequence[RecalledBlock], Sequence[OpenedSummary], str]:
+    """Return as many of the first blocks as fit, what summaries say if it fits, and the text.
 
     Args:
         blocks: Best first, or in the order of a relevance buffer.
-        by_time: Whether they are shown oldest first instead.
+        opened: What summaries say, which goes first where room is short.
+        by_time: Whether the blocks are shown oldest first instead.
         max_tokens: How long the text may be, fence included; None for any length.
         count: Counts the tokens of a text.
     """
-    shown = list(blocks)
-    text = fence_blocks(shown, by_time=by_time)
-    while shown and max_tokens is not None and count(text) > max_tokens:
-        shown.pop()
-        text = fence_blocks(shown, by_time=by_time)
-    return shown, text
+    shown, said = list(blocks), list(opened)
+    text = fence_blocks(shown, said, by_time=by_time)
+    while (shown or said) and max_tokens is not None and count(text) > max_tokens:
+        (said or shown).pop()
+        text = fence_blocks(shown, said, by_time=by_time)
+    return shown, said, text
 
 
 def fold_recalled(message: HumanMessage, recalled: str) -> HumanMessage:

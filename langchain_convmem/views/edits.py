@@ -525,8 +525,8 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
     # Where nothing is left of what it covers, it stands before all that was said.
     cover = replace(cover, ranges=cover.ranges or ((0, 0),))
     places = {entry.position: copies[entry.id].position for entry in kept}
-    for child, place, *_ in get_children(summary):
-        places[place] = copies[child].position
+    children = [row[:2] for row in get_children(summary) if row[0] in copies]
+    places |= {place: copies[child].position for child, place in children}
     ids = {name: copy.id for name, copy in copies.items()}
     aux = translate_record(known.aux, ids, places)
     metadata = replace(known, summary_ids=names, aux=aux)

@@ -327,18 +327,20 @@ def get_children(summary: Entry) -> list[tuple[str, int, int, int]]:
 
 
 def _read_children(record: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
-    return [
-        (str(child), int(place), int(first), int(last))
-        for child, place, first, last in record.get(CHILDREN, ())
-    ]
+    kinds = [str, int, int, int]
+    # A file or an application may have written anything there.
+    rows = _list_rows(record.get(CHILDREN))
+    return [(row[0], row[1], row[2], row[3]) for row in rows if [*map(type, row)] == kinds]
+
+
+def _list_rows(value: Any) -> list[list[Any]]:
+    return [row for row in value if isinstance(row, list)] if isinstance(value, list) else []
 
 
 def get_cites(summary: Entry) -> list[list[int]]:
     """Return for each sentence of a summary the positions it comes from; empty if not known."""
     record = summary.metadata.aux.get(RECORD)
-    cites = record.get(CITES) if isinstance(record, Mapping) else None
-    if not isinstance(cites, list):
-        return []
+    cites = _list_rows(record.get(CITES)) if isinstance(record, Mapping) else []
     return [[one for one in cited if isinstance(one, int)] for cited in cites]
 
 
@@ -503,7 +505,9 @@ def translate_record(
     if not isinstance(record, Mapping) or not (CITES in record or CHILDREN in record):
         return dict(aux)
     record = dict(record)
-    if isinstance(cites := record.get(CITES), list):
+    if CITES in record:
+        rows = _list_rows(record[CITES])
+        cites = [[one for one in cited if isinstance(one, int)] for cited in rows]
         record[CITES] = [[places[one] for one in cited if one in places] for cited in cites]
     if CHILDREN in record:
         record[CHILDREN] = [

@@ -151,6 +151,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "summaries": Promise(
             "A summary stands for what it covers, and a summary that is due is made after the turn"
         ),
+        "opened": Promise("A question opens the summaries that others stand for"),
         "structured output": Promise("An answer that is an object is kept, as JSON"),
         "parsed text": Promise(
             "A text that a parser took out of a message is kept as that message, tokens included",

@@ -301,6 +301,7 @@ def test_the_record_of_a_summary_says_what_became_of_each_fact():
     record = report.summary.metadata.aux["summary"]
     days = record.pop("days")
     assert days[0] == days[1]
+    assert record.pop("cites") == [[1], [], [1], [3]]
     assert record == {
         "level": 0,
         "rolled": 0,
