@@ -21,8 +21,9 @@ from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
 from langchain_convmem.summarizing.topics import find_concepts
 from langchain_convmem.views.live import find_frontier
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import get_children, get_days
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import analyze, extract_query_terms, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
@@ -154,6 +155,7 @@ class Branches:
         whole: Collection[int],
         shown: str,
         max_tokens: int,
+        count: TextCounter = count_text_tokens,
     ) -> tuple[OpenedSummary, ...]:
         """Return what the folded summaries say to a question, in the order of what they cover.
 
@@ -164,6 +166,7 @@ class Branches:
                 new.
             shown: All that is shown anyway, folded by `fold_text`.
             max_tokens: How long the texts may be together.
+            count: Counts the tokens of a text.
         """
         with self._lock:
             ranked = self._rank(question, hits, whole)
@@ -179,7 +182,7 @@ class Branches:
                     continue
                 chosen.setdefault(name, []).append(number)
                 opened = self._write(chosen)
-                if count_text_tokens("\n\n".join(["", *(one.text for one in opened)])) > max_tokens:
+                if count("\n\n".join(["", *(one.text for one in opened)])) > max_tokens:
                     chosen[name].pop()
                     continue
                 told.add(folded)
@@ -303,6 +306,7 @@ def open_steps(
     whole: Collection[int] = (),
     shown: str = "",
     max_tokens: int,
+    count: TextCounter = count_text_tokens,
 ) -> Steps[tuple[OpenedSummary, ...]]:
     """Return what the summaries that these fold say to a question; see `Branches.select`.
 
@@ -315,6 +319,7 @@ def open_steps(
         whole: Positions of those that are shown whole.
         shown: All that is shown anyway, folded by `fold_text`.
         max_tokens: How long the texts may be together.
+        count: Counts the tokens of a text.
     """
     if not roots or max_tokens <= 0:
         return ()
@@ -324,7 +329,9 @@ def open_steps(
 
     def select() -> tuple[OpenedSummary, ...]:
         branches.settle()
-        return branches.select(question, hits=hits, whole=whole, shown=shown, max_tokens=max_tokens)
+        return branches.select(
+            question, hits=hits, whole=whole, shown=shown, max_tokens=max_tokens, count=count
+        )
 
     opened: tuple[OpenedSummary, ...] = yield Effect(select, lambda: run_in_worker(select))
     return opened

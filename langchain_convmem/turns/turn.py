@@ -262,9 +262,9 @@ class TurnView:
         )
 
         entries = seen.thread.entries
-        left = self._wished - sum(count_text_tokens(block.text) for block in lines)
+        left = self._wished - sum(self._count_text(block.text) for block in lines)
         if room is not None:
-            left = room - count_text_tokens(_write_fence([block.text for block in lines], _NOTICES))
+            left = room - self._count_text(_write_fence([block.text for block in lines], _NOTICES))
         shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
         shown += [_read_summary(entries), *(block.text for block in lines)]
         folded = fold_text("\n".join(shown))
@@ -281,6 +281,7 @@ class TurnView:
                 whole=hits - {line.position for line in parts},
                 shown=folded,
                 max_tokens=left,
+                count=self._count_text,
             )
         )
 
