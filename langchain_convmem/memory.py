@@ -505,8 +505,7 @@ class ConversationMemory:
             profile=profile or _detect_profile(engine.model),
             model=engine.model,
         )
-        names = ConversationConfig.model_fields
-        settings = {name: given[name] for name in names if given[name] is not UNSET}
+        settings = {n: given[n] for n in ConversationConfig.model_fields if given[n] is not UNSET}
         return Conversation(engine, config, history=thread, **settings)
 
     def conversation_thread(
