@@ -16,10 +16,11 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import decode_ulid, get_now_ms, get_ulid_ms, make_numbered_ulid
 from langchain_convmem.logs.base import (
     AppendPlan,
@@ -27,6 +28,7 @@ from langchain_convmem.logs.base import (
     Row,
     TransactionTwins,
     annotate_metadata,
+    annotate_row,
     build_changes,
     build_line_changes,
     cap_bound,
@@ -41,6 +43,7 @@ from langchain_convmem.logs.base import (
     make_twin,
     make_version,
     merge_entries,
+    note_damage,
     plan_append,
 )
 from langchain_convmem.logs.signatures import START, Signer, ThreadHead, Tombstone, get_head
@@ -79,7 +82,6 @@ from langchain_convmem.logs.sqlite_rows import (
     is_damage,
     link_rows,
     name_thread,
-    note_damage,
     read_controls,
     read_later,
     read_leniently,
@@ -117,6 +119,8 @@ from langchain_convmem.views.codec import load_json
 _log = logging.getLogger("langchain_convmem")
 
 _DELETED_AT_ONCE = 5000
+_FILE_BITS = 40
+"""Generations of one file; those of the next one that is found under the path lie above."""
 _WAITING_AT_ONCE = 64
 """Segments that may wait for the next write, and be lost if the process ends before."""
 
@@ -263,14 +267,12 @@ class SQLiteLog(TransactionTwins):
             if position is None:
                 msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
                 raise LogError(msg, thread_id=key.thread_id)
-            row = read_one(db, position)
-            _refuse_damage(key, row, self._signer)
-            text = annotate_metadata(row.metadata, attributes=attributes, timing=timing, aux=aux)
-            row = replace(row, metadata=text)
-            row.signature = self._signer.sign_metadata(key, row)
+            change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
+            advice = "repair it from a backup ('convmem repair'), or forget it"
+            row = annotate_row(key, read_one(db, position), change, self._signer, advice)
             db.execute(
                 "UPDATE entries SET metadata = ?, signature = ? WHERE seq = ?",
-                (text, row.signature or UNSIGNED, position),
+                (row.metadata, row.signature or UNSIGNED, position),
             )
         return decode_entry(key, row)
 
@@ -385,9 +387,10 @@ class SQLiteLog(TransactionTwins):
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         with self._connections.look() as db:
             found = _read_later(db, owner, cursor, limit)
+        generation = self._number_generation(found)
         if not found.rows:
-            return Changes((), cursor, found.generation)
-        changes = build_changes(found.rows, cursor, found.generation, self._signer)
+            return Changes((), cursor, generation)
+        changes = build_changes(found.rows, cursor, generation, self._signer)
         self._check_entries(list(changes.entries))
         return changes
 
@@ -397,9 +400,17 @@ class SQLiteLog(TransactionTwins):
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         with self._connections.look() as db:
             found = _read_later(db, owner, cursor, limit)
-        changes = build_line_changes(found.rows, cursor, found.generation, limit, self._signer)
+        generation = self._number_generation(found)
+        changes = build_line_changes(found.rows, cursor, generation, limit, self._signer)
         self._check_entries(list(changes.controls))
         return changes
+
+    def _number_generation(self, found: _Later) -> int:
+        """Return a generation of which those of a file that was there before had none.
+
+        Cursors into that file mean nothing in the one that took its place, such as a backup.
+        """
+        return found.generation + (self._connections.replacements << _FILE_BITS)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -950,16 +961,6 @@ def _check_key(signer: Signer, key_id: bytes | None, path: Path) -> None:
     else:
         msg = f"{path} was signed with a key; open it with that signing_key (CONVMEM_SIGNING_KEY)"
     raise ConfigError(msg)
-
-
-def _refuse_damage(key: ThreadKey, row: Row, signer: Signer) -> None:
-    damage = signer.find_damage(key, row)
-    if damage:
-        msg = (
-            f"entry {row.position} of thread {key.thread_id!r} is damaged: {damage}; repair it "
-            f"from a backup ('convmem repair'), or forget it by its id ({row.id})"
-        )
-        raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position)
 
 
 # -- reading ------------------------------------------------------------------------------------

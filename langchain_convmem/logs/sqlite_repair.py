@@ -18,7 +18,7 @@ from typing import Any
 
 from langchain_convmem.errors import ConfigError, ConvMemError, LogError
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.logs.base import Row, hash_message_id, read_message_id
+from langchain_convmem.logs.base import Row, hash_message_id, note_damage, read_message_id
 from langchain_convmem.logs.signatures import START, Signer, get_head, get_previous, is_whole
 from langchain_convmem.logs.sqlite_file import (
     COLUMNS,
@@ -38,7 +38,7 @@ from langchain_convmem.logs.sqlite_maintenance import (
     list_links,
     verify_file,
 )
-from langchain_convmem.logs.sqlite_rows import note_damage, read_leniently, read_one
+from langchain_convmem.logs.sqlite_rows import read_leniently, read_one
 from langchain_convmem.logs.sqlite_signing import bridge_gap, bury, open_read_only
 from langchain_convmem.logs.verification import Finding
 from langchain_convmem.records import Entry, ThreadKey

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -423,6 +424,28 @@ def test_there_is_a_file_under_the_name_when_a_repair_dies(path, log, monkeypatc
     [kept] = path.parent.glob("*.damaged-*")
     assert kept.read_bytes() == broken
     assert SQLiteLog.repair_file(path, path.with_name("backup.db")).ok
+
+
+def test_a_repair_that_dies_has_lost_nothing_of_the_write_ahead_file(path, log, monkeypatch):
+    say_all(log, KEY, [f"said {number}" for number in range(300)])
+    log.backup(path.with_name("backup.db"))
+    with plain(path) as db:
+        [(size,)] = db.execute("PRAGMA page_size")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    say(log, KEY, "said since")
+    killed = path.with_name("killed.db")  # files as a process leaves them that could not close
+    for ending in ("", "-wal"):
+        shutil.copy(f"{path}{ending}", f"{killed}{ending}")
+    with killed.open("r+b") as file:
+        file.seek(killed.read_bytes().index(b"said 7") // size * size)
+        file.write(bytes(size))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            SQLiteLog.repair_file(killed, path.with_name("backup.db"))
+    assert SQLiteLog.repair_file(killed, path.with_name("backup.db")).ok
+    with SQLiteLog(killed) as repaired:
+        assert list_texts(repaired.entries(KEY)) == list_texts(log.entries(KEY))
 
 
 @pytest.mark.parametrize(
