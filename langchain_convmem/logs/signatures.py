@@ -40,6 +40,8 @@ _SALT_BYTES = 8
 _METADATA_BYTES = 6
 _MARK_BYTES = 8
 _BEGIN_BYTES = _SALT_BYTES + CHECKSUM_BYTES
+CHECKSUM_PLACE = _BEGIN_BYTES + 1
+"""Of the first byte of the checksum in a signature, counted from 1 as databases count."""
 _DIGEST_BYTES = CHECKSUM_BYTES + _METADATA_BYTES
 SIGNATURE_BYTES = _BEGIN_BYTES + _DIGEST_BYTES
 """Salt, the checksum before, the checksum, and that of the metadata."""
