@@ -66,6 +66,7 @@ from langchain_convmem.logs.sqlite_maintenance import (
     verify_file,
 )
 from langchain_convmem.logs.sqlite_repair import (
+    NewFile,
     Repair,
     RepairReport,
     build_new_file,
@@ -744,23 +745,33 @@ class SQLiteLog(TransactionTwins):
             ConfigError: If the backup is no log.
             LogError: If the file cannot be repaired; it is as it was then.
         """
+        return self._repair(source, remove=remove)
+
+    def _repair(
+        self,
+        source: str | os.PathLike[str] | Sequence[Entry] | None,
+        *,
+        remove: bool,
+        new_file: NewFile | None = None,
+    ) -> RepairReport:
+        """Do what `repair` does, where a new file may have been put in place before."""
         with open_source(source) as known:
-            kept = None
             if needs_new_file(verify_file(self._connections, self._signer)):
-                kept = self._build_new_file(known.path)
-            report = Repair(self._connections, self._signer, known).run(
-                remove=remove, kept=None if kept is None else str(kept)
-            )
+                new_file = self._build_new_file(known.path)
+            repair = Repair(self._connections, self._signer, known)
+            report = repair.run(remove=remove, new_file=new_file)
         self._decoded.clear()
         self._connections.fold_wal()
         return report
 
-    def _build_new_file(self, backup: Path | None) -> Path:
+    def _build_new_file(self, backup: Path | None) -> NewFile:
+        replacements = self._connections.replacements
         self._connections.close()
         try:
             return build_new_file(self.path, backup)
         finally:
             self._connections = SQLiteConnections(self.path)
+            self._connections.replacements = replacements + 1
 
     @classmethod
     def repair_file(
@@ -772,18 +783,17 @@ class SQLiteLog(TransactionTwins):
         remove: bool = False,
     ) -> RepairReport:
         """Repair a file that may be too damaged to be opened; see `repair`."""
-        kept = None
+        new_file = None
         try:
             log = cls(path, signing_key=signing_key)
         except (ConfigError, LogError):
             with open_source(source) as known:
                 if known.path is None:
                     raise
-                kept = build_new_file(Path(os.fspath(path)).absolute(), known.path)
+                new_file = build_new_file(Path(os.fspath(path)).absolute(), known.path)
             log = cls(path, signing_key=signing_key)
         with log:
-            report = log.repair(source, remove=remove)
-        return report if kept is None else replace(report, kept=str(kept))
+            return log._repair(source, remove=remove, new_file=new_file)
 
     async def arepair(
         self,

@@ -411,6 +411,23 @@ def test_where_a_page_is_broken_a_new_file_takes_its_place_and_the_old_one_is_ke
         assert repaired.entries(KEY) == before
 
 
+def test_what_no_page_and_no_backup_tells_is_listed_as_lost(path, log):
+    say_all(log, KEY, [f"said {number}" for number in range(300)])
+    log.backup(path.with_name("backup.db"))
+    say_all(log, KEY, ["said since", "and this"])
+    log.close()
+    break_page(path)
+    report = SQLiteLog.repair_file(path, path.with_name("backup.db"))
+    assert len(report.restored) == 300
+    assert [(one.position, one.entry_id, one.what) for one in report.lost] == [
+        (301, "damaged-301", "its page cannot be read"),
+        (302, "damaged-302", "its page cannot be read"),
+    ]
+    with SQLiteLog(path) as repaired:
+        assert say(repaired, KEY, "next").position == 303
+        assert repaired.verify().ok
+
+
 def test_there_is_a_file_under_the_name_when_a_repair_dies(path, log, monkeypatch):
     say_all(log, KEY, [f"said {number}" for number in range(300)])
     log.backup(path.with_name("backup.db"))
