@@ -341,7 +341,7 @@ def is_whole(signature: bytes | None) -> TypeGuard[bytes]:
 
 
 def is_linked(signatures: Sequence[bytes | None], head: bytes | None) -> bool:
-    """Return whether each row is signed and follows the one before.
+    """Return whether each row is signed and follows the one before; one alone follows any.
 
     The quick form of `find_breaks`; where it says no, ask that.
 
@@ -349,6 +349,8 @@ def is_linked(signatures: Sequence[bytes | None], head: bytes | None) -> bool:
         signatures: Of a thread's rows, with none left out between them.
         head: The checksum before the first one; None where it is not known.
     """
+    if head is None and len(signatures) == 1:
+        return True
     try:
         before = [signature[_PREVIOUS] for signature in signatures]  # type: ignore[index]
         own = [signature[_CHECKSUM] for signature in signatures]  # type: ignore[index]

@@ -46,7 +46,14 @@ from langchain_convmem.logs.base import (
     note_damage,
     plan_append,
 )
-from langchain_convmem.logs.signatures import START, Signer, ThreadHead, Tombstone, get_head
+from langchain_convmem.logs.signatures import (
+    START,
+    Signer,
+    ThreadHead,
+    Tombstone,
+    get_head,
+    is_linked,
+)
 from langchain_convmem.logs.sqlite_copies import UnfinishedCopies
 from langchain_convmem.logs.sqlite_file import (
     DAMAGED,
@@ -312,12 +319,15 @@ class SQLiteLog(TransactionTwins):
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
         with self._connections.read() as db:
-            found = read_named_range(db, key, after=after, until=until, last=last)
-            rows = note_damage(self._signer, key, found)
+            rows = read_named_range(db, key, after=after, until=until, last=last)
             is_start = after <= 0 and (last is None or len(rows) < last)
             head = START if is_start else None
-            rows = link_rows(db, key, rows, self._signer, head=head)
-        return self._check_entries([decode_noted(key, row) for row in rows])
+            if not is_linked([row.signature for row in rows], head):
+                rows = link_rows(
+                    db, key, note_damage(self._signer, key, rows), self._signer, head=head
+                )
+                return self._check_entries([decode_noted(key, row) for row in rows])
+        return self._check_entries([decode_entry(key, row, self._signer) for row in rows])
 
     def _check_entries(self, entries: list[Entry]) -> list[Entry]:
         """Return entries; but where some are damaged, and the key is at fault, say so.
