@@ -40,6 +40,8 @@ _SALT_BYTES = 8
 _METADATA_BYTES = 6
 _MARK_BYTES = 8
 _BEGIN_BYTES = _SALT_BYTES + CHECKSUM_BYTES
+CHECKSUM_PLACE = _BEGIN_BYTES + 1
+"""Of the first byte of the checksum in a signature, counted from 1 as databases count."""
 _DIGEST_BYTES = CHECKSUM_BYTES + _METADATA_BYTES
 SIGNATURE_BYTES = _BEGIN_BYTES + _DIGEST_BYTES
 """Salt, the checksum before, the checksum, and that of the metadata."""
@@ -339,7 +341,7 @@ def is_whole(signature: bytes | None) -> TypeGuard[bytes]:
 
 
 def is_linked(signatures: Sequence[bytes | None], head: bytes | None) -> bool:
-    """Return whether each row is signed and follows the one before.
+    """Return whether each row is signed and follows the one before; one alone follows any.
 
     The quick form of `find_breaks`; where it says no, ask that.
 
@@ -347,6 +349,8 @@ def is_linked(signatures: Sequence[bytes | None], head: bytes | None) -> bool:
         signatures: Of a thread's rows, with none left out between them.
         head: The checksum before the first one; None where it is not known.
     """
+    if head is None and len(signatures) == 1:
+        return True
     try:
         before = [signature[_PREVIOUS] for signature in signatures]  # type: ignore[index]
         own = [signature[_CHECKSUM] for signature in signatures]  # type: ignore[index]

@@ -16,10 +16,11 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import decode_ulid, get_now_ms, get_ulid_ms, make_numbered_ulid
 from langchain_convmem.logs.base import (
     AppendPlan,
@@ -27,6 +28,7 @@ from langchain_convmem.logs.base import (
     Row,
     TransactionTwins,
     annotate_metadata,
+    annotate_row,
     build_changes,
     build_line_changes,
     cap_bound,
@@ -41,9 +43,17 @@ from langchain_convmem.logs.base import (
     make_twin,
     make_version,
     merge_entries,
+    note_damage,
     plan_append,
 )
-from langchain_convmem.logs.signatures import START, Signer, ThreadHead, Tombstone, get_head
+from langchain_convmem.logs.signatures import (
+    START,
+    Signer,
+    ThreadHead,
+    Tombstone,
+    get_head,
+    is_linked,
+)
 from langchain_convmem.logs.sqlite_copies import UnfinishedCopies
 from langchain_convmem.logs.sqlite_file import (
     DAMAGED,
@@ -63,6 +73,7 @@ from langchain_convmem.logs.sqlite_maintenance import (
     verify_file,
 )
 from langchain_convmem.logs.sqlite_repair import (
+    NewFile,
     Repair,
     RepairReport,
     build_new_file,
@@ -79,7 +90,6 @@ from langchain_convmem.logs.sqlite_rows import (
     is_damage,
     link_rows,
     name_thread,
-    note_damage,
     read_controls,
     read_later,
     read_leniently,
@@ -117,6 +127,8 @@ from langchain_convmem.views.codec import load_json
 _log = logging.getLogger("langchain_convmem")
 
 _DELETED_AT_ONCE = 5000
+_FILE_BITS = 40
+"""Generations of one file; those of the next one that is found under the path lie above."""
 _WAITING_AT_ONCE = 64
 """Segments that may wait for the next write, and be lost if the process ends before."""
 
@@ -263,14 +275,12 @@ class SQLiteLog(TransactionTwins):
             if position is None:
                 msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
                 raise LogError(msg, thread_id=key.thread_id)
-            row = read_one(db, position)
-            _refuse_damage(key, row, self._signer)
-            text = annotate_metadata(row.metadata, attributes=attributes, timing=timing, aux=aux)
-            row = replace(row, metadata=text)
-            row.signature = self._signer.sign_metadata(key, row)
+            change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
+            advice = "repair it from a backup ('convmem repair'), or forget it"
+            row = annotate_row(key, read_one(db, position), change, self._signer, advice)
             db.execute(
                 "UPDATE entries SET metadata = ?, signature = ? WHERE seq = ?",
-                (text, row.signature or UNSIGNED, position),
+                (row.metadata, row.signature or UNSIGNED, position),
             )
         return decode_entry(key, row)
 
@@ -309,12 +319,15 @@ class SQLiteLog(TransactionTwins):
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
         with self._connections.read() as db:
-            found = read_named_range(db, key, after=after, until=until, last=last)
-            rows = note_damage(self._signer, key, found)
+            rows = read_named_range(db, key, after=after, until=until, last=last)
             is_start = after <= 0 and (last is None or len(rows) < last)
             head = START if is_start else None
-            rows = link_rows(db, key, rows, self._signer, head=head)
-        return self._check_entries([decode_noted(key, row) for row in rows])
+            if not is_linked([row.signature for row in rows], head):
+                rows = link_rows(
+                    db, key, note_damage(self._signer, key, rows), self._signer, head=head
+                )
+                return self._check_entries([decode_noted(key, row) for row in rows])
+        return self._check_entries([decode_entry(key, row, self._signer) for row in rows])
 
     def _check_entries(self, entries: list[Entry]) -> list[Entry]:
         """Return entries; but where some are damaged, and the key is at fault, say so.
@@ -385,9 +398,10 @@ class SQLiteLog(TransactionTwins):
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         with self._connections.look() as db:
             found = _read_later(db, owner, cursor, limit)
+        generation = self._number_generation(found)
         if not found.rows:
-            return Changes((), cursor, found.generation)
-        changes = build_changes(found.rows, cursor, found.generation, self._signer)
+            return Changes((), cursor, generation)
+        changes = build_changes(found.rows, cursor, generation, self._signer)
         self._check_entries(list(changes.entries))
         return changes
 
@@ -397,9 +411,17 @@ class SQLiteLog(TransactionTwins):
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         with self._connections.look() as db:
             found = _read_later(db, owner, cursor, limit)
-        changes = build_line_changes(found.rows, cursor, found.generation, limit, self._signer)
+        generation = self._number_generation(found)
+        changes = build_line_changes(found.rows, cursor, generation, limit, self._signer)
         self._check_entries(list(changes.controls))
         return changes
+
+    def _number_generation(self, found: _Later) -> int:
+        """Return a generation of which those of a file that was there before had none.
+
+        Cursors into that file mean nothing in the one that took its place, such as a backup.
+        """
+        return found.generation + (self._connections.replacements << _FILE_BITS)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -733,23 +755,33 @@ class SQLiteLog(TransactionTwins):
             ConfigError: If the backup is no log.
             LogError: If the file cannot be repaired; it is as it was then.
         """
+        return self._repair(source, remove=remove)
+
+    def _repair(
+        self,
+        source: str | os.PathLike[str] | Sequence[Entry] | None,
+        *,
+        remove: bool,
+        new_file: NewFile | None = None,
+    ) -> RepairReport:
+        """Do what `repair` does, where a new file may have been put in place before."""
         with open_source(source) as known:
-            kept = None
             if needs_new_file(verify_file(self._connections, self._signer)):
-                kept = self._build_new_file(known.path)
-            report = Repair(self._connections, self._signer, known).run(
-                remove=remove, kept=None if kept is None else str(kept)
-            )
+                new_file = self._build_new_file(known.path)
+            repair = Repair(self._connections, self._signer, known)
+            report = repair.run(remove=remove, new_file=new_file)
         self._decoded.clear()
         self._connections.fold_wal()
         return report
 
-    def _build_new_file(self, backup: Path | None) -> Path:
+    def _build_new_file(self, backup: Path | None) -> NewFile:
+        replacements = self._connections.replacements
         self._connections.close()
         try:
             return build_new_file(self.path, backup)
         finally:
             self._connections = SQLiteConnections(self.path)
+            self._connections.replacements = replacements + 1
 
     @classmethod
     def repair_file(
@@ -761,18 +793,17 @@ class SQLiteLog(TransactionTwins):
         remove: bool = False,
     ) -> RepairReport:
         """Repair a file that may be too damaged to be opened; see `repair`."""
-        kept = None
+        new_file = None
         try:
             log = cls(path, signing_key=signing_key)
         except (ConfigError, LogError):
             with open_source(source) as known:
                 if known.path is None:
                     raise
-                kept = build_new_file(Path(os.fspath(path)).absolute(), known.path)
+                new_file = build_new_file(Path(os.fspath(path)).absolute(), known.path)
             log = cls(path, signing_key=signing_key)
         with log:
-            report = log.repair(source, remove=remove)
-        return report if kept is None else replace(report, kept=str(kept))
+            return log._repair(source, remove=remove, new_file=new_file)
 
     async def arepair(
         self,
@@ -950,16 +981,6 @@ def _check_key(signer: Signer, key_id: bytes | None, path: Path) -> None:
     else:
         msg = f"{path} was signed with a key; open it with that signing_key (CONVMEM_SIGNING_KEY)"
     raise ConfigError(msg)
-
-
-def _refuse_damage(key: ThreadKey, row: Row, signer: Signer) -> None:
-    damage = signer.find_damage(key, row)
-    if damage:
-        msg = (
-            f"entry {row.position} of thread {key.thread_id!r} is damaged: {damage}; repair it "
-            f"from a backup ('convmem repair'), or forget it by its id ({row.id})"
-        )
-        raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position)
 
 
 # -- reading ------------------------------------------------------------------------------------

@@ -82,6 +82,9 @@ class SQLiteConnections:
         self.loans: set[_Loan] = set()
         self._write_lock = threading.Lock()
         self._closed = False
+        self._file: _File | None = None
+        self.replacements = 0
+        """How often another file was found under the path than the one before."""
         FORKS.add(self)
 
     def read(self) -> AbstractContextManager[sqlite3.Connection]:
@@ -233,6 +236,8 @@ class SQLiteConnections:
             db.wal_path = f"{place}-wal"
             db.files = before, _find_file(db.wal_path)
             if db.is_current(self._name):
+                self.replacements += self._file not in (None, before)
+                self._file = before
                 return db
             db.close()  # as in `_retire`
         msg = f"the file of the log on {self.path} is replaced again and again; try again later"

@@ -21,6 +21,7 @@ from langchain_convmem.logs.base import (
     decode_entry,
     hash_message_id,
     make_gap_row,
+    note_damage,
     read_message_id,
 )
 from langchain_convmem.logs.signatures import START, Signer, Tombstone, find_breaks, is_linked
@@ -315,14 +316,6 @@ def _find_lost_rows(
         return []
     with read_leniently(db):
         return [read_one(db, position) for (position,) in found]
-
-
-def note_damage(signer: Signer, key: ThreadKey, rows: Iterable[Row]) -> list[Row]:
-    """Return rows, each with its `damage`."""
-    noted = list(rows)
-    for row in noted:
-        row.damage = signer.find_damage(key, row)
-    return noted
 
 
 def decode_noted(key: ThreadKey, row: Row) -> Entry:

@@ -16,6 +16,7 @@ from forked_processes import ForkedProcess
 from langchain_core.messages import HumanMessage
 
 from benchmarks.forks import SCENARIOS, Run
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogClosedError, LogError, LogUnavailableError
 from langchain_convmem.forks import FORKS
 from langchain_convmem.logs import SQLiteLog, sqlite_file
@@ -319,12 +320,10 @@ async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
 
 
 def replace_by_copy(log, path):
-    """Put a copy in the place of the log, as one who restores a backup."""
+    """Put a copy of the log, made now, in its place."""
     copy = path.with_name("copy.db")
     log.backup(copy)
-    for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink()
-    copy.replace(path)
+    restore(path, copy)
 
 
 def test_a_restored_backup_is_seen_instead_of_the_deleted_file(path, log):
@@ -342,6 +341,46 @@ def make_quiet(monkeypatch):
     """Have every folder count as one where nothing has changed for long."""
     time.sleep(0.05)  # more than what clocks of file systems cannot tell apart
     monkeypatch.setattr(sqlite_file, "_QUIET_NS", 0)
+
+
+def restore(path, copy):
+    """Put a copy in the place of the log, as one who restores a backup."""
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    copy.replace(path)
+
+
+def test_a_restored_backup_gets_a_generation_of_its_own(path, log):
+    say(log, KEY, "kept")
+    copy = path.with_name("copy.db")
+    log.backup(copy)
+    say_all(log, KEY, ["lost", "lost as well"])
+    read = log.line_changes(KEY.owner)
+    restore(path, copy)
+    with SQLiteLog(path) as other:
+        say_all(other, KEY, ["new", "newer"])
+    assert log.line_changes(KEY.owner, read.cursor).generation > read.generation
+    assert log.changes(KEY.owner, read.cursor).generation > read.generation
+    again = log.line_changes(KEY.owner)
+    assert [line.text for line in again.lines] == ["kept", "new", "newer"]
+    assert log.line_changes(KEY.owner, again.cursor).generation == again.generation
+
+
+def test_recall_finds_what_was_said_after_a_backup_was_restored(path):
+    with ConversationMemory.open(path) as memory:
+        copy = path.with_name("copy.db")
+        memory.add_messages([HumanMessage("The umbrella is blue.")], thread_id="t", user_id="u")
+        memory.log.backup(copy)
+        memory.add_messages([HumanMessage("The bicycle is red.")], thread_id="t", user_id="u")
+        assert "bicycle is red" in tell(memory, "bicycle")
+        restore(path, copy)
+        assert "bicycle" not in tell(memory, "umbrella")
+        memory.add_messages([HumanMessage("The ladder is green.")], thread_id="t", user_id="u")
+        assert "ladder is green" in tell(memory, "ladder")
+
+
+def tell(memory, query):
+    return "\n".join(block.text for block in memory.recall(query, user_id="u").blocks)
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
