@@ -422,12 +422,16 @@ class SummaryRequest:
         previous: The summary so far; what it says the next one must say, too.
         missing: What an earlier attempt at the same text left out and should have said.
         max_tokens: How long the summary should be.
+        instructions: What the application asks for besides; empty for nothing.
+        sections: The headings that it wants, in order.
     """
 
     transcript: str
     previous: str = ""
     missing: tuple[str, ...] = ()
     max_tokens: int = 600
+    instructions: str = ""
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

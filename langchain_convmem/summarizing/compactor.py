@@ -30,6 +30,7 @@ from langchain_convmem.summarizing.planning import (
     make_plan,
     make_plan_again,
 )
+from langchain_convmem.summarizing.sections import find_missing_sections
 from langchain_convmem.summarizing.summarizers import PROMPT_VERSION, WrittenSummary, write_steps
 from langchain_convmem.views.facts import Fact
 from langchain_convmem.views.messages import DraftBuilder
@@ -165,7 +166,8 @@ class Compactor:
         try:
             written = yield from write_steps(by, plan.window, self.settings)
             pieces, report = yield from self._check(key, written)
-            report = replace(report, covered=len(plan.window.entry_ids))
+            left_out = find_missing_sections(written.text, self.settings.sections)
+            report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
             entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
@@ -271,6 +273,7 @@ class SummaryReport:
         listed: How many more its list of details tells.
         recallable: How many more are found by recall.
         lost: The rest, as they were said: in the log alone.
+        missing_sections: Headings of the template that the summary does not have.
     """
 
     key: ThreadKey
@@ -284,6 +287,7 @@ class SummaryReport:
     listed: int = 0
     recallable: int = 0
     lost: tuple[str, ...] = ()
+    missing_sections: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether a summary was written."""
@@ -291,7 +295,9 @@ class SummaryReport:
 
     def to_record(self, rolled: int) -> dict[str, Any]:
         """Return what stands with the summary about how it was made."""
+        noted = {"missing_sections": list(self.missing_sections)} if self.missing_sections else {}
         return {
+            **noted,
             ROLLED: rolled,
             "facts": self.facts,
             "in_text": self.in_text,

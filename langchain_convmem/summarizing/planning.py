@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.views.live import (
@@ -93,6 +94,9 @@ class SummarySettings:
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
+        instructions: What a summariser is asked besides, in the application's words. The rules that
+            the transcript is data, and how long a summary is, stay.
+        sections: Headings that a summary has, in this order; what it leaves out is reported.
         notes: What was corrected, so that the settings can be followed; logged as well.
     """
 
@@ -106,6 +110,8 @@ class SummarySettings:
     rebuild_every: int = 8
     lease_s: float = 300.0
     first_pause_s: float = 30.0
+    instructions: str = ""
+    sections: Sequence[str] = ()
     notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -125,6 +131,7 @@ class SummarySettings:
         for name in ("lease_s", "first_pause_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
+        _check_wording(self)
         clauses = self.clauses
         keep: Clause = dict([_read_pair("keep", self.keep)])
         for name, amounts in (
@@ -214,6 +221,22 @@ class SummarySettings:
         """Return whether a conversation of this size may stay whole."""
         measure, amount = self.keep
         return size.measure_in(measure, self._window) <= amount
+
+
+def _check_wording(settings: SummarySettings) -> None:
+    """Refuse instructions and sections that are not text, and freeze the list of sections."""
+    if not isinstance(settings.instructions, str):
+        given = describe_value(settings.instructions)
+        raise ConfigError(f"instructions must be a text, got {given}")
+    headings: Any = settings.sections
+    is_list = isinstance(headings, Sequence) and not isinstance(headings, str)
+    if not is_list or not all(isinstance(one, str) and one.strip() for one in headings):
+        msg = 'sections must be a list of headings, such as ["Decisions"], none of them blank'
+        raise ConfigError(f"{msg}; got {headings!r:.80}")
+    names = tuple(" ".join(one.split()).rstrip(":") for one in headings)
+    if len({name.casefold() for name in names}) < len(names):
+        raise ConfigError(f"sections must differ from each other, got {headings!r:.200}")
+    object.__setattr__(settings, "sections", names)
 
 
 def _is_pair(value: Any) -> bool:
