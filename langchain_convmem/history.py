@@ -832,6 +832,11 @@ class LiveThread:
         """Names that the messages before these bear."""
         return () if self.part is None else self.part.speakers
 
+    @property
+    def left_out(self) -> int:
+        """How many messages before these no summary covers."""
+        return 0 if self.part is None else self.part.left_out
+
     def holds(self, position: int) -> bool:
         """Return whether all entries from this position on are among these."""
         return self.part is None or position > self.part.floor
@@ -848,7 +853,12 @@ class LiveThread:
         budget: the view of all entries tells which.
         """
         try:
-            view = build_context(self.entries, earlier_speakers=self.earlier_speakers, **options)
+            view = build_context(
+                self.entries,
+                earlier_speakers=self.earlier_speakers,
+                earlier_left_out=self.left_out,
+                **options,
+            )
         except BudgetError:
             return None
         # Where something was cut, what lies before it is cut as well.

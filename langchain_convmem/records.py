@@ -340,6 +340,7 @@ class Context:
         tokens: Size of `messages` by the token counter.
         positions: Positions of the entries that `messages` show.
         is_whole: Whether nothing was left out for the budget.
+        left_out: How many earlier messages `messages` neither show nor summarise.
     """
 
     messages: list[BaseMessage]
@@ -347,6 +348,7 @@ class Context:
     tokens: int
     positions: frozenset[int]
     is_whole: bool = True
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,9 +59,15 @@ from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
-from langchain_convmem.views.context import ContextBudget, SummaryPlace, build_context
+from langchain_convmem.views.context import (
+    ContextBudget,
+    SummaryPlace,
+    build_context,
+    count_said,
+    format_summary_text,
+)
 from langchain_convmem.views.lines import indent_text
-from langchain_convmem.views.live import find_live_entries, find_live_summary
+from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import (
     DraftBuilder,
     count_text_tokens,
@@ -235,7 +241,7 @@ class TurnView:
         budget = self.options.budget
         if budget is None or not self._shows_summary:
             return budget
-        return budget.reserve(count_text_tokens(_read_summary(entries)))
+        return budget.reserve(count_text_tokens(format_summary_text(entries)))
 
     @property
     def _wished(self) -> int:
@@ -269,7 +275,9 @@ class TurnView:
         """
         options = self._make_view_options(self._list_budgets(turn)[-1])
         framing = [entry for entry in turn.before if entry.role not in SPOKEN]
-        return build_context([*turn.instructions, *framing, *turn.own], **options)
+        left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+        shown = [*turn.instructions, *framing, *turn.own]
+        return build_context(shown, earlier_left_out=left_out, **options)
 
     def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
@@ -307,12 +315,6 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     before = [one for one in entries if one.control is not None or one.position < start]
     said = [entry for entry in find_live_entries(before) if entry.role == "user"]
     return "\n".join(said[-1].contents) if said else None
-
-
-def _read_summary(entries: Sequence[Entry]) -> str:
-    """Return the live summary; empty without one."""
-    summary = find_live_summary(find_live_entries(entries))
-    return "" if summary is None else "\n".join(summary.contents)
 
 
 # -- What a model gets ----------------------------------------------------------------------------
@@ -376,7 +378,7 @@ class ModelContext:
             "history": MessageList(given[:at]),
             "input": MessageList(given[at:]),
             "recalled": make_recalled_messages(self.recalled),
-            "summary": _read_summary(self.turn.entries),
+            "summary": format_summary_text(self.turn.entries, self.view.left_out),
             "messages": MessageList(self._whole),
         }
 

@@ -37,6 +37,7 @@ from langchain_convmem.views.live import (
     find_retracted_ids,
     find_summary_chain,
     find_uncovered,
+    is_blank,
     make_placeholder_turn,
 )
 from langchain_convmem.views.messages import (
@@ -47,6 +48,7 @@ from langchain_convmem.views.messages import (
     is_blank_message,
     is_plain_text,
 )
+from langchain_convmem.views.pins import Pin, find_pin_entries, find_pins, format_pins
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolve_profile
 from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tool_calls import (
@@ -68,8 +70,12 @@ def build_context(
     summary: SummaryPlace = "system",
     token_counter: TokenCounter = count_tokens,
     earlier_speakers: Collection[str] = (),
+    earlier_left_out: int = 0,
 ) -> Context:
     """Return the model's view of a thread.
+
+    The message of the summary begins with the thread's pins and ends with a line on the messages
+    that are neither shown nor summarised, if there are any.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
@@ -81,6 +87,7 @@ def build_context(
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
+        earlier_left_out: How many messages before these entries no summary covers.
 
     Raises:
         BudgetError: If what must not be cut is larger than `max_tokens`.
@@ -97,15 +104,11 @@ def build_context(
     several = len(find_first_speakers(live, earlier_speakers)) > 1
     stale = find_stale_reasoning(entries, live, shown, hoists=rules.system == "head")
     head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
-    latest = find_live_summary(live)
-    if summary == "system" and latest is not None and "".join(latest.contents).strip():
-        head.append(_make_summary_piece(latest))
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
-    messages = [piece.message for piece in pieces]
-    positions = frozenset(position for piece in pieces for position in piece.positions)
-    is_whole = len(pieces) == len(head) + len(body)
-    return Context(messages, tuple(repairs), tokens, positions, is_whole)
+    summarised = _SummaryMessage.read(entries, live) if summary == "system" else None
+    said = [entry.position for entry in shown if count_said([entry])]
+    fitted = _FittedView(head, body, summarised, said, earlier_left_out, token_counter)
+    return fitted.build(max_tokens, repairs)
 
 
 class _ContextBuilder:
@@ -267,16 +270,142 @@ def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     return list(message.content)
 
 
-def _make_summary_piece(entry: Entry) -> ContextPiece:
-    message = SystemMessage(
-        format_summary([clean_text(piece) for piece in entry.contents]),
-        id=entry.id,
-        additional_kwargs={"source": SUMMARY_SOURCE},
-    )
-    return ContextPiece("system", message, {entry.position})
+# -- The message of the summary -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _SummaryMessage:
+    """What stands for all that a view does not show: pins, summary, what is missing.
+
+    Attributes:
+        pins: The thread's pins.
+        shown: The entries that it shows.
+        pieces: The text of the summary; empty without one.
+    """
+
+    pins: Sequence[Pin]
+    shown: Sequence[Entry]
+    pieces: Sequence[str]
+
+    @classmethod
+    def read(cls, entries: Sequence[Entry], live: Sequence[Entry]) -> Self:
+        """Return the message of a thread; see `build_context`."""
+        latest = find_live_summary(live)
+        pieces = () if latest is None else tuple(map(clean_text, latest.contents))
+        told = [latest] if latest is not None and "".join(pieces).strip() else []
+        return cls(find_pins(entries), [*told, *find_pin_entries(entries)], pieces if told else ())
+
+    def format_text(self, left_out: int = 0) -> str:
+        """Return its text without a fence; empty where there is nothing to say."""
+        parts = [format_pins(self.pins), "\n".join(self.pieces), describe_left_out(left_out)]
+        return "\n\n".join(filter(None, parts))
+
+    def make_pieces(self, left_out: int = 0) -> list[ContextPiece]:
+        """Return the message, if there is anything to say."""
+        text = self.format_text(left_out)
+        if not text:
+            return []
+        message = SystemMessage(
+            format_summary([text]),
+            id=self.shown[0].id if self.shown else LEFT_OUT_ID,
+            additional_kwargs={"source": SUMMARY_SOURCE},
+        )
+        return [ContextPiece("system", message, {entry.position for entry in self.shown})]
+
+
+LEFT_OUT_ID = "convmem-left-out"
+"""Id of a message that says nothing but how many others are left out."""
+
+
+def describe_left_out(count: int) -> str:
+    """Return the sentence about messages that a view neither shows nor summarises; "" for none."""
+    if not count:
+        return ""
+    said = "message of this conversation is" if count == 1 else "messages of this conversation are"
+    return f"{count:,} earlier {said} neither shown nor summarised here; search for what you miss."
+
+
+def format_summary_text(entries: Sequence[Entry], left_out: int = 0) -> str:
+    """Return what the message of the summary says, without its fence, for a place of its own.
+
+    Args:
+        entries: A thread's entries, or those that its next view needs.
+        left_out: How many earlier messages are neither shown nor summarised.
+    """
+    return _SummaryMessage.read(entries, find_live_entries(entries)).format_text(left_out)
 
 
 # -- A view within a token budget -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedView:
+    """The parts of a view, on their way into a budget.
+
+    Attributes:
+        head: System messages before the conversation.
+        body: The conversation.
+        summarised: The message of the summary; None if it stands elsewhere.
+        said: Positions of the messages in it, in order; blank ones are left out.
+        earlier: How many messages before the conversation are left out anyway.
+        count: Counts the tokens of messages.
+    """
+
+    head: Sequence[ContextPiece]
+    body: Sequence[ContextPiece]
+    summarised: _SummaryMessage | None
+    said: Sequence[int]
+    earlier: int
+    count: TokenCounter
+
+    def build(self, max_tokens: int | None, repairs: list[str]) -> Context:
+        """Return the view.
+
+        Raises:
+            BudgetError: If what must not be cut is larger than the budget.
+        """
+        # With a number that is never shorter than the true one.
+        most = self._count_left_out(()) if self._has_room_to_note(max_tokens) else 0
+        head = self._make_head(most)
+        pieces, tokens = fit_budget(head, self.body, max_tokens, self.count, repairs)
+        is_whole = len(pieces) == len(head) + len(self.body)
+        kept = [piece for piece in pieces[len(head) :] if piece.role != "system"]
+        left_out = self._count_left_out(kept) if kept else self.earlier
+        if most:
+            pieces = [*self._make_head(left_out), *pieces[len(head) :]]
+            tokens = _weigh(pieces, self.count)
+        messages = [piece.message for piece in pieces]
+        positions = frozenset(position for piece in pieces for position in piece.positions)
+        return Context(messages, tuple(repairs), tokens, positions, is_whole, left_out)
+
+    def _has_room_to_note(self, max_tokens: int | None) -> bool:
+        """Return whether something is left out, and a line that says so fits."""
+        if max_tokens is None:
+            return self.earlier > 0
+        whole = [*self._make_head(0), *self.body]
+        if not self.earlier and _weigh(whole, self.count) <= max_tokens:
+            return False
+        noted = self._make_head(self._count_left_out(()))
+        latest = _keep_pieces(noted, self.body, _find_exchanges(self.body)[-1])
+        return _weigh(latest, self.count) <= max_tokens
+
+    def _make_head(self, left_out: int) -> list[ContextPiece]:
+        summarised = [] if self.summarised is None else self.summarised.make_pieces(left_out)
+        return [*self.head, *summarised]
+
+    def _count_left_out(self, kept: Sequence[ContextPiece]) -> int:
+        """Return how many messages are said before all that these pieces of the body show."""
+        shown = {position for piece in kept for position in piece.positions}
+        places = (number for number, position in enumerate(self.said) if position in shown)
+        return self.earlier + next(places, len(self.said))
+
+
+def count_said(entries: Iterable[Entry]) -> int:
+    """Return how many messages somebody said in these; neither blank ones nor instructions."""
+    return sum(entry.role not in _FRAMING and not is_blank(entry) for entry in entries)
+
+
+_FRAMING = frozenset({"system", "summary", "control"})
 
 
 @dataclass(slots=True)
@@ -362,7 +491,7 @@ def fit_budget(
     """
     if max_tokens is None:
         return [*head, *body], _weigh([*head, *body], count)
-    starts = [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
+    starts = _find_exchanges(body)
     kept = _keep_pieces(head, body, starts[-1])
     needed = _weigh(kept, count)
     if needed > max_tokens:
@@ -384,6 +513,11 @@ def fit_budget(
         if _forget_thoughts(body[start : starts[-1]], repairs):
             weight = _weigh(kept, count)
     return kept, weight
+
+
+def _find_exchanges(body: Sequence[ContextPiece]) -> list[int]:
+    """Return where exchanges begin, in order."""
+    return [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
 
 
 def _find_start(
@@ -423,8 +557,8 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
 
 
 # -- The live part of a thread: what its next view needs, so that no view reads an archive --------
-_FORM = 1
-_MOST_KEPT = 32
+_FORM = 2
+_MOST_KEPT = 64
 _RESERVE = 1.25
 """How much further than its budget a note reaches back, since budgets and threads change."""
 
@@ -437,12 +571,13 @@ class LivePart:
         upto: The newest position when this was noted.
         newest_id: Id of the entry there; ids made later are greater.
         floor: Entries up to this position are not needed, but for those at `kept`.
-        kept: Their positions: system messages and the live summary, with what they replaced.
+        kept: Their positions: system messages, pins and the live summary, with what they replaced.
         summary_id: The live summary's entry, if there was one.
         speakers: Up to two names that messages up to `floor` bear.
         is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
             views that leave something of it out for their budget.
         reach: At least this many tokens lie after `floor`; 0 if all that counts does.
+        left_out: How many messages up to `floor` no summary covers.
     """
 
     upto: int
@@ -453,6 +588,7 @@ class LivePart:
     speakers: tuple[str, ...]
     is_whole: bool
     reach: int
+    left_out: int = 0
 
     @classmethod
     def read(cls, document: Any) -> Self | None:
@@ -487,6 +623,8 @@ def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
         and all(_is_known(name, by_id) for entry in fresh for name in _get_retracted(entry))
         and _begin_here(fresh, known, part.newest_id)
         and (part.is_whole or _have_calls_here(fresh, entries))
+        # A new summary may cover what was left out.
+        and not (part.left_out and any(entry.role == "summary" for entry in fresh))
     )
 
 
@@ -564,6 +702,7 @@ def narrow_live_part(
     summary = find_live_summary(live)
     framing = [entry for entry in shown if entry.role == "system"]
     framing += [] if summary is None else [summary]
+    framing += find_pin_entries(entries)
     floor = _find_floor(entries, needed)
     kept = sorted(position for position in _find_origins(entries, framing) if position <= floor)
     saved = sum(entry.position <= floor for entry in entries) - len(kept)
@@ -572,6 +711,7 @@ def narrow_live_part(
     earlier = [entry for entry in live if entry.position <= floor and entry.position not in kept]
     speakers = () if before is None else before.speakers
     is_whole = len(needed) == len(said) and (before is None or before.is_whole)
+    left_out = 0 if before is None else before.left_out
     return LivePart(
         upto=entries[-1].position,
         newest_id=entries[-1].id,
@@ -581,6 +721,7 @@ def narrow_live_part(
         speakers=find_first_speakers(earlier, speakers),
         is_whole=is_whole,
         reach=0 if is_whole else reach,
+        left_out=left_out + count_said(entry for entry in said if entry.position <= floor),
     )
 
 

@@ -38,6 +38,7 @@ from langchain_convmem.views.live import (
     is_blank,
 )
 from langchain_convmem.views.messages import build_message
+from langchain_convmem.views.pins import find_pin_entries, is_pin
 from langchain_convmem.views.summaries import (
     check_pieces,
     find_summaries_over,
@@ -62,7 +63,8 @@ _OF_THE_ENTRY = frozenset({"attempt_of", FORKED_FROM, "own_tokens", "provenance"
 
 def plan_clear(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that empties every view; nothing if they are empty."""
-    return _retract([entry.id for entry in find_live_entries(entries)], "cleared")
+    shown = [*find_live_entries(entries), *find_pin_entries(entries)]
+    return _retract([entry.id for entry in shown], "cleared")
 
 
 def plan_undo(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
@@ -126,12 +128,12 @@ def _find_starts(said: Sequence[Entry]) -> list[Entry]:
 
 
 def plan_redo(entries: Sequence[Entry]) -> list[Draft]:
-    """Return the control entry that takes back the latest undo or clear.
+    """Return the control entry that takes back the latest undo, unpinning or clear.
 
     Nothing comes back once something was said after it: that would stand in another place.
     """
     dead = find_retracted_ids(entries)
-    shown = {entry.id for entry in entries if entry.control is None}
+    shown = {entry.id for entry in entries if entry.control is None or is_pin(entry)}
     for entry in reversed(entries):
         if entry.id in dead:
             continue

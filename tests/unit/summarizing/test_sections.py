@@ -1,4 +1,4 @@
-"""Sections and instructions of the application: what a summariser is asked, and what comes of it."""
+"""Sections and instructions of the application: what a summariser is asked, what is kept."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from langchain_convmem.testing.log_contract import are_identical
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.live import find_live_entries, find_live_summary, find_uncovered
 from langchain_convmem.views.messages import count_tokens
+from tests.fuzz.promises import drop_note
 
 
 def superadditive(messages):
@@ -102,10 +103,12 @@ def test_a_budget_cuts_the_oldest_exchanges_or_says_what_is_missing(entries, bud
     assert shown.tokens == counter(shown.messages) <= budget
     assert Judge().read(shown.messages) == []
     head = [message for message in whole.messages if message.type == "system"]
-    kept = len(shown.messages) - len(head)
-    assert shown.messages == head + whole.messages[len(whole.messages) - kept :]
+    said = drop_note(shown)
+    kept = len(said) - len(head)
+    assert said == head + whole.messages[len(whole.messages) - kept :]
     assert shown.positions <= whole.positions
-    cut = len(whole.messages) - len(shown.messages)
+    cut = len(whole.messages) - len(said)
+    assert (shown.left_out > 0) == (cut > 0)
     assert any("left out older" in repair for repair in shown.repairs) == (cut > 0)
     assert shown.is_whole == (cut == 0)
 
