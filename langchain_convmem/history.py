@@ -90,6 +90,17 @@ from langchain_convmem.views.messages import (
     make_content,
     read_messages,
 )
+from langchain_convmem.views.pins import (
+    Pin,
+    draft_pin,
+    find_pin_source,
+    find_pinned_text,
+    find_pins,
+    fork_pins,
+    is_same_pin,
+    plan_unpin,
+    read_pin,
+)
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.summaries import (
     SummaryWindow,
@@ -514,6 +525,98 @@ class ConversationHistory(BaseChatMessageHistory):
         yield from self._append_drafts(plan_undo_summary(entries))
         return _find_last_summary(entries)
 
+    # -- pins -------------------------------------------------------------------------------------
+
+    @property
+    def pins(self) -> list[Pin]:
+        """What is pinned, in the order of pinning."""
+        return find_pins(self.entries)
+
+    async def apins(self) -> list[Pin]:
+        """Return what is pinned; see `pins`."""
+        return find_pins(await self.log.aentries(self.key))
+
+    @sync
+    def pin(self, text: str | None = None, *, message_id: str | None = None) -> Steps[Pin]:
+        """Keep words in view, as they are, in every context of the thread.
+
+        They stand first in the summary's message. Words that a message says belong to it: they go
+        when it is undone, edited or forgotten, and come back with it. Other words are the
+        application's own. Pinning the same words again changes nothing.
+
+        Args:
+            text: The words; None pins all that the message says.
+            message_id: The message that says them, as `messages` show it, or its entry's id. None
+                is the latest one that does, or else the summary.
+
+        Returns:
+            The pin; `unpin` takes it back.
+
+        Raises:
+            ConfigError: If neither is given, or the thread shows no such message.
+            InvalidMessageError: If the words are blank or the message does not say them, or if the
+                write hook stores nothing of them; nothing is written.
+            BudgetError: If the thread has too many pins, or they would be too long.
+            StaleWindowError: If the message was forgotten at this moment; nothing is pinned.
+        """
+        return self._pin_steps(text, message_id)
+
+    apin = twin(pin)
+    """Async `pin`."""
+
+    def _pin_steps(self, text: str | None, message_id: str | None) -> Steps[Pin]:
+        entries = yield from self._read_entries()
+        words = self.drafting.filter_pieces([find_pinned_text(entries, text, message_id)])
+        if not words:
+            raise InvalidMessageError("before_write stores nothing of the words; none were pinned")
+        source = find_pin_source(entries, words[0], message_id)
+        known = find_pins(entries)
+        draft = draft_pin(words[0], source, known)
+        made = [pin for pin in known if is_same_pin(pin, draft)]
+        if made:
+            return made[0]
+        [added] = yield from self._append_drafts([draft])
+        if source is not None:
+            yield from self._check_source_kept(source, added)
+        return read_pin(added)
+
+    def _check_source_kept(self, source: Entry, pinned: Entry) -> Steps[None]:
+        """Erase a pin again if its message was erased while it was written.
+
+        Raises:
+            StaleWindowError: If so.
+        """
+        there: list[Entry] = yield from perform(
+            self.log.find, self.log.afind, self.key, [source.message_id]
+        )
+        if there:
+            return
+        yield from perform(self.log.forget, self.log.aforget, self.key, [pinned.id])
+        msg = f"message {source.message_id!r} was forgotten; nothing is pinned"
+        raise StaleWindowError(msg, thread_id=self.key.thread_id)
+
+    @sync
+    def unpin(self, pin: Pin | str) -> Steps[bool]:
+        """Take back a pin; the log keeps it, and `redo` brings it back.
+
+        Args:
+            pin: The pin, its id, or its words.
+
+        Returns:
+            Whether anything of the kind was pinned.
+
+        Raises:
+            ConfigError: If it is neither a pin nor text.
+        """
+        return self._unpin_steps(pin)
+
+    aunpin = twin(unpin)
+    """Async `unpin`."""
+
+    def _unpin_steps(self, pin: Pin | str) -> Steps[bool]:
+        drafts = plan_unpin((yield from self._read_entries()), pin)
+        return bool((yield from self._append_drafts(drafts)))
+
     # -- maps for a NoSQL log, and tables for people ----------------------------------------------
 
     @sync
@@ -775,6 +878,8 @@ def fork_steps(
 ) -> Steps[ThreadKey]:
     """Copy what a thread shows up to a point into another one of its user; return that one.
 
+    Pins go along, but for those of messages that do not.
+
     What was said is copied at once or not at all; summaries follow one by one, since each names
     what it covers by the places the copies got. A fork that was cut short can be made again.
 
@@ -790,18 +895,21 @@ def fork_steps(
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
     entries: list[Entry] = yield from perform(log.entries, log.aentries, origin)
     kept = find_entries_until(entries, at)
-    check_target(target, (yield from perform(log.entries, log.aentries, target)), origin)
+    there: list[Entry] = yield from perform(log.entries, log.aentries, target)
+    check_target(target, there, origin)
     spoken = [entry for entry in kept if entry.role != "summary"]
-    if not spoken:
-        return target
-    made: list[Entry] = yield from perform(
-        log.append, log.aappend, target, [fork_entry(entry) for entry in spoken]
-    )
+    made: list[Entry] = []
+    if spoken:
+        drafts = [fork_entry(entry) for entry in spoken]
+        made = yield from perform(log.append, log.aappend, target, drafts)
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
     summaries = [entry for entry in kept if entry.role == "summary"]
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
         [copies[summary.id]] = yield from perform(log.append, log.aappend, target, [draft])
+    pins = fork_pins(entries, copies, there)
+    if pins:
+        yield from perform(log.append, log.aappend, target, pins)
     return target
 
 

@@ -57,6 +57,7 @@ from langchain_convmem.views.messages import (
     count_tokens,
     read_messages,
 )
+from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Profile, resolve_profile
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.workers import run_in_worker
@@ -1515,9 +1516,10 @@ def _erase_entries_steps(
         receipt = _add_receipts(receipt, more)
 
 
-def _list_telling(entries: Iterable[Entry], ids: Collection[str]) -> list[str]:
-    """Return the ids of the summaries that cover entries."""
-    return find_summaries_over([entry for entry in entries if entry.control is None], ids)
+def _list_telling(entries: Sequence[Entry], ids: Collection[str]) -> list[str]:
+    """Return the ids of the summaries that cover entries, and of the pins that quote them."""
+    summaries = find_summaries_over([entry for entry in entries if entry.control is None], ids)
+    return [*summaries, *find_pins_over(entries, {*ids, *summaries})]
 
 
 def _add_receipts(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:

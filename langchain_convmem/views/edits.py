@@ -38,7 +38,7 @@ from langchain_convmem.views.live import (
     is_blank,
 )
 from langchain_convmem.views.messages import build_message
-from langchain_convmem.views.pins import find_pin_entries, is_pin
+from langchain_convmem.views.pins import FORKED_FROM, find_pin_entries, is_pin
 from langchain_convmem.views.summaries import (
     check_pieces,
     find_summaries_over,
@@ -46,8 +46,6 @@ from langchain_convmem.views.summaries import (
     make_summary_draft,
 )
 
-FORKED_FROM = "forked_from"
-"""Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
 INTERRUPTED = "interrupted"
 """Mark of a reply that was cut off: among the attributes of its entry, and in the message's
 `response_metadata`."""

@@ -18,12 +18,16 @@ from langchain_convmem.views.codec import clean_text, get_line_time_ms
 from langchain_convmem.views.lines import format_day, indent_text, name_speaker
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.summaries import check_pieces
 
 PINS_HEADING = "Pinned, word for word:"
 MAX_PINS = 32
 """How many pins a thread has at most."""
 MAX_PIN_TOKENS = 2_000
 """How many tokens the pins of a thread take at most."""
+
+FORKED_FROM = "forked_from"
+"""Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
 
 _KEY = "pin"
 """Key in `aux` of a pin's entry: where its words come from."""
@@ -66,7 +70,7 @@ def find_pins(entries: Sequence[Entry]) -> list[Pin]:
         entries: A thread's entries by ascending position, control entries included. Where a pin's
             message is not among them, nothing was done to it.
     """
-    return [_read_pin(entry) for entry in find_pin_entries(entries)]
+    return [read_pin(entry) for entry in find_pin_entries(entries)]
 
 
 def find_pin_entries(entries: Sequence[Entry]) -> list[Entry]:
@@ -93,7 +97,7 @@ def find_pins_over(entries: Sequence[Entry], gone: Collection[str]) -> list[str]
     named = {entry.message_id for entry in entries if entry.id in gone and entry.control is None}
     found = []
     for entry in entries:
-        name = _read_pin(entry).message_id if is_pin(entry) else None
+        name = read_pin(entry).message_id if is_pin(entry) else None
         if name in named:
             left = [one for one in _find_versions(entries, name) if one.id not in gone]
             if not any(_holds(one, entry.contents) for one in left):
@@ -103,7 +107,7 @@ def find_pins_over(entries: Sequence[Entry], gone: Collection[str]) -> list[str]
 
 def _is_said(pinned: Entry, entries: Iterable[Entry], dead: Collection[str]) -> bool:
     """Return whether the message of a pin still says its words, as far as can be seen."""
-    name = _read_pin(pinned).message_id
+    name = read_pin(pinned).message_id
     versions = _find_versions(entries, name)
     if not versions or versions[0].role == "summary":
         return True  # a summary that is taken back was a summary of the same words
@@ -120,7 +124,8 @@ def _holds(entry: Entry, words: Sequence[str]) -> bool:
     return "\n".join(words) in "\n".join(entry.contents)
 
 
-def _read_pin(entry: Entry) -> Pin:
+def read_pin(entry: Entry) -> Pin:
+    """Return the pin of an entry that `is_pin`."""
     known: Mapping[str, Any] = entry.metadata.aux[_KEY]
     time_ms = known.get("time_ms")
     return Pin(
@@ -133,29 +138,61 @@ def _read_pin(entry: Entry) -> Pin:
 
 
 # -- Pinning, and taking it back ------------------------------------------------------------------
-def find_pin_source(
-    entries: Sequence[Entry], text: str, message_id: str | None = None
-) -> Entry | None:
-    """Return the live message that says the words, the latest of several; else a live summary.
+def find_pinned_text(entries: Sequence[Entry], text: str | None, message_id: str | None) -> str:
+    """Return the words that are to be pinned, without white space around them.
 
     Args:
         entries: A thread's entries by ascending position, control entries included.
-        text: The words.
-        message_id: Where to look alone, by the message's id or its entry's.
+        text: The words; None is all that the message says.
+        message_id: The message that says them, by its id or its entry's.
+
+    Raises:
+        ConfigError: If neither is given, or the thread shows no such message.
+        InvalidMessageError: If there are no words, or the message does not say them.
+    """
+    if text is None and message_id is None:
+        raise ConfigError("pin() takes words, the id of a message, or both; got neither")
+    if text is not None:
+        [words] = check_pieces([text], what="what is pinned")
+        words = words.strip()
+    if message_id is None:
+        return words
+    named = _find_message(find_live_entries(entries), message_id)
+    if text is None:
+        [words] = check_pieces(["\n".join(named.contents).strip()], what="what is pinned")
+    if not _holds(named, [words]):
+        msg = f"message {message_id!r} does not say what is to be pinned; pass words of it"
+        raise InvalidMessageError(msg)
+    return words
+
+
+def find_pin_source(
+    entries: Sequence[Entry], text: str, message_id: str | None = None
+) -> Entry | None:
+    """Return what says the words: the message that was named, or the latest one that does.
+
+    Where no message says them, that is a summary that does; None if they are the application's own.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+        text: The words, as they are stored.
+        message_id: Where they come from, by the message's id or its entry's.
 
     Raises:
         ConfigError: If the thread shows no such message.
-        InvalidMessageError: If that message does not say the words.
     """
     live = find_live_entries(entries)
-    if message_id is None:
-        saying = [entry for entry in live if _holds(entry, [text])]
-        return max(saying, key=lambda one: (one.role != "summary", one.position), default=None)
-    named = _find_message(live, message_id)
-    if not _holds(named, [text]):
-        msg = f"message {message_id!r} does not say what is to be pinned; pass words of it"
-        raise InvalidMessageError(msg)
-    return named
+    if message_id is not None:
+        return _find_message(live, message_id)
+    saying = [entry for entry in live if _holds(entry, [text])]
+    return max(saying, key=lambda one: (one.role != "summary", one.position), default=None)
+
+
+def is_same_pin(pin: Pin, draft: Draft) -> bool:
+    """Return whether a draft would pin the same words of the same message."""
+    return [pin.text] == [*draft.contents] and pin.message_id == draft.metadata.aux[_KEY].get(
+        "message_id"
+    )
 
 
 def _find_message(live: Sequence[Entry], message_id: str) -> Entry:
@@ -222,26 +259,27 @@ def plan_unpin(entries: Sequence[Entry], pin: Pin | str) -> list[Draft]:
 
 # -- Forks ----------------------------------------------------------------------------------------
 def fork_pins(
-    entries: Sequence[Entry], copies: Mapping[str, Entry], forked_from: str
+    entries: Sequence[Entry], copies: Mapping[str, Entry], there: Iterable[Entry]
 ) -> list[Draft]:
     """Return the pins of a thread for a fork of it: all but those of messages that do not go along.
 
     Args:
         entries: The thread's entries.
         copies: The copies of messages and summaries, by the id of what they are copies of.
-        forked_from: Key in `aux` that says what an entry is a copy of.
+        there: What the fork holds already, if it was cut short.
     """
+    done = {entry.metadata.aux.get(FORKED_FROM, {}).get("entry_id") for entry in there}
     ids = {entry.id: entry for entry in entries}
     names = {ids[old].message_id: copy.message_id for old, copy in copies.items() if old in ids}
     said = {one.message_id for one in entries if one.control is None and one.role != "summary"}
     drafts: list[Draft] = []
     for entry in find_pin_entries(entries):
-        name = _read_pin(entry).message_id
-        if name in said and name not in names:
+        name = read_pin(entry).message_id
+        if entry.id in done or (name in said and name not in names):
             continue
         aux = dict(entry.metadata.aux)
         aux[_KEY] = {**aux[_KEY], "message_id": names.get(name, name) if name else None}
-        aux[forked_from] = {"thread_id": entry.key.thread_id, "entry_id": entry.id}
+        aux[FORKED_FROM] = {"thread_id": entry.key.thread_id, "entry_id": entry.id}
         metadata = replace(entry.metadata, aux=aux)
         control = Control((), "rewind")
         drafts.append(
