@@ -32,11 +32,12 @@ from langchain_convmem.views.content import (
 from langchain_convmem.views.live import (
     PLACEHOLDER_TEXT,
     describe_damage,
+    find_frontier,
     find_live_entries,
-    find_live_summary,
+    find_nodes,
     find_retracted_ids,
-    find_summary_chain,
     find_uncovered,
+    get_level,
     is_blank,
     make_placeholder_turn,
 )
@@ -50,7 +51,7 @@ from langchain_convmem.views.messages import (
 )
 from langchain_convmem.views.pins import Pin, find_pin_entries, find_pins, format_pins
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolve_profile
-from langchain_convmem.views.summaries import format_summary
+from langchain_convmem.views.summaries import format_summary, read_summaries
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
     ToolCalls,
@@ -83,7 +84,7 @@ def build_context(
             (what all of them accept), or a profile of the caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages, the summary and the latest exchange are never cut.
-        summary: The live summary as one marked system message, or left out.
+        summary: The summaries of the frontier as one marked system message, or left out.
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
@@ -290,10 +291,12 @@ class _SummaryMessage:
     @classmethod
     def read(cls, entries: Sequence[Entry], live: Sequence[Entry]) -> Self:
         """Return the message of a thread; see `build_context`."""
-        latest = find_live_summary(live)
-        pieces = () if latest is None else tuple(map(clean_text, latest.contents))
-        told = [latest] if latest is not None and "".join(pieces).strip() else []
-        return cls(find_pins(entries), [*told, *find_pin_entries(entries)], pieces if told else ())
+        summaries = find_frontier(live)
+        pieces = [clean_text(text) for text in read_summaries(summaries)]
+        if not "".join(pieces).strip():
+            summaries, pieces = [], []
+        newest_first = sorted(summaries, key=lambda entry: -entry.position)
+        return cls(find_pins(entries), [*newest_first, *find_pin_entries(entries)], pieces)
 
     def format_text(self, left_out: int = 0) -> str:
         """Return its text without a fence; empty where there is nothing to say."""
@@ -571,8 +574,9 @@ class LivePart:
         upto: The newest position when this was noted.
         newest_id: Id of the entry there; ids made later are greater.
         floor: Entries up to this position are not needed, but for those at `kept`.
-        kept: Their positions: system messages, pins and the live summary, with what they replaced.
-        summary_id: The live summary's entry, if there was one.
+        kept: Their positions: system messages, pins and the summaries of the frontier, with what
+            they replaced.
+        summary_ids: The entries of that frontier.
         speakers: Up to two names that messages up to `floor` bear.
         is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
             views that leave something of it out for their budget.
@@ -584,7 +588,7 @@ class LivePart:
     newest_id: str
     floor: int
     kept: tuple[int, ...]
-    summary_id: str | None
+    summary_ids: tuple[str, ...]
     speakers: tuple[str, ...]
     is_whole: bool
     reach: int
@@ -596,13 +600,14 @@ class LivePart:
         if not isinstance(document, dict) or document.get("form") != _FORM:
             return None
         fields = {name: value for name, value in document.items() if name != "form"}
-        lists = {name: tuple(fields[name]) for name in ("kept", "speakers")}
+        lists = {name: tuple(fields[name]) for name in ("kept", "summary_ids", "speakers")}
         return cls(**{**fields, **lists})
 
     def write_document(self) -> dict[str, Any]:
         """Return the note as a state document."""
-        lists = {"kept": list(self.kept), "speakers": list(self.speakers)}
-        return {"form": _FORM, **asdict(self), **lists}
+        fields = asdict(self)
+        lists = {name: list(one) for name, one in fields.items() if isinstance(one, tuple)}
+        return {"form": _FORM, **fields, **lists}
 
 
 # -- Reading on from a note -----------------------------------------------------------------------
@@ -619,7 +624,7 @@ def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
     known = {entry.turn_id for entry in entries if entry.position <= part.upto}
     return (
         positions.issuperset(part.kept)
-        and _is_summary_live(part.summary_id, entries)
+        and _are_summaries_live(part.summary_ids, entries)
         and all(_is_known(name, by_id) for entry in fresh for name in _get_retracted(entry))
         and _begin_here(fresh, known, part.newest_id)
         and (part.is_whole or _have_calls_here(fresh, entries))
@@ -632,12 +637,10 @@ def _get_retracted(entry: Entry) -> tuple[str, ...]:
     return () if entry.control is None else entry.control.retracts
 
 
-def _is_summary_live(summary_id: str | None, entries: Sequence[Entry]) -> bool:
-    """Return whether the summary is the live one, or the live one continues it."""
-    if summary_id is None:
-        return True
-    chain = find_summary_chain(find_live_entries(entries))
-    return summary_id in {summary.id for summary in chain}
+def _are_summaries_live(names: Collection[str], entries: Sequence[Entry]) -> bool:
+    """Return whether summaries are in the frontier, or something there builds on them."""
+    nodes = find_nodes(find_live_entries(entries)) if names else ()
+    return {node.id for node in nodes}.issuperset(names)
 
 
 def _is_known(entry_id: str, by_id: dict[str, Entry]) -> bool:
@@ -671,7 +674,7 @@ def is_self_contained(page: Sequence[Entry]) -> bool:
     if not page:
         return True
     first = page[0]
-    part = LivePart(first.position, first.id, first.position, (), None, (), True, 0)
+    part = LivePart(first.position, first.id, first.position, (), (), (), True, 0)
     return is_current(part, page[1:])
 
 
@@ -699,10 +702,9 @@ def narrow_live_part(
     # Two budgets in turn must not narrow and widen each other's note for ever.
     reach = max(round(_RESERVE * (max_tokens or 0)), 0 if before is None else before.reach)
     needed = _find_latest(said, reach, token_counter) if max_tokens or reach else said
-    summary = find_live_summary(live)
-    framing = [entry for entry in shown if entry.role == "system"]
-    framing += [] if summary is None else [summary]
-    framing += find_pin_entries(entries)
+    frontier = find_frontier(live)
+    system = [entry for entry in shown if entry.role == "system"]
+    framing = [*system, *frontier, *find_pin_entries(entries)]
     floor = _find_floor(entries, needed)
     kept = sorted(position for position in _find_origins(entries, framing) if position <= floor)
     saved = sum(entry.position <= floor for entry in entries) - len(kept)
@@ -717,7 +719,7 @@ def narrow_live_part(
         newest_id=entries[-1].id,
         floor=floor,
         kept=tuple(kept),
-        summary_id=None if summary is None else summary.id,
+        summary_ids=tuple(entry.id for entry in frontier),
         speakers=find_first_speakers(earlier, speakers),
         is_whole=is_whole,
         reach=0 if is_whole else reach,
@@ -742,7 +744,11 @@ def _find_floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
     floor = min(_find_origins(entries, needed), default=end + 1) - 1
     at = {entry.id: entry.position for entry in entries}
     calls = find_answered_calls(find_live_entries(entries))
-    reaches = [*_find_turn_spans(entries), *((at[call], at[result]) for call, result in calls)]
+    reaches = [
+        *_find_turn_spans(entries),
+        *((at[call], at[result]) for call, result in calls),
+        *_find_falls(entries),
+    ]
     while True:
         cut = [first for first, last in reaches if first <= floor < last]
         if not cut:
@@ -757,6 +763,18 @@ def _find_turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
             first, _ = spans.get(entry.turn_id, (entry.position, 0))
             spans[entry.turn_id] = (first, entry.position)
     return spans.values()
+
+
+def _find_falls(entries: Sequence[Entry]) -> Iterable[tuple[int, int]]:
+    """Yield what must be read together so that a summary made by rule is known to have fallen."""
+    dead = find_retracted_ids(entries)
+    fallen = {entry.id: entry for entry in entries if entry.id in dead and get_level(entry)}
+    causes = [(entry.position, set(_get_retracted(entry))) for entry in entries if fallen]
+    causes += [(entry.position, {name}) for name, entry in fallen.items()]
+    for entry in fallen.values():
+        for position, names in causes:
+            if position < entry.position and not names.isdisjoint(entry.metadata.summary_ids):
+                yield position, entry.position
 
 
 def _find_origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:
