@@ -373,7 +373,7 @@ class _FittedView:
         pieces, tokens = fit_budget(head, self.body, max_tokens, self.count, repairs)
         is_whole = len(pieces) == len(head) + len(self.body)
         kept = [piece for piece in pieces[len(head) :] if piece.role != "system"]
-        left_out = self._count_left_out(kept) if kept else self.earlier
+        left_out = self.earlier if is_whole else self._count_left_out(kept)
         if most:
             pieces = [*self._make_head(left_out), *pieces[len(head) :]]
             tokens = _weigh(pieces, self.count)
