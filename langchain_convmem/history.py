@@ -109,6 +109,7 @@ from langchain_convmem.views.summaries import (
     draft_summary,
     find_applied_summary,
     find_summary_window,
+    plan_edit_summary,
     plan_undo_summary,
 )
 
@@ -512,6 +513,9 @@ class ConversationHistory(BaseChatMessageHistory):
     def undo_summary(self) -> Steps[Turn | None]:
         """Take back the live summary: what it covers is shown again, or the summary before it.
 
+        What is shown again stays: no compaction covers it unless `memory.summarize(force=True)` or
+        a summary by hand asks for it. `redo` brings the summary back.
+
         Returns:
             What was taken back; None if there was no summary.
         """
@@ -524,6 +528,48 @@ class ConversationHistory(BaseChatMessageHistory):
         entries = yield from self._read_entries()
         yield from self._append_drafts(plan_undo_summary(entries))
         return _find_last_summary(entries)
+
+    @sync
+    def edit_summary(
+        self, text: str | Sequence[str], *, summary_id: str | None = None
+    ) -> Steps[AddedTurn]:
+        """Put other words in the place of a summary, for all that it stands for.
+
+        The record of the new summary says `edited`, and so does the name of its writer. Summaries
+        that were made by rule of this one and others are made anew at the next compaction.
+
+        Args:
+            text: The new summary; blank pieces are left out.
+            summary_id: The summary, by its entry's id; None is `last_summary`.
+
+        Returns:
+            The turn of the new summary.
+
+        Raises:
+            ConfigError: If there is no such summary, or a later one retells it.
+            InvalidMessageError: If the text is blank, or the write hook stores nothing of it;
+                nothing is written.
+            StaleWindowError: If the summary was forgotten at this moment; nothing is written.
+        """
+        return self._edit_summary_steps(text, summary_id)
+
+    aedit_summary = twin(edit_summary)
+    """Async `edit_summary`."""
+
+    def _edit_summary_steps(
+        self, text: str | Sequence[str], summary_id: str | None
+    ) -> Steps[AddedTurn]:
+        pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
+        if pieces is None:
+            raise InvalidMessageError("before_write stores nothing of the summary; it stays")
+        old, draft = plan_edit_summary((yield from self._read_entries()), pieces, summary_id)
+        [added] = yield from self._append_drafts([draft])
+        entries = yield from self._read_entries()
+        if old.id not in {entry.id for entry in entries}:
+            yield from perform(self.log.forget, self.log.aforget, self.key, [added.id])
+            msg = f"summary {old.id!r} was forgotten with what it told; nothing was written"
+            raise StaleWindowError(msg, thread_id=self.key.thread_id)
+        return AddedTurn.find_holding(added, entries, self.log)
 
     # -- pins -------------------------------------------------------------------------------------
 

@@ -152,7 +152,7 @@ class Entry:
         contents: The message's text pieces: its dialog lines.
         metadata: See `Metadata`.
         control: Set for control entries only.
-        cover: Set for summaries only.
+        cover: Set for summaries, and for the control entry that takes one back.
         checksum: 24 hexadecimal digits that stand for this entry and all before it in its thread;
             whoever keeps it can tell later that nothing is missing. Empty where the log signs
             nothing, or did not yet when it was written.

@@ -19,10 +19,12 @@ from langchain_convmem.views.live import (
     find_live_summary,
 )
 from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.pins import count_pin_tokens
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,
     find_continued,
+    find_held_back,
     find_said_since,
     make_window,
 )
@@ -71,6 +73,10 @@ class Size:
 
     tokens: int
     messages: int
+
+    def add_tokens(self, tokens: int) -> Size:
+        """Return the size of as many messages with so many more tokens."""
+        return Size(self.tokens + tokens, self.messages)
 
     def measure_in(self, measure: str, window_tokens: int) -> float:
         """Return the size in one measure."""
@@ -361,7 +367,7 @@ def make_plan(
         force: Cover all that may be covered, whatever the marks say.
     """
     live = find_live_entries(entries)
-    said = find_said_since(live, find_frontier(live))
+    said = find_waiting(entries, live, force=force)
     if not force and not settings.is_due(measure(said)):
         return None
     end = _find_end(find_closing_points(said), said, measure(said), None if force else settings)
@@ -386,9 +392,9 @@ def plan_leaves(
         force: See `make_plan`.
     """
     live = find_live_entries(entries)
-    said = find_said_since(live, find_frontier(live))
+    said = find_waiting(entries, live, force=force)
     rest = measure(said)
-    if not force and not settings.is_due(rest):
+    if not force and not settings.is_due(rest.add_tokens(count_pin_tokens(entries))):
         return []
     plans: list[SummaryPlan] = []
     for stretch in find_stretches(live, said):
@@ -402,6 +408,20 @@ def plan_leaves(
         covered = measure(stretch[:end])
         rest = Size(rest.tokens - covered.tokens, rest.messages - covered.messages)
     return [plan for plan in plans if not plan.window.is_empty]
+
+
+def find_waiting(
+    entries: Sequence[Entry], live: Sequence[Entry], *, force: bool = False
+) -> list[Entry]:
+    """Return what was said that no summary covers and that is to be summarised, in order.
+
+    Args:
+        entries: The thread's entries.
+        live: Those that count.
+        force: Also what undoing a summary showed again.
+    """
+    held = () if force else find_held_back(entries)
+    return [one for one in find_said_since(live, find_frontier(live)) if one.id not in held]
 
 
 def find_stretches(live: Sequence[Entry], said: Sequence[Entry]) -> list[list[Entry]]:

@@ -73,6 +73,11 @@ def find_pins(entries: Sequence[Entry]) -> list[Pin]:
     return [read_pin(entry) for entry in find_pin_entries(entries)]
 
 
+def count_pin_tokens(entries: Sequence[Entry]) -> int:
+    """Return how many tokens the pins of a thread take of every context."""
+    return count_text_tokens(format_pins(find_pins(entries)))
+
+
 def find_pin_entries(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries of the pins that count; see `find_pins`."""
     pinned = [entry for entry in entries if is_pin(entry)]
