@@ -162,7 +162,7 @@ class Compactor:
             raise
         has_failed = any(report.outcome == "failed" for report in reports)
         yield from self._leases.give_back(lease, "failed" if has_failed else "done")
-        return _join_reports(reports) or SummaryReport(key=key, outcome="not_due")
+        return _join_reports(reports or [SummaryReport(key=key, outcome="not_due")])
 
     # -- summarise, check, commit ----------------------------------------------------------------
 
@@ -180,8 +180,7 @@ class Compactor:
     def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[SummaryReport]:
         key = lease.key
         try:
-            settings = self.settings.fit_to_stretch(plan.tokens)
-            written = yield from write_steps(by, plan.window, settings)
+            written = yield from write_steps(by, plan.window, self.settings)
             pieces, report = yield from self._check(key, written)
             left_out = find_missing_sections(written.text, self.settings.sections)
             report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
@@ -371,13 +370,11 @@ class SummaryReport:
         }
 
 
-def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport | None:
+def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
     """Return several as one: what happened last, and all counts together.
 
     The summary is the last that a summariser wrote; where none did, the last parent.
     """
-    if not reports:
-        return None
     written = [report for report in reports if report]
     leaves = [report for report in written if not report.folded]
     last = (leaves or written or reports)[-1]
