@@ -74,9 +74,10 @@ if TYPE_CHECKING:
         ThreadKey,
         Turn,
     )
-    from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.summarizing import SummaryEvent, SummaryReport, SummarySettings
     from langchain_convmem.summarizing_memory import SummarizingMemory
     from langchain_convmem.text import ChatTemplate
+    from langchain_convmem.views.pins import Pin
 
 __all__ = [
     "AddedTurn",
@@ -116,6 +117,7 @@ __all__ = [
     "Metadata",
     "MiniLMEmbeddings",
     "MissingExtraError",
+    "Pin",
     "PostgresLog",
     "Preface",
     "PromptFile",
@@ -131,6 +133,7 @@ __all__ = [
     "StaleWindowError",
     "SummarizingMemory",
     "SummaryError",
+    "SummaryEvent",
     "SummaryReport",
     "SummarySettings",
     "ThreadBusyError",
@@ -214,9 +217,10 @@ _HOMES = {
             "ThreadKey",
             "Turn",
         ],
-        "summarizing": ["SummaryReport", "SummarySettings"],
+        "summarizing": ["SummaryEvent", "SummaryReport", "SummarySettings"],
         "summarizing_memory": ["SummarizingMemory"],
         "text": ["ChatTemplate"],
+        "views.pins": ["Pin"],
     }.items()
     for name in names
 }

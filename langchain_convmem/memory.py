@@ -54,6 +54,7 @@ from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
     WriteHook,
+    check_plain_function,
     count_tokens,
     read_messages,
 )
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import BackgroundJobs
+    from langchain_convmem.summarizing.events import SummaryEvent
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text import ChatTemplate
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
@@ -83,6 +85,9 @@ if TYPE_CHECKING:
     from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.turns.turn import TurnMemory
     from langchain_convmem.wrap import RememberingRunnable
+
+OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
+"""Is told of compactions; see `ConversationMemory.open`."""
 
 SummarizeWhen: TypeAlias = Literal["background", "foreground"] | Callable[[ThreadKey], object]
 """When a thread that is due is compacted: by a worker thread after the turn, within the turn, or by
@@ -126,6 +131,7 @@ class ConversationMemory:
         summarizer: SummarizerLike | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
+        on_summary: OnSummary | None = None,
     ) -> None:
         """Make a memory of a log that is open already.
 
@@ -155,6 +161,7 @@ class ConversationMemory:
             summarizer=summarizer,
             settings=summary_settings,
             when=summarize_when,
+            on_summary=on_summary,
         )
         self._turn_memory = TurnServices(log, drafting, self._recaller, self._summaries)
         self._opened: _Opened | None = None
@@ -172,6 +179,7 @@ class ConversationMemory:
         summarizer: SummarizerLike | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
+        on_summary: OnSummary | None = None,
         signing_key: bytes | str | None = None,
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
@@ -198,6 +206,9 @@ class ConversationMemory:
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
                 thread that is due and hands it over, such as to a queue whose worker calls
                 `summarize`.
+            on_summary: Gets a `SummaryEvent` whenever a thread was compacted, facts were lost, no
+                summary came about, or a thread that is due rests. A plain function, called where
+                the work is done, so it must be quick.
             signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
                 nobody who lacks it can alter them unseen; see `SQLiteLog`.
 
@@ -215,6 +226,7 @@ class ConversationMemory:
             "summarizer": summarizer,
             "summary_settings": summary_settings,
             "summarize_when": summarize_when,
+            "on_summary": on_summary,
         }
         cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
@@ -1326,6 +1338,7 @@ class Summaries:
         summarizer: SummarizerLike | None,
         settings: SummarySettings | None,
         when: SummarizeWhen,
+        on_summary: OnSummary | None,
     ) -> None:
         """Take what threads are compacted by and when; see `ConversationMemory.open`.
 
@@ -1335,6 +1348,8 @@ class Summaries:
         if not callable(when) and when not in ("background", "foreground"):
             msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
             raise ConfigError(msg)
+        if on_summary is not None:
+            check_plain_function("on_summary", on_summary, of="an event")
         if summarizer is None and settings is not None:
             raise ConfigError("summary_settings need a summarizer; pass one, too")
         self._log = log
@@ -1347,6 +1362,7 @@ class Summaries:
             self._summarizer = as_summarizer(summarizer)
         self._settings = settings
         self._when = when
+        self._on_summary = on_summary
         self._lock = make_lock()
         self._compactor: Compactor | None = None
         self._jobs: BackgroundJobs | None = None
@@ -1384,7 +1400,17 @@ class Summaries:
             drafting=self._drafting,
             read=self._read_steps,
             findable=self._check_found_steps,
+            on_report=self._report,
         )
+
+    def _report(self, report: SummaryReport) -> None:
+        """Tell the application what came of a compaction, if it wants to know."""
+        if self._on_summary is None:
+            return
+        from langchain_convmem.summarizing.events import list_events
+
+        for event in list_events(report):
+            self._on_summary(event)
 
     def rewrite_steps(
         self, key: ThreadKey, summarizer: SummarizerLike | None
@@ -1407,6 +1433,7 @@ class Summaries:
         compactor = self.compactor
         with self._lock:
             compactor.settings = compactor.settings.fit_to(budget)
+            compactor.budget = min(budget, compactor.budget or budget)
 
     def finish_turn_steps(
         self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]
@@ -1422,10 +1449,10 @@ class Summaries:
             except ConvMemError:
                 # The reply is there and stored; the next turn tries again.
                 _logger.exception("could not compact thread %r", key.thread_id)
-        elif view is not None or (yield from self.compactor.is_due_steps(key)):
-            from langchain_convmem.summarizing.summarizers import notify_due
+        elif (yield from self.compactor.is_due_steps(key)):
+            from langchain_convmem.summarizing.summarizers import notify_application
 
-            notify_due(self._when, key)
+            notify_application(self._when, key, f"the compaction of thread {key.thread_id!r}")
 
     def _may_be_due(self, view: Context | None, replies: Sequence[BaseMessage]) -> bool:
         """Return whether a thread may be due, without a look into the log."""

@@ -8,14 +8,16 @@ from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.summarizing.compactor import Compactor, SummaryReport
+    from langchain_convmem.summarizing.events import SummaryEvent
     from langchain_convmem.summarizing.planning import SummarySettings
 
-__all__ = ["Compactor", "SummaryReport", "SummarySettings"]
+__all__ = ["Compactor", "SummaryEvent", "SummaryReport", "SummarySettings"]
 
 __getattr__, __dir__ = load_lazily(
     __name__,
     {
         "Compactor": "summarizing.compactor",
+        "SummaryEvent": "summarizing.events",
         "SummaryReport": "summarizing.compactor",
         "SummarySettings": "summarizing.planning",
     },

@@ -28,6 +28,7 @@ from langchain_convmem.summarizing.planning import (
     ROLLED,
     SummaryPlan,
     SummarySettings,
+    is_overdue,
     make_plan_again,
     plan_leaves,
 )
@@ -35,6 +36,7 @@ from langchain_convmem.summarizing.sections import find_missing_sections
 from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
     WrittenSummary,
+    notify_application,
     read_transcript,
     write_steps,
 )
@@ -72,6 +74,7 @@ class Compactor:
         drafting: DraftBuilder,
         read: ReadThread,
         findable: Findable | None = None,
+        on_report: Callable[[SummaryReport], object] | None = None,
     ) -> None:
         """Create a compactor.
 
@@ -82,9 +85,12 @@ class Compactor:
             drafting: Makes drafts, through the write hook.
             read: Reads what is live of a thread.
             findable: Checks what may be left to recall; None leaves nothing to it.
+            on_report: Gets what came of each attempt.
         """
         self.summarizer = summarizer
         self.settings = settings
+        self.budget: int | None = None
+        self._on_report = on_report
         self._log = log
         self._drafting = drafting
         self._read = read
@@ -102,14 +108,18 @@ class Compactor:
         Raises:
             LogError: If the log cannot be read or written.
         """
-        if not (yield from self._has_work(key, force=force)):
+        entries = yield from self._read(key)
+        if not self._has_work(key, entries, force=force):
             return SummaryReport(key=key, outcome="not_due")
         by, planning = self.summarizer, self._plan(key, force=force)
-        return (yield from self._compact_under_lease(key, planning, by, even_resting=force))
+        # What a model no longer sees and no summary covers must not wait for the end of a pause.
+        is_late = is_overdue(entries, self.budget)
+        taking = self._leases.take(key, even_resting=force, after_outage=is_late)
+        return (yield from self._compact_under_lease(key, taking, planning, by))
 
     def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
         """Return whether there is something to compact in a thread now."""
-        return (yield from self._has_work(key, force=False))
+        return self._has_work(key, (yield from self._read(key)), force=False)
 
     def redo_steps(self, key: ThreadKey, by: Summarizer | None = None) -> Steps[SummaryReport]:
         """Write the live summary of a thread anew, of what it covers; see `compact_steps`.
@@ -120,12 +130,12 @@ class Compactor:
         """
         by = by or self.summarizer
         planning = self._plan_again(key)
-        return (yield from self._compact_under_lease(key, planning, by, even_resting=True))
+        taking = self._leases.take(key, even_resting=True)
+        return (yield from self._compact_under_lease(key, taking, planning, by))
 
     # -- plan ------------------------------------------------------------------------------------
 
-    def _has_work(self, key: ThreadKey, *, force: bool) -> Steps[bool]:
-        entries = yield from self._read(key)
+    def _has_work(self, key: ThreadKey, entries: Sequence[Entry], *, force: bool) -> bool:
         if plan_leaves(key, entries, self.settings, force=force):
             return True
         return plan_parent(entries, self.settings) is not None
@@ -142,14 +152,14 @@ class Compactor:
     def _compact_under_lease(
         self,
         key: ThreadKey,
+        taking: Steps[Lease | None],
         planning: Steps[list[SummaryPlan]],
         by: Summarizer,
-        *,
-        even_resting: bool,
     ) -> Steps[SummaryReport]:
-        lease = yield from self._leases.take(key, even_resting=even_resting)
+        lease = yield from taking
         if lease is None:
-            return SummaryReport(key=key, outcome="busy")
+            rests = yield from self._leases.find_rest(key)
+            return self._announce(SummaryReport(key=key, outcome="resting" if rests else "busy"))
         try:
             # Planned under the lease: another one may have compacted the thread before.
             reports = yield from self._execute_all(lease, (yield from planning), by)
@@ -160,9 +170,19 @@ class Compactor:
             ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
             yield from self._leases.give_back(lease, ended)
             raise
-        has_failed = any(report.outcome == "failed" for report in reports)
-        yield from self._leases.give_back(lease, "failed" if has_failed else "done")
-        return _join_reports(reports or [SummaryReport(key=key, outcome="not_due")])
+        report = _join_reports(reports or [SummaryReport(key=key, outcome="not_due")])
+        ended = "outage" if report.is_outage else "done"
+        if any(one.outcome == "failed" and not one.is_outage for one in reports):
+            ended = "failed"
+        yield from self._leases.give_back(lease, ended)
+        return self._announce(report)
+
+    def _announce(self, report: SummaryReport) -> SummaryReport:
+        """Tell the application of a report, and return it."""
+        if self._on_report is not None:
+            what = f"the events of thread {report.key.thread_id!r}"
+            notify_application(self._on_report, report, what)
+        return report
 
     # -- summarise, check, commit ----------------------------------------------------------------
 
@@ -189,7 +209,8 @@ class Compactor:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
             _logger.warning("thread %r was not compacted: %s", key.thread_id, error)
-            return SummaryReport(key=key, outcome="failed", problem=str(error))
+            problem, is_outage = str(error), error.is_outage
+            return SummaryReport(key=key, outcome="failed", problem=problem, is_outage=is_outage)
         return replace(report, summary=entry)
 
     def _check(
@@ -313,9 +334,9 @@ def _keep_cites_true(kept: Draft, made: Draft) -> Draft:
     return replace(kept, metadata=replace(kept.metadata, aux={RECORD: record}))
 
 
-Outcome = Literal["written", "not_due", "busy", "stale", "failed"]
-"""`busy`: another one is at it, or the thread rests after a failure; `stale`: what was summarised
-has changed meanwhile, and nothing was written."""
+Outcome = Literal["written", "not_due", "busy", "resting", "stale", "failed"]
+"""`busy`: another one is at it; `resting`: the thread rests after a failure; `stale`: what was
+summarised has changed meanwhile, and nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +348,7 @@ class SummaryReport:
         outcome: What happened.
         summary: The entry that was written, if one was; of several, the last.
         problem: Why nothing was written, in one sentence; empty if there is nothing to say.
+        is_outage: Whether that is because the summariser raised an error instead of answering.
         covered: How many entries the summaries that were written stand for.
         calls: How often the summariser was asked.
         facts: Names, numbers, dates, ids and promises that the summary had to tell.
@@ -342,6 +364,7 @@ class SummaryReport:
     outcome: Outcome
     summary: Entry | None = None
     problem: str = ""
+    is_outage: bool = False
     covered: int = 0
     calls: int = 0
     facts: int = 0
@@ -382,7 +405,9 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
     counts: dict[str, Any] = {}
     for name in (one.name for one in fields(SummaryReport)):
         values = [getattr(report, name) for report in reports]
-        if isinstance(values[0], int):
+        if isinstance(values[0], bool):
+            counts[name] = any(values)
+        elif isinstance(values[0], int):
             counts[name] = sum(values)
         elif isinstance(values[0], tuple):
             counts[name] = tuple(chain.from_iterable(values))
@@ -391,9 +416,13 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
 
 # -- Leases: at most one summary of a thread in the making, over all threads, loops and processes -
 
-Ended = Literal["done", "failed", "stopped"]
-"""How the work under a lease ended. `stopped`: by a cancellation, which tells nothing of the
-summariser; failures before it still count, and the thread does not rest."""
+Ended = Literal["done", "failed", "outage", "stopped"]
+"""How the work under a lease ended. `outage`: the summariser could not be asked, which may be over
+any time. `stopped`: by a cancellation, which tells nothing of the summariser; failures before it
+still count, and the thread does not rest."""
+
+_MOST_RESTING = 10_000
+"""How many threads of a log without state are remembered to rest."""
 
 _DOCUMENT = "summary:lease"
 _LONGEST_PAUSE_MS = 3_600_000
@@ -414,12 +443,16 @@ class Leases:
     """Gives out leases. Thread-safe."""
 
     def __init__(
-        self, log: MessageLog, settings: SummarySettings, *, clock: Callable[[], int] = get_now_ms
+        self,
+        log: MessageLog | None,
+        settings: SummarySettings,
+        *,
+        clock: Callable[[], int] = get_now_ms,
     ) -> None:
         """Create the leases of a log; where it keeps no state, those of this process alone.
 
         Args:
-            log: Whose threads.
+            log: Whose threads; None for those of this process alone.
             settings: How long a lease lasts, and a thread rests.
             clock: Tells the time in milliseconds since the epoch.
         """
@@ -429,10 +462,18 @@ class Leases:
         self._lock = make_lock()
         self._pid = os.getpid()
         self._held: set[ThreadKey] = set()
-        self._resting: dict[ThreadKey, tuple[int, int]] = {}
+        self._resting: dict[ThreadKey, dict[str, Any]] = {}
 
-    def take(self, key: ThreadKey, *, even_resting: bool = False) -> Steps[Lease | None]:
-        """Take the lease of a thread; None if it is taken, or rests after a failure."""
+    def take(
+        self, key: ThreadKey, *, even_resting: bool = False, after_outage: bool = False
+    ) -> Steps[Lease | None]:
+        """Take the lease of a thread; None if it is taken, or rests after a failure.
+
+        Args:
+            key: The thread.
+            even_resting: Take it where the thread rests, too.
+            after_outage: Take it where the thread rests because the summariser could not be asked.
+        """
         with self._lock:
             if self._pid != os.getpid():
                 # A forked child holds none of its parent's, and nobody would give them back.
@@ -443,29 +484,40 @@ class Leases:
             self._held.add(key)
         lease = None
         try:
-            lease = yield from self._take_free(key, even_resting=even_resting)
+            lease = yield from self._take_free(key, even_resting, after_outage)
         finally:
             if lease is None:
                 self._drop(key)
         return lease
 
-    def _take_free(self, key: ThreadKey, *, even_resting: bool) -> Steps[Lease | None]:
+    def find_rest(self, key: ThreadKey) -> Steps[bool]:
+        """Return whether a thread rests after a failure."""
+        value, _ = yield from self._read(key)
+        return bool(value.get("rests_until_ms", 0) > self._clock())
+
+    def _take_free(
+        self, key: ThreadKey, even_resting: bool, after_outage: bool
+    ) -> Steps[Lease | None]:
+        value, version = yield from self._read(key)
+        now = self._clock()
+        is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
+        is_resting = value.get("rests_until_ms", 0) > now and not even_resting
+        if is_taken or (is_resting and not (after_outage and value.get("is_outage"))):
+            return None
+        lease = Lease(key, int(value.get("failures", 0)), version=version)
         if self._state is None:
-            failures, rests_until = self._resting.get(key, (0, 0))
-            is_free = even_resting or rests_until <= self._clock()
-            return Lease(key, failures) if is_free else None
+            return lease
+        return lease if (yield from self._write(lease, self._claim(lease))) else None
+
+    def _read(self, key: ThreadKey) -> Steps[tuple[Mapping[str, Any], int | None]]:
+        """Return what is noted of a thread, and the version of the note."""
+        if self._state is None:
+            return self._resting.get(key, {}), None
         found: StateDocument | None = yield from perform(
             self._state.get_state, self._state.aget_state, key, _DOCUMENT
         )
         value = found.value if found is not None and isinstance(found.value, Mapping) else {}
-        now = self._clock()
-        is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
-        is_resting = value.get("rests_until_ms", 0) > now and not even_resting
-        if is_taken or is_resting:
-            return None
-        lease = Lease(key, int(value.get("failures", 0)))
-        lease.version = None if found is None else found.version
-        return lease if (yield from self._write(lease, self._claim(lease))) else None
+        return value, None if found is None else found.version
 
     def renew(self, lease: Lease) -> Steps[bool]:
         """Hold the lease anew; say whether it was still held."""
@@ -476,18 +528,31 @@ class Leases:
     def give_back(self, lease: Lease, ended: Ended) -> Steps[None]:
         """End the lease; after a failure the thread rests, each time twice as long."""
         try:
-            failed = ended == "failed"
-            failures = 0 if ended == "done" else lease.failures + failed
+            has_failed = ended in ("failed", "outage")
+            failures = 0 if ended == "done" else lease.failures + has_failed
             pause_ms = round(self._settings.first_pause_s * 1000) * 2 ** min(failures - 1, 20)
-            rests_until = self._clock() + min(pause_ms, _LONGEST_PAUSE_MS) if failed else 0
+            rests_until = self._clock() + min(pause_ms, _LONGEST_PAUSE_MS) if has_failed else 0
+            told = {
+                "holder": "",
+                "failures": failures,
+                "rests_until_ms": rests_until,
+                "is_outage": ended == "outage",
+            }
             if self._state is None:
-                self._resting[lease.key] = (failures, rests_until)
+                self._note_rest(lease.key, told)
             else:
                 # Fails if another one took over meanwhile, who then decides.
-                told = {"holder": "", "failures": failures, "rests_until_ms": rests_until}
                 yield from self._write(lease, told)
         finally:
             self._drop(lease.key)
+
+    def _note_rest(self, key: ThreadKey, told: dict[str, Any]) -> None:
+        with self._lock:
+            self._resting.pop(key, None)
+            if told["failures"]:
+                self._resting[key] = told
+            while len(self._resting) > _MOST_RESTING:
+                del self._resting[next(iter(self._resting))]
 
     def _claim(self, lease: Lease) -> dict[str, Any]:
         until = self._clock() + round(self._settings.lease_s * 1000)

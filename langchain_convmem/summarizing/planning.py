@@ -17,8 +17,9 @@ from langchain_convmem.views.live import (
     find_frontier,
     find_live_entries,
     find_live_summary,
+    find_uncovered,
 )
-from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.messages import count_text_tokens, count_tokens
 from langchain_convmem.views.pins import count_pin_tokens
 from langchain_convmem.views.summaries import (
     SummaryWindow,
@@ -27,6 +28,7 @@ from langchain_convmem.views.summaries import (
     find_held_back,
     find_said_since,
     make_window,
+    read_summaries,
 )
 from langchain_convmem.views.tool_calls import find_answered_calls
 
@@ -421,6 +423,21 @@ def find_waiting(
     """
     held = () if force else find_held_back(entries)
     return [one for one in find_said_since(live, find_frontier(live)) if one.id not in held]
+
+
+def is_overdue(entries: Sequence[Entry], budget: int | None) -> bool:
+    """Return whether a budget leaves out what no summary covers.
+
+    Args:
+        entries: A thread's entries, or those that its next view needs.
+        budget: How many tokens a model gets of a thread; None for any number.
+    """
+    if budget is None:
+        return False
+    live = find_live_entries(entries)
+    told = count_text_tokens("\n".join(read_summaries(find_frontier(live))))
+    said = measure(find_uncovered(live)).tokens
+    return said + told + count_pin_tokens(entries) > budget
 
 
 def find_stretches(live: Sequence[Entry], said: Sequence[Entry]) -> list[list[Entry]]:

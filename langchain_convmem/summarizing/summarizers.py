@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -23,7 +23,7 @@ from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
-from langchain_convmem.records import SummaryRequest, ThreadKey, Turn
+from langchain_convmem.records import SummaryRequest, Turn
 from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, pick_missing
 from langchain_convmem.summarizing.gates import clean_answer, find_fault, find_refusal_sign
 from langchain_convmem.summarizing.planning import SummarySettings
@@ -36,6 +36,8 @@ from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_t
 from langchain_convmem.views.tool_calls import find_cut_off_reason
 
 _logger = logging.getLogger("langchain_convmem")
+
+T = TypeVar("T")
 
 SummarizerLike = Summarizer | Runnable[Any, Any] | Callable[..., Any]
 """What may summarise: a `Summarizer`; a chat model or other Runnable, or a plain or async function,
@@ -139,12 +141,18 @@ def _read_text(answer: Any) -> str:
     return str(answer.text)
 
 
-def notify_due(on_due: Callable[[ThreadKey], object], key: ThreadKey) -> None:
-    """Tell the application that a thread is due; if that fails, the next turn tells it again."""
+def notify_application(callback: Callable[[T], object], value: T, what: str) -> None:
+    """Call a function of the application; what it raises is logged, and changes nothing.
+
+    Args:
+        callback: The function.
+        value: What it gets.
+        what: What was handed over, for the log.
+    """
     try:
-        on_due(key)
+        callback(value)
     except Exception:
-        _logger.exception("could not hand over the compaction of thread %r", key.thread_id)
+        _logger.exception("could not hand over %s", what)
 
 
 # -- From a window to the text of its summary -----------------------------------------------------
@@ -314,7 +322,7 @@ def summarize_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[st
             return text
     if trap.reason:
         msg = f"{summarizer.name} failed to summarise: {trap.reason}"
-        raise SummaryError(msg) from trap.cause
+        raise SummaryError(msg, is_outage=True) from trap.cause
     raise SummaryError(f"{summarizer.name} returned no summary: {describe_value(answer)}")
 
 
