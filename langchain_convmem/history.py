@@ -112,6 +112,7 @@ from langchain_convmem.views.summaries import (
     plan_edit_summary,
     plan_undo_summary,
 )
+from langchain_convmem.views.summary_tree import SummaryNode, build_summary_tree
 
 T = TypeVar("T")
 
@@ -222,7 +223,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The model's view: the live summary as one marked system message, then the turns."""
+        """The model's view: the summaries as one marked system message, then the turns."""
         return self.context().messages
 
     @messages.setter
@@ -249,7 +250,7 @@ class ConversationHistory(BaseChatMessageHistory):
         Args:
             profile: Whose rules to keep.
             max_tokens: Budget; whole exchanges are left out, oldest first.
-            summary: The live summary as a system message, or left out.
+            summary: The summaries as one system message, or left out.
             token_counter: Counts the tokens of messages.
 
         Raises:
@@ -502,16 +503,30 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def last_summary(self) -> Turn | None:
-        """The live summary, which stands for all that it and those before it cover, if any."""
+        """The live summary: the newest that was written, not made by rule; if any."""
         return run_sync(self._read_view(_find_last_summary))
 
     async def alast_summary(self) -> Turn | None:
         """Return the live summary, if any; see `last_summary`."""
         return await run_async(self._read_view(_find_last_summary))
 
+    @property
+    def summaries(self) -> list[SummaryNode]:
+        """The summaries that a model reads, each with those that it was made of.
+
+        In the order of what they stand for; every entry stands under one of them, or is shown.
+        """
+        return run_sync(self._read_view(build_summary_tree))
+
+    async def asummaries(self) -> list[SummaryNode]:
+        """Return the summaries that a model reads; see `summaries`."""
+        return await run_async(self._read_view(build_summary_tree))
+
     @sync
     def undo_summary(self) -> Steps[Turn | None]:
-        """Take back the live summary: what it covers is shown again, or the summary before it.
+        """Take back the live summary: what it covers is shown again, or the summary it continues.
+
+        The other summaries stay; where it stood under a parent, they are shown side by side again.
 
         What is shown again stays: no compaction covers it unless `memory.summarize(force=True)` or
         a summary by hand asks for it. `redo` brings the summary back.

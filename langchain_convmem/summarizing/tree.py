@@ -7,10 +7,9 @@ retold in other words, and where a sentence comes from stays known.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -32,6 +31,7 @@ from langchain_convmem.views.summaries import (
     CITES,
     DAYS,
     DAYS_LINE,
+    digest_children,
     format_days,
     get_cites,
     get_days,
@@ -177,11 +177,6 @@ def _join_covers(children: Sequence[Entry]) -> Cover:
         else:
             ranges.append((first, last))
     return Cover(tuple(ranges), digest_children([child.id for child in children]), AUTHOR)
-
-
-def digest_children(ids: Iterable[str]) -> str:
-    """Return what tells a parent from every other summary: a hash of its children's ids."""
-    return hashlib.blake2b("\n".join(("parent", *ids)).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,15 +35,19 @@ from langchain_convmem.views.live import (
     EntryPlaces,
     find_live_entries,
     find_retracted_ids,
+    get_level,
     is_blank,
 )
 from langchain_convmem.views.messages import build_message
 from langchain_convmem.views.pins import FORKED_FROM, find_pin_entries, is_pin
 from langchain_convmem.views.summaries import (
     check_pieces,
+    digest_children,
     find_summaries_over,
+    get_children,
     make_cover,
     make_summary_draft,
+    translate_record,
 )
 
 INTERRUPTED = "interrupted"
@@ -480,12 +484,20 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
     known = _add_origin(summary)
     names = tuple(copies[name].id for name in known.summary_ids if name in copies)
     cover = make_cover(spoken, covered)
+    if get_level(summary):
+        cover = replace(cover, digest=digest_children(names))
     if summary.cover is not None:
         model, version = summary.cover.model, summary.cover.prompt_version
         cover = replace(cover, model=model, prompt_version=version)
     # Where nothing is left of what it covers, it stands before all that was said.
     cover = replace(cover, ranges=cover.ranges or ((0, 0),))
-    return make_summary_draft(summary.contents, cover, replace(known, summary_ids=names))
+    places = {entry.position: copies[entry.id].position for entry in kept}
+    for child, place, *_ in get_children(summary):
+        places[place] = copies[child].position
+    ids = {name: copy.id for name, copy in copies.items()}
+    aux = translate_record(known.aux, ids, places)
+    metadata = replace(known, summary_ids=names, aux=aux)
+    return make_summary_draft(summary.contents, cover, metadata)
 
 
 def _add_origin(entry: Entry) -> Metadata:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from langchain_core.messages import SystemMessage
 
@@ -321,6 +322,19 @@ def get_days(summary: Entry) -> tuple[str, ...]:
     return tuple(map(str, days)) if days is not None and is_pair else ()
 
 
+def get_children(summary: Entry) -> list[tuple[str, int, int, int]]:
+    """Return what a summary was made of by rule: id, position, and the first and last it covers."""
+    record = summary.metadata.aux.get(RECORD)
+    return _read_children(record) if isinstance(record, Mapping) else []
+
+
+def _read_children(record: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
+    return [
+        (str(child), int(place), int(first), int(last))
+        for child, place, first, last in record.get(CHILDREN, ())
+    ]
+
+
 def get_cites(summary: Entry) -> list[list[int]]:
     """Return for each sentence of a summary the positions it comes from; empty if not known."""
     record = summary.metadata.aux.get(RECORD)
@@ -473,6 +487,36 @@ def make_summary_draft(pieces: Sequence[str], cover: Cover, metadata: Metadata) 
     )
 
 
+def digest_children(ids: Iterable[str]) -> str:
+    """Return what tells a parent from every other summary: a hash of its children's ids."""
+    return hashlib.blake2b("\n".join(("parent", *ids)).encode(), digest_size=16).hexdigest()
+
+
+def translate_record(
+    aux: Mapping[str, Any], ids: Mapping[str, str], places: Mapping[int, int]
+) -> dict[str, Any]:
+    """Return a summary's `aux` for a copy of its thread, with the copies' ids and positions.
+
+    Args:
+        aux: What stands with the summary.
+        ids: Ids of the copies by the ids of what they are copies of.
+        places: Positions of the copies by the positions of what they are copies of.
+    """
+    record = aux.get(RECORD)
+    if not isinstance(record, Mapping) or not (CITES in record or CHILDREN in record):
+        return dict(aux)
+    record = dict(record)
+    if isinstance(cites := record.get(CITES), list):
+        record[CITES] = [[places[one] for one in cited if one in places] for cited in cites]
+    if CHILDREN in record:
+        record[CHILDREN] = [
+            [ids[child], *(places.get(place, 0) for place in known)]
+            for child, *known in _read_children(record)
+            if child in ids
+        ]
+    return {**aux, RECORD: record}
+
+
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
     _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
@@ -518,7 +562,8 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     """Refuse a summary that was just written if what it tells of was erased meanwhile.
 
     Erasing looks for such summaries afterwards, and writing looks again after that. So whichever
-    comes last sees the other, and erases the summary.
+    comes last sees the other, and erases the summary. The same goes for a summary that is put
+    under a parent while this one is written to continue it.
 
     Args:
         window: What was summarised.
@@ -532,6 +577,12 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
         told.add(window.previous.id)
     if not told <= {entry.id for entry in entries}:
         raise _make_stale_error(window, "some of it was forgotten while its summary was written")
+    if window.previous is not None and _is_folded(window.previous.id, find_live_entries(entries)):
+        raise _make_stale_error(window, "the summary that it continues was put under another one")
+
+
+def _is_folded(summary_id: str, live: Sequence[Entry]) -> bool:
+    return any(get_level(entry) and summary_id in entry.metadata.summary_ids for entry in live)
 
 
 def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
