@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummaryEvent, SummaryReport, SummarySettings
     from langchain_convmem.summarizing_memory import SummarizingMemory
     from langchain_convmem.text import ChatTemplate
-    from langchain_convmem.views.pins import Pin
 
 __all__ = [
     "AddedTurn",
@@ -117,7 +116,6 @@ __all__ = [
     "Metadata",
     "MiniLMEmbeddings",
     "MissingExtraError",
-    "Pin",
     "PostgresLog",
     "Preface",
     "PromptFile",
@@ -220,7 +218,6 @@ _HOMES = {
         "summarizing": ["SummaryEvent", "SummaryReport", "SummarySettings"],
         "summarizing_memory": ["SummarizingMemory"],
         "text": ["ChatTemplate"],
-        "views.pins": ["Pin"],
     }.items()
     for name in names
 }

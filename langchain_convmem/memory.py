@@ -76,8 +76,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
-    from langchain_convmem.summarizing.compactor import BackgroundJobs
-    from langchain_convmem.summarizing.events import SummaryEvent
+    from langchain_convmem.summarizing.compactor import BackgroundJobs, SummaryEvent
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text import ChatTemplate
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
@@ -1407,7 +1406,7 @@ class Summaries:
         """Tell the application what came of a compaction, if it wants to know."""
         if self._on_summary is None:
             return
-        from langchain_convmem.summarizing.events import list_events
+        from langchain_convmem.summarizing.compactor import list_events
 
         for event in list_events(report):
             self._on_summary(event)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.summarizing.compactor import Compactor, SummaryReport
-    from langchain_convmem.summarizing.events import SummaryEvent
+    from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent, SummaryReport
     from langchain_convmem.summarizing.planning import SummarySettings
 
 __all__ = ["Compactor", "SummaryEvent", "SummaryReport", "SummarySettings"]
@@ -17,7 +16,7 @@ __getattr__, __dir__ = load_lazily(
     __name__,
     {
         "Compactor": "summarizing.compactor",
-        "SummaryEvent": "summarizing.events",
+        "SummaryEvent": "summarizing.compactor",
         "SummaryReport": "summarizing.compactor",
         "SummarySettings": "summarizing.planning",
     },

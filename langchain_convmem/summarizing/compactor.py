@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
@@ -159,7 +159,7 @@ class Compactor:
         lease = yield from taking
         if lease is None:
             rests = yield from self._leases.find_rest(key)
-            return self._announce(SummaryReport(key=key, outcome="resting" if rests else "busy"))
+            return self._report(SummaryReport(key=key, outcome="resting" if rests else "busy"))
         try:
             # Planned under the lease: another one may have compacted the thread before.
             reports = yield from self._execute_all(lease, (yield from planning), by)
@@ -175,9 +175,9 @@ class Compactor:
         if any(one.outcome == "failed" and not one.is_outage for one in reports):
             ended = "failed"
         yield from self._leases.give_back(lease, ended)
-        return self._announce(report)
+        return self._report(report)
 
-    def _announce(self, report: SummaryReport) -> SummaryReport:
+    def _report(self, report: SummaryReport) -> SummaryReport:
         """Tell the application of a report, and return it."""
         if self._on_report is not None:
             what = f"the events of thread {report.key.thread_id!r}"
@@ -412,6 +412,73 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
         elif isinstance(values[0], tuple):
             counts[name] = tuple(chain.from_iterable(values))
     return replace(last, problem=problem, **counts)
+
+
+# -- Events: what an application is told of compactions; nothing that was said -------------------
+
+EventKind = Literal["compacted", "lost", "failed", "resting"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryEvent:
+    """Something that happened to the summaries of a thread.
+
+    Attributes:
+        key: The thread.
+        kind: `compacted`: a summary was written. `lost`: that summary, its details and recall do
+            not tell all facts. `failed`: no summary came about, and the thread rests. `resting`:
+            the thread was due, and rests after a failure.
+        problem: For `failed`: why, in one sentence.
+        covered: How many messages the new summaries stand for.
+        folded: How many parents were made.
+        calls: How often the summariser was asked.
+        facts: How many facts there were to tell.
+        in_text: How many the text tells.
+        listed: How many more the list of details tells.
+        recallable: How many more recall finds.
+        lost: How many are in the log alone.
+        missing_sections: How many sections of the template were left out.
+    """
+
+    key: ThreadKey
+    kind: EventKind
+    problem: str = ""
+    covered: int = 0
+    folded: int = 0
+    calls: int = 0
+    facts: int = 0
+    in_text: int = 0
+    listed: int = 0
+    recallable: int = 0
+    lost: int = 0
+    missing_sections: int = 0
+
+
+def list_events(report: SummaryReport) -> Iterator[SummaryEvent]:
+    """Yield what there is to tell of an attempt, in order; nothing where nothing was due."""
+    if report:
+        counts = {name: getattr(report, name) for name in _COUNTS}
+        for kind in _find_kinds(report):
+            yield SummaryEvent(
+                key=report.key,
+                kind=kind,
+                lost=len(report.lost),
+                missing_sections=len(report.missing_sections),
+                **counts,
+            )
+    if report.outcome == "resting":
+        yield SummaryEvent(key=report.key, kind="resting")
+    elif report.outcome == "failed" or (report and report.problem):
+        yield SummaryEvent(
+            key=report.key, kind="failed", problem=report.problem, calls=report.calls
+        )
+
+
+_COUNTS = ("covered", "folded", "calls", "facts", "in_text", "listed", "recallable")
+
+
+def _find_kinds(report: SummaryReport) -> list[EventKind]:
+    return ["compacted", "lost"] if report.lost else ["compacted"]
 
 
 # -- Leases: at most one summary of a thread in the making, over all threads, loops and processes -

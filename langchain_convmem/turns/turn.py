@@ -79,6 +79,8 @@ from langchain_convmem.views.providers import Profile
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
 
+_MANY = 999_999
+"""For the line on what a view leaves out, where its room is kept free: no number is longer."""
 _PATIENCE_S = 0.3
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
@@ -241,7 +243,7 @@ class TurnView:
         budget = self.options.budget
         if budget is None or not self._shows_summary:
             return budget
-        return budget.reserve(count_text_tokens(format_summary_text(entries)))
+        return budget.reserve(count_text_tokens(format_summary_text(entries, _MANY)))
 
     @property
     def _wished(self) -> int:

@@ -16,7 +16,15 @@ NOUNS = {
     # of the public interface: what they return is what they are called
     *("context", "conversation", "entries", "history", "owners", "changes", "line_changes"),
     *("heads", "tombstones"),
-    *("last_summary", "model_turns", "pins", "retriever", "segment_fingerprints", "similarities"),
+    *(
+        "last_summary",
+        "model_turns",
+        "pins",
+        "retriever",
+        "summaries",
+        "segment_fingerprints",
+        "similarities",
+    ),
     *("spec", "stats", "summary_window", "table", "threads", "turns"),
     *("adecode", "checkpoint", "conversation_thread", "setup", "twin", "variable_function"),
     # what a node of an imported file holds

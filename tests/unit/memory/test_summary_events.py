@@ -20,7 +20,7 @@ from langchain_convmem import (
 )
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing.events import list_events
+from langchain_convmem.summarizing.compactor import list_events
 from langchain_convmem.views.context import describe_left_out
 
 KEY = ThreadKey("ana", "t")
