@@ -397,6 +397,7 @@ class ModelContext:
             "messages": len(self.view.messages),
             "tokens": self.view.tokens,
             "repairs": len(self.view.repairs),
+            "left_out": self.view.left_out,
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
         }
