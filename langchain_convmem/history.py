@@ -103,7 +103,9 @@ from langchain_convmem.views.pins import (
 )
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.summaries import (
+    SummaryNode,
     SummaryWindow,
+    build_summary_tree,
     check_kept,
     check_pieces,
     draft_summary,
@@ -112,7 +114,6 @@ from langchain_convmem.views.summaries import (
     plan_edit_summary,
     plan_undo_summary,
 )
-from langchain_convmem.views.summary_tree import SummaryNode, build_summary_tree
 
 T = TypeVar("T")
 

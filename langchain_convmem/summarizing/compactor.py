@@ -164,7 +164,7 @@ class Compactor:
             # Planned under the lease: another one may have compacted the thread before.
             reports = yield from self._execute_all(lease, (yield from planning), by)
             if not reports or any(reports):
-                reports += yield from self._fold(lease)
+                reports += yield from self._write_parents(lease)
         except BaseException as error:
             # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
             ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
@@ -290,7 +290,7 @@ class Compactor:
 
     # -- put summaries under parents --------------------------------------------------------------
 
-    def _fold(self, lease: Lease) -> Steps[list[SummaryReport]]:
+    def _write_parents(self, lease: Lease) -> Steps[list[SummaryReport]]:
         """Put summaries under parents until all that a model reads fit their budget."""
         reports: list[SummaryReport] = []
         while True:

@@ -84,7 +84,8 @@ def build_context(
             (what all of them accept), or a profile of the caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages, the summary and the latest exchange are never cut.
-        summary: The summaries of the frontier as one marked system message, or left out.
+        summary: The summaries of the frontier as one marked system message, or left out. Where
+            not even the latest exchange would fit beside them, the latest of them.
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
@@ -109,7 +110,7 @@ def build_context(
     summarised = _SummaryMessage.read(entries, live) if summary == "system" else None
     said = [entry.position for entry in shown if count_said([entry])]
     fitted = _FittedView(head, body, summarised, said, earlier_left_out, token_counter)
-    return fitted.build(max_tokens, repairs)
+    return fitted.fit_summaries(max_tokens).build(max_tokens, repairs)
 
 
 class _ContextBuilder:
@@ -276,31 +277,29 @@ def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _SummaryMessage:
-    """What stands for all that a view does not show: pins, summary, what is missing.
+    """What stands for all that a view does not show: pins, summaries, what is missing.
 
     Attributes:
         pins: The thread's pins.
-        shown: The entries that it shows.
-        pieces: The text of the summary; empty without one.
+        pinned: Their entries.
+        summaries: Those that are shown, oldest first.
     """
 
     pins: Sequence[Pin]
-    shown: Sequence[Entry]
-    pieces: Sequence[str]
+    pinned: Sequence[Entry]
+    summaries: Sequence[Entry]
 
     @classmethod
     def read(cls, entries: Sequence[Entry], live: Sequence[Entry]) -> Self:
         """Return the message of a thread; see `build_context`."""
         summaries = find_frontier(live)
-        pieces = [clean_text(text) for text in read_summaries(summaries)]
-        if not "".join(pieces).strip():
-            summaries, pieces = [], []
-        newest_first = sorted(summaries, key=lambda entry: -entry.position)
-        return cls(find_pins(entries), [*newest_first, *find_pin_entries(entries)], pieces)
+        told = any("".join(entry.contents).strip() for entry in summaries)
+        return cls(find_pins(entries), find_pin_entries(entries), summaries if told else ())
 
     def format_text(self, left_out: int = 0) -> str:
         """Return its text without a fence; empty where there is nothing to say."""
-        parts = [format_pins(self.pins), "\n".join(self.pieces), describe_left_out(left_out)]
+        told = "\n".join(clean_text(text) for text in read_summaries(self.summaries))
+        parts = [format_pins(self.pins), told, describe_left_out(left_out)]
         return "\n\n".join(filter(None, parts))
 
     def make_pieces(self, left_out: int = 0) -> list[ContextPiece]:
@@ -308,12 +307,14 @@ class _SummaryMessage:
         text = self.format_text(left_out)
         if not text:
             return []
+        newest_first = sorted(self.summaries, key=lambda entry: -entry.position)
+        shown = [*newest_first, *self.pinned]
         message = SystemMessage(
             format_summary([text]),
-            id=self.shown[0].id if self.shown else LEFT_OUT_ID,
+            id=shown[0].id if shown else LEFT_OUT_ID,
             additional_kwargs={"source": SUMMARY_SOURCE},
         )
-        return [ContextPiece("system", message, {entry.position for entry in self.shown})]
+        return [ContextPiece("system", message, {entry.position for entry in shown})]
 
 
 LEFT_OUT_ID = "convmem-left-out"
@@ -361,6 +362,20 @@ class _FittedView:
     earlier: int
     count: TokenCounter
 
+    def fit_summaries(self, max_tokens: int | None) -> Self:
+        """Return the view with the latest summaries that the latest exchange fits beside.
+
+        So many are shown at once only until the next compaction puts them under a parent.
+        """
+        told = self.summarised
+        if told is None or max_tokens is None:
+            return self
+        for first in range(len(told.summaries)):
+            fitted = replace(self, summarised=replace(told, summaries=told.summaries[first:]))
+            if fitted.weigh_latest() <= max_tokens:
+                return fitted
+        return self
+
     def build(self, max_tokens: int | None, repairs: list[str]) -> Context:
         """Return the view.
 
@@ -388,9 +403,12 @@ class _FittedView:
         whole = [*self._make_head(0), *self.body]
         if not self.earlier and _weigh(whole, self.count) <= max_tokens:
             return False
-        noted = self._make_head(self._count_left_out(()))
-        latest = _keep_pieces(noted, self.body, _find_exchanges(self.body)[-1])
-        return _weigh(latest, self.count) <= max_tokens
+        return self.weigh_latest(self._count_left_out(())) <= max_tokens
+
+    def weigh_latest(self, left_out: int = 0) -> int:
+        """Return how large what must not be cut is."""
+        head = self._make_head(left_out)
+        return _weigh(_keep_pieces(head, self.body, _find_exchanges(self.body)[-1]), self.count)
 
     def _make_head(self, left_out: int) -> list[ContextPiece]:
         summarised = [] if self.summarised is None else self.summarised.make_pieces(left_out)

@@ -281,8 +281,9 @@ NOT_WRITING = {
     "flush aflush summarizes turn_memory",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
-    "alast_summary summary_window asummary_window undo aundo redo aredo undo_summary "
-    "aundo_summary to_maps ato_maps pins apins unpin aunpin summaries asummaries",
+    "alast_summary summaries asummaries summary_window asummary_window undo aundo redo aredo "
+    "undo_summary "
+    "aundo_summary to_maps ato_maps pins apins unpin aunpin",
 }
 
 
