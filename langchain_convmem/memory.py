@@ -49,7 +49,7 @@ from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
-from langchain_convmem.views.context import is_framing
+from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.counting import (
     CurrentCounter,
     TokenCounterLike,
@@ -63,9 +63,11 @@ from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
     WriteHook,
+    check_plain_function,
     read_messages,
 )
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
+from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Profile, resolve_profile
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.workers import run_in_worker
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
-    from langchain_convmem.summarizing.compactor import BackgroundJobs
+    from langchain_convmem.summarizing.compactor import BackgroundJobs, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text import ChatTemplate
@@ -92,6 +94,9 @@ if TYPE_CHECKING:
     from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.turns.turn import TurnMemory
     from langchain_convmem.wrap import RememberingRunnable
+
+OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
+"""Is told of compactions; see `ConversationMemory.open`."""
 
 SummarizeWhen: TypeAlias = Literal["background", "foreground"] | Callable[[ThreadKey], object]
 """When a thread that is due is compacted: by a worker thread after the turn, within the turn, or by
@@ -136,6 +141,7 @@ class ConversationMemory:
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
         token_counter: TokenCounterLike | None = None,
+        on_summary: OnSummary | None = None,
     ) -> None:
         """Make a memory of a log that is open already.
 
@@ -168,6 +174,7 @@ class ConversationMemory:
             settings=summary_settings,
             when=summarize_when,
             counters=counters,
+            on_summary=on_summary,
         )
         self._turn_memory = TurnServices(log, drafting, self._recaller, self._summaries, counters)
         self._opened: _Opened | None = None
@@ -185,6 +192,7 @@ class ConversationMemory:
         summarizer: SummarizerLike | Literal["auto"] | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
+        on_summary: OnSummary | None = None,
         signing_key: bytes | str | None = None,
         token_counter: TokenCounterLike | None = None,
     ) -> Self:
@@ -213,6 +221,9 @@ class ConversationMemory:
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
                 thread that is due and hands it over, such as to a queue whose worker calls
                 `summarize`.
+            on_summary: Gets a `SummaryEvent` whenever a thread was compacted, facts were lost, no
+                summary came about, or a thread that is due rests. A plain function, called where
+                the work is done, so it must be quick.
             signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
                 nobody who lacks it can alter them unseen; see `SQLiteLog`.
             token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
@@ -234,6 +245,7 @@ class ConversationMemory:
             "summary_settings": summary_settings,
             "summarize_when": summarize_when,
             "token_counter": token_counter,
+            "on_summary": on_summary,
         }
         cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
@@ -1419,6 +1431,10 @@ _BLOCKS = 3
 """How many recalled blocks may hold a fact."""
 
 
+_CROWDED = 1.25
+"""A message of summaries so many times as long as it should be may need parents."""
+
+
 class Summaries:
     """Compacts the threads of a memory, if it has a summarizer. Thread-safe."""
 
@@ -1432,6 +1448,7 @@ class Summaries:
         settings: SummarySettings | None,
         when: SummarizeWhen,
         counters: TokenCounters,
+        on_summary: OnSummary | None,
     ) -> None:
         """Take what threads are compacted by and when; see `ConversationMemory.open`.
 
@@ -1441,6 +1458,8 @@ class Summaries:
         if not callable(when) and when not in ("background", "foreground"):
             msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
             raise ConfigError(msg)
+        if on_summary is not None:
+            check_plain_function("on_summary", on_summary, of="an event")
         if summarizer is None and settings is not None:
             _logger.warning("summary_settings do nothing without a summarizer; pass one, too")
         self._log = log
@@ -1460,6 +1479,7 @@ class Summaries:
         self._settings = settings
         self._when = when
         self._counter = CurrentCounter(counters)
+        self._on_summary = on_summary
         self._lock = make_lock()
         self._compactor: Compactor | None = None
         self._jobs: BackgroundJobs | None = None
@@ -1497,11 +1517,21 @@ class Summaries:
             drafting=self._drafting,
             read=self._read_steps,
             findable=self._find_some_steps,
+            on_report=self._report,
         )
 
     def _prepare_settings(self, settings: SummarySettings) -> SummarySettings:
         """Return settings that count as the memory does, unless they have a counter."""
         return replace(settings, token_counter=settings.token_counter or self._counter)
+
+    def _report(self, report: SummaryReport) -> None:
+        """Tell the application what came of a compaction, if it wants to know."""
+        if self._on_summary is None:
+            return
+        from langchain_convmem.summarizing.compactor import list_events
+
+        for event in list_events(report):
+            self._on_summary(event)
 
     def rewrite_steps(
         self, key: ThreadKey, summarizer: SummarizerLike | None
@@ -1524,6 +1554,7 @@ class Summaries:
         compactor = self.compactor
         with self._lock:
             compactor.settings = compactor.settings.fit_to(budget)
+            compactor.budget = min(budget, compactor.budget or budget)
 
     def use_model(self, model: ModelFacts) -> None:
         """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
@@ -1558,10 +1589,10 @@ class Summaries:
             except ConvMemError:
                 # The reply is there and stored; the next turn tries again.
                 _logger.exception("could not compact thread %r", key.thread_id)
-        elif view is not None or (yield from self.compactor.is_due_steps(key)):
-            from langchain_convmem.summarizing.summarizers import notify_due
+        elif (yield from self.compactor.is_due_steps(key)):
+            from langchain_convmem.summarizing.summarizers import notify_application
 
-            notify_due(self._when, key)
+            notify_application(self._when, key, f"the compaction of thread {key.thread_id!r}")
 
     def _may_be_due(self, view: Context | None, replies: Sequence[BaseMessage]) -> bool:
         """Return whether a thread may be due, without a look into the log."""
@@ -1574,7 +1605,11 @@ class Summaries:
             view.tokens - self._counter(framing) + self._counter(replies),
             len(view.messages) - len(framing) + len(replies),
         )
-        return not view.is_whole or self.compactor.settings.is_due(size)
+        told = [
+            one for one in view.messages if one.additional_kwargs.get("source") == SUMMARY_SOURCE
+        ]
+        is_crowded = self._counter(told) > _CROWDED * self.compactor.settings.shown_tokens
+        return not view.is_whole or is_crowded or self.compactor.settings.is_due(size)
 
     # -- the background ---------------------------------------------------------------------------
 
@@ -1673,9 +1708,10 @@ def _erase_entries_steps(
         receipt = _add_receipts(receipt, more)
 
 
-def _list_telling(entries: Iterable[Entry], ids: Collection[str]) -> list[str]:
-    """Return the ids of the summaries that cover entries."""
-    return find_summaries_over([entry for entry in entries if entry.control is None], ids)
+def _list_telling(entries: Sequence[Entry], ids: Collection[str]) -> list[str]:
+    """Return the ids of the summaries that cover entries, and of the pins that quote them."""
+    summaries = find_summaries_over([entry for entry in entries if entry.control is None], ids)
+    return [*summaries, *find_pins_over(entries, {*ids, *summaries})]
 
 
 def _add_receipts(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:

@@ -152,7 +152,7 @@ class Entry:
         contents: The message's text pieces: its dialog lines.
         metadata: See `Metadata`.
         control: Set for control entries only.
-        cover: Set for summaries only.
+        cover: Set for summaries, and for the control entry that takes one back.
         checksum: 20 hexadecimal digits that stand for this entry and all before it in its thread;
             whoever keeps it can tell later that nothing is missing. Empty where the log signs
             nothing, or did not yet when it was written.
@@ -400,6 +400,7 @@ class Context:
         tokens: Size of `messages` by the token counter.
         positions: Positions of the entries that `messages` show.
         is_whole: Whether nothing was left out for the budget.
+        left_out: How many earlier messages `messages` neither show nor summarise.
     """
 
     messages: list[BaseMessage]
@@ -407,6 +408,7 @@ class Context:
     tokens: int
     positions: frozenset[int]
     is_whole: bool = True
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,6 +486,8 @@ class SummaryRequest:
         max_tokens: How long the summary should be.
         messages: The same as the conversation's model has read it, after what stands before it;
             empty where it did not, or where the summariser does not ask for it.
+        instructions: What the application asks for besides; empty for nothing.
+        sections: The headings that it wants, in order.
     """
 
     transcript: str
@@ -491,6 +495,8 @@ class SummaryRequest:
     missing: tuple[str, ...] = ()
     max_tokens: int = 600
     messages: tuple[BaseMessage, ...] = field(default=(), repr=False)
+    instructions: str = ""
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

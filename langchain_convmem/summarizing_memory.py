@@ -32,7 +32,8 @@ from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.summarizing.checks import list_details
-from langchain_convmem.summarizing.planning import SummarySettings, make_plan
+from langchain_convmem.summarizing.compactor import Ended, Leases
+from langchain_convmem.summarizing.planning import Size, SummarySettings, make_plan, measure
 from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
 from langchain_convmem.turns.turn import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
@@ -43,6 +44,7 @@ _logger = logging.getLogger("langchain_convmem")
 _PIECES = "summary"
 """Key of a summary message's `additional_kwargs`: its text without the fence."""
 
+_FIRST_EXCHANGE = 2
 _REMOVE_ALL = "__remove_all__"
 _KEY = ThreadKey(None, "messages")
 
@@ -58,6 +60,14 @@ class SummaryCache:
         self._most = most
         self._lock = make_lock()
         self._kept: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._leases: Leases | None = None
+
+    def get_leases(self, settings: SummarySettings) -> Leases:
+        """Return who may summarise what, made by the first settings that are given."""
+        with self._lock:
+            if self._leases is None:
+                self._leases = Leases(None, settings)
+            return self._leases
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
@@ -97,7 +107,9 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     next summary continues it.
 
     A summary is made once for a beginning, so a chain may pass the whole conversation each time.
-    If the summariser fails, the messages pass as they are, and the next call tries again.
+    If the summariser fails, the messages pass as they are; that conversation rests in this process
+    for `first_pause_s`, twice as long after each further failure, and is tried again. So do they
+    pass while another call has the same beginning summarised.
 
     Nothing is stored: who wants what was summarised back, word for word, keeps it in a
     `ConversationMemory`, whose `wrap`, graph nodes and agent middleware summarise by themselves.
@@ -212,14 +224,34 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         pieces = pieces or parts.summary
         entries = _build_entries(pieces, parts.said[done:])
         plan = make_plan(_KEY, entries, self.settings)
-        if plan is not None:
-            try:
-                pieces = yield from self._summarize_steps(plan.window)
-                done += plan.window.cover.ranges[-1][1]
-                self.cache.keep(names[done], pieces)
-            except SummaryError as error:
-                _logger.warning("messages pass without a new summary: %s", error)
+        # A conversation is known by how it begins, its first reply included.
+        key = ThreadKey(None, names[min(done + _FIRST_EXCHANGE, len(names) - 1)])
+        written = None if plan is None else (yield from self._write_steps(key, plan.window))
+        if plan is not None and written is not None:
+            pieces = written
+            done += plan.window.cover.ranges[-1][1]
+            self.cache.keep(names[done], pieces)
         return parts.replace_beginning(pieces, done) if done else messages
+
+    def _write_steps(self, key: ThreadKey, window: SummaryWindow) -> Steps[tuple[str, ...] | None]:
+        """Return a summary; None while another call writes it, or it rests after a failure."""
+        leases = self.cache.get_leases(self.settings)
+        # Messages that have grown to twice the mark wait for no pause after an outage.
+        size = measure([entry for turn in window.turns for entry in turn.entries])
+        is_late = self.settings.is_due(Size(size.tokens // 2, size.messages // 2))
+        lease = yield from leases.take(key, after_outage=is_late)
+        if lease is None:
+            return None
+        ended: Ended = "stopped"
+        try:
+            pieces = yield from self._summarize_steps(window)
+            ended = "done"
+        except SummaryError as error:
+            ended = "outage" if error.is_outage else "failed"
+            _logger.warning("messages pass without a new summary: %s", error)
+        finally:
+            yield from leases.give_back(lease, ended)
+        return pieces if ended == "done" else None
 
     def _summarize_steps(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
         written = yield from write_steps(self.summarizer, window, self.settings)

@@ -19,14 +19,18 @@ from langchain_convmem.views.live import (
     find_frontier,
     find_live_entries,
     find_live_summary,
+    find_uncovered,
 )
 from langchain_convmem.views.messages import TextCounter, TokenCounter, count_tokens
+from langchain_convmem.views.pins import count_pin_tokens
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,
     find_continued,
+    find_held_back,
     find_said_since,
     make_window,
+    read_summaries,
 )
 from langchain_convmem.views.tool_calls import find_answered_calls
 
@@ -74,6 +78,10 @@ class Size:
     tokens: int
     messages: int
 
+    def add_tokens(self, tokens: int) -> Size:
+        """Return the size of as many messages with so many more tokens."""
+        return Size(self.tokens + tokens, self.messages)
+
     def measure_in(self, measure: str, window_tokens: int) -> float:
         """Return the size in one measure."""
         if measure == "messages":
@@ -116,6 +124,9 @@ class SummarySettings:
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
+        instructions: What a summariser is asked besides, in the application's words. The rules that
+            the transcript is data, and how long a summary is, stay.
+        sections: Headings that a summary has, in this order; what it leaves out is reported.
         judge: Asked about sentences of a summary of which rules cannot decide whether they agree
             with what was said: a chat model, another Runnable or a function. One call for a
             summary, and none where nothing is open. None: they stay undecided.
@@ -136,6 +147,8 @@ class SummarySettings:
     rebuild_every: int | None = None
     lease_s: float = 300.0
     first_pause_s: float = 30.0
+    instructions: str = ""
+    sections: Sequence[str] = ()
     judge: RunnableLike | None = None
     token_counter: TokenCounter | None = field(default=None, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
@@ -160,6 +173,7 @@ class SummarySettings:
                 raise ConfigError(msg)
         _check_periods(self)
         _check_judge(self.judge)
+        _check_wording(self)
         clauses = self.clauses
         keep: Clause = dict([_read_pair("keep", self.keep)])
         for name, amounts in (
@@ -325,6 +339,22 @@ def _check_judge(judge: object) -> None:
         raise ConfigError(f"{msg} {describe_value(judge)}")
 
 
+def _check_wording(settings: SummarySettings) -> None:
+    """Refuse instructions and sections that are not text, and freeze the list of sections."""
+    if not isinstance(settings.instructions, str):
+        given = describe_value(settings.instructions)
+        raise ConfigError(f"instructions must be a text, got {given}")
+    headings: Any = settings.sections
+    is_list = isinstance(headings, Sequence) and not isinstance(headings, str)
+    if not is_list or not all(isinstance(one, str) and one.strip() for one in headings):
+        msg = 'sections must be a list of headings, such as ["Decisions"], none of them blank'
+        raise ConfigError(f"{msg}; got {headings!r:.80}")
+    names = tuple(" ".join(one.split()).rstrip(":") for one in headings)
+    if len({name.casefold() for name in names}) < len(names):
+        raise ConfigError(f"sections must differ from each other, got {headings!r:.200}")
+    object.__setattr__(settings, "sections", names)
+
+
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)  # noqa: PLR2004
 
@@ -402,7 +432,7 @@ def make_plan(
         force: Cover all that may be covered, whatever the marks say.
     """
     live = find_live_entries(entries)
-    said = find_said_since(live, find_frontier(live))
+    said = find_waiting(entries, live, force=force)
     size = measure(said, settings.counter)
     if not force and not settings.is_due(size):
         return None
@@ -428,9 +458,11 @@ def plan_leaves(
         force: See `make_plan`.
     """
     live = find_live_entries(entries)
-    said = find_said_since(live, find_frontier(live))
+    said = find_waiting(entries, live, force=force)
     rest = measure(said, settings.counter)
-    if not force and not settings.is_due(rest):
+    if not force and not settings.is_due(
+        rest.add_tokens(count_pin_tokens(entries, settings.count_text))
+    ):
         return []
     plans: list[SummaryPlan] = []
     for stretch in find_stretches(live, said):
@@ -445,6 +477,36 @@ def plan_leaves(
         covered = measure(stretch[:end], settings.counter)
         rest = Size(rest.tokens - covered.tokens, rest.messages - covered.messages)
     return [plan for plan in plans if not plan.window.is_empty]
+
+
+def find_waiting(
+    entries: Sequence[Entry], live: Sequence[Entry], *, force: bool = False
+) -> list[Entry]:
+    """Return what was said that no summary covers and that is to be summarised, in order.
+
+    Args:
+        entries: The thread's entries.
+        live: Those that count.
+        force: Also what undoing a summary showed again.
+    """
+    held = () if force else find_held_back(entries)
+    return [one for one in find_said_since(live, find_frontier(live)) if one.id not in held]
+
+
+def is_overdue(entries: Sequence[Entry], budget: int | None, settings: SummarySettings) -> bool:
+    """Return whether a budget leaves out what no summary covers.
+
+    Args:
+        entries: A thread's entries, or those that its next view needs.
+        budget: How many tokens a model gets of a thread; None for any number.
+        settings: Say how tokens are counted.
+    """
+    if budget is None:
+        return False
+    live = find_live_entries(entries)
+    told = settings.count_text("\n".join(read_summaries(find_frontier(live))))
+    said = measure(find_uncovered(live), settings.counter).tokens
+    return said + told + count_pin_tokens(entries, settings.count_text) > budget
 
 
 def find_stretches(live: Sequence[Entry], said: Sequence[Entry]) -> list[list[Entry]]:

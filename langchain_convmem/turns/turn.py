@@ -66,10 +66,12 @@ from langchain_convmem.views.context import (
     ContextBudget,
     SummaryPlace,
     build_context,
+    count_said,
+    format_summary_text,
 )
 from langchain_convmem.views.counting import TokenCounters, get_text_counter
 from langchain_convmem.views.lines import indent_text
-from langchain_convmem.views.live import find_frontier, find_live_entries, get_level
+from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
 from langchain_convmem.views.messages import (
     DraftBuilder,
     TextCounter,
@@ -78,13 +80,14 @@ from langchain_convmem.views.messages import (
 )
 from langchain_convmem.views.models import ModelFacts
 from langchain_convmem.views.providers import Profile
-from langchain_convmem.views.summaries import read_summaries
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
 
 _NO_DOCUMENT = "cache:none"
+_MANY = 999_999
+"""For the line on what a view leaves out, where its room is kept free: no number is longer."""
 _PATIENCE_S = 0.3
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
@@ -266,7 +269,7 @@ class TurnView:
         if room is not None:
             left = room - self._count_text(_write_fence([block.text for block in lines], _NOTICES))
         shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
-        shown += [_read_summary(entries), *(block.text for block in lines)]
+        shown += [format_summary_text(entries), *(block.text for block in lines)]
         folded = fold_text("\n".join(shown))
         own = [line for block in lines for line in block.lines if line.key == self.key]
         parts = [line for line in own if fold_text(line.text) not in folded]
@@ -313,7 +316,7 @@ class TurnView:
         budget = self.options.budget
         if budget is None or not self._shows_summary:
             return budget
-        return budget.reserve(self._count_text(_read_summary(entries)))
+        return budget.reserve(self._count_text(format_summary_text(entries, _MANY)))
 
     @property
     def _counter(self) -> TokenCounter:
@@ -360,7 +363,8 @@ class TurnView:
         its longest texts are cut.
         """
         options = self._make_view_options(self._list_budgets(turn)[-1])
-        return build_context(turn.fixed, **options)
+        left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+        return build_context(turn.fixed, earlier_left_out=left_out, **options)
 
     def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
@@ -410,11 +414,6 @@ def _read_stretches_steps(
 ) -> Steps[Sequence[Entry]]:
     _, entries = yield from read_thread_steps(log, key, _NO_DOCUMENT, lambda _: stretches)
     return entries
-
-
-def _read_summary(entries: Sequence[Entry]) -> str:
-    """Return what the summaries of a thread tell; empty without one."""
-    return "\n".join(read_summaries(find_frontier(find_live_entries(entries))))
 
 
 # -- What a model gets ----------------------------------------------------------------------------
@@ -484,7 +483,7 @@ class ModelContext:
             "history": MessageList(given[:at]),
             "input": MessageList(given[at:]),
             "recalled": make_recalled_messages(self.recalled),
-            "summary": _read_summary(self.turn.entries),
+            "summary": format_summary_text(self.turn.entries, self.view.left_out),
             "messages": MessageList(self._whole),
         }
 
@@ -502,6 +501,7 @@ class ModelContext:
             "messages": len(self.view.messages),
             "tokens": self.view.tokens,
             "repairs": len(self.view.repairs),
+            "left_out": self.view.left_out,
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
             "opened": sum(len(one.sentences) for one in self.opened),

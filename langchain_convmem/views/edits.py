@@ -40,6 +40,7 @@ from langchain_convmem.views.live import (
     is_blank,
 )
 from langchain_convmem.views.messages import build_message
+from langchain_convmem.views.pins import FORKED_FROM, find_pin_entries, is_pin
 from langchain_convmem.views.summaries import (
     check_pieces,
     digest_children,
@@ -50,8 +51,6 @@ from langchain_convmem.views.summaries import (
     translate_record,
 )
 
-FORKED_FROM = "forked_from"
-"""Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
 INTERRUPTED = "interrupted"
 """Mark of a reply that was cut off: among the attributes of its entry, and in the message's
 `response_metadata`."""
@@ -67,7 +66,8 @@ _OF_THE_ENTRY = frozenset({"attempt_of", FORKED_FROM, "own_tokens", "provenance"
 
 def plan_clear(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that empties every view; nothing if they are empty."""
-    return _retract([entry.id for entry in find_live_entries(entries)], "cleared")
+    shown = [*find_live_entries(entries), *find_pin_entries(entries)]
+    return _retract([entry.id for entry in shown], "cleared")
 
 
 def plan_undo(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
@@ -131,12 +131,12 @@ def _find_starts(said: Sequence[Entry]) -> list[Entry]:
 
 
 def plan_redo(entries: Sequence[Entry]) -> list[Draft]:
-    """Return the control entry that takes back the latest undo or clear.
+    """Return the control entry that takes back the latest undo, unpinning or clear.
 
     Nothing comes back once something was said after it: that would stand in another place.
     """
     dead = find_retracted_ids(entries)
-    shown = {entry.id for entry in entries if entry.control is None}
+    shown = {entry.id for entry in entries if entry.control is None or is_pin(entry)}
     for entry in reversed(entries):
         if entry.id in dead:
             continue

@@ -367,6 +367,27 @@ is, and nothing is written.
 """
 
 
+def check_plain_function(name: str, function: object, *, of: str) -> None:
+    """Refuse what is no plain function.
+
+    Args:
+        name: The option that it is given as.
+        function: What was given.
+        of: What the function gets.
+
+    Raises:
+        ConfigError: If it cannot be called, or has to be awaited.
+    """
+    if not callable(function):
+        raise ConfigError(f"{name} must be a function of {of}, got {describe_value(function)}")
+    if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
+        msg = (
+            f"{name} must be a plain function, got the coroutine function "
+            f"{describe_value(function)}; synchronous calls write, too"
+        )
+        raise ConfigError(msg)
+
+
 class DraftBuilder:
     """Makes drafts of messages. Holds nothing but the hook; as thread-safe as that is."""
 
@@ -376,17 +397,8 @@ class DraftBuilder:
         Raises:
             ConfigError: If it is not a plain function.
         """
-        if hook is not None and not callable(hook):
-            raise ConfigError(
-                f"before_write must be a function of a message, got {describe_value(hook)}"
-            )
-        if any(map(inspect.iscoroutinefunction, (hook, getattr(hook, "__call__", None)))):  # noqa: B004
-            msg = (
-                f"before_write must be a plain function, got the coroutine function "
-                f"{describe_value(hook)}; "
-                "synchronous calls write, too"
-            )
-            raise ConfigError(msg)
+        if hook is not None:
+            check_plain_function("before_write", hook, of="a message")
         self.hook = hook
 
     # -- drafts ---------------------------------------------------------------------------------

@@ -10,18 +10,19 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from langchain_core.messages import SystemMessage
 
-from langchain_convmem.errors import InvalidMessageError, StaleWindowError
+from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey, Turn
 from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.lines import clean_name, indent_text
 from langchain_convmem.views.live import (
+    LEVEL,
     RECORD,
     EntryPlaces,
     find_covers,
@@ -29,6 +30,7 @@ from langchain_convmem.views.live import (
     find_live_entries,
     find_live_summary,
     find_nodes,
+    find_retracted_ids,
     get_level,
     has_calls,
     make_turn,
@@ -392,7 +394,8 @@ def check_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ...]
     Raises:
         InvalidMessageError: If there is none, or something is not text.
     """
-    pieces = [contents] if isinstance(contents, str) else list(contents)
+    is_list = isinstance(contents, Iterable) and not isinstance(contents, str)
+    pieces: list[str] = list(contents) if is_list else [contents]  # type: ignore[list-item]
     if not all(isinstance(piece, str) for piece in pieces):
         raise InvalidMessageError(f"{what} must be text or a list of texts alone")
     spoken = tuple(piece for piece in pieces if piece.strip())
@@ -589,7 +592,8 @@ def _is_folded(summary_id: str, live: Sequence[Entry]) -> bool:
 def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that takes back the live summary; nothing if there is none.
 
-    What was made by rule of it and others goes with it, so that the others are shown again.
+    What was made by rule of it and others goes with it, so that the others are shown again. The
+    entry has the cover of what was taken back: see `find_held_back`.
     """
     live = find_live_entries(entries)
     summary = find_live_summary(live)
@@ -599,7 +603,74 @@ def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
     for entry in sorted(live, key=lambda entry: entry.position):
         if entry.role == "summary" and not set(gone).isdisjoint(entry.metadata.summary_ids):
             gone.append(entry.id)
-    return [Draft(role="control", control=Control(tuple(gone), "undo"))]
+    return [Draft(role="control", control=Control(tuple(gone), "undo"), cover=summary.cover)]
+
+
+def find_held_back(entries: Sequence[Entry]) -> frozenset[str]:
+    """Return the ids of what undoing a summary showed again, and what nobody summarised since.
+
+    Nothing but a request compacts these again.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+    """
+    undone = [entry for entry in entries if entry.control is not None and entry.cover is not None]
+    if not undone:
+        return frozenset()
+    dead = find_retracted_ids(entries)
+    spoken = [entry for entry in entries if entry.role not in ("summary", "control")]
+    places = EntryPlaces(spoken)
+    held: set[int] = set()
+    for entry in entries:  # the latest word on an entry counts
+        if entry.role == "summary":
+            held.difference_update(places.find_under(entry.cover))
+        elif entry.control is not None and entry.id not in dead:
+            held.update(places.find_under(entry.cover))
+    return frozenset(spoken[number].id for number in held)
+
+
+def plan_edit_summary(
+    entries: Sequence[Entry], pieces: Sequence[str], summary_id: str | None = None
+) -> tuple[Entry, Draft]:
+    """Return a summary, and the entry that takes its place in other words.
+
+    It stands for the same. What was made by rule of the summary and others falls with it, and is
+    made anew by the next compaction.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+        pieces: The new text.
+        summary_id: The summary, by its entry's or its message's id; None is the live one.
+
+    Raises:
+        ConfigError: If the thread has no such summary, or a later one that was written retells it.
+    """
+    live = find_live_entries(entries)
+    nodes = find_nodes(live)
+    old = find_live_summary(live)
+    if summary_id is not None:
+        old = next((one for one in nodes if summary_id in (one.id, one.message_id)), None)
+    if old is None or old.cover is None:
+        which = "no summary" if summary_id is None else f"no summary {summary_id!r}"
+        raise ConfigError(f"the thread shows {which} that could be edited")
+    retelling = [one for one in nodes if old.id in one.metadata.summary_ids and not get_level(one)]
+    if retelling:
+        msg = f"summary {old.id!r} is retold by {retelling[0].id!r}; edit that one"
+        raise ConfigError(msg)
+    known = old.metadata.aux.get(RECORD)
+    kept = {name: one for name, one in dict(known or {}).items() if name in _OF_THE_COVER}
+    metadata = Metadata(summary_ids=old.metadata.summary_ids, aux={RECORD: {**kept, EDITED: True}})
+    cover = Cover(old.cover.ranges, old.cover.digest, EDITED)
+    draft = make_summary_draft(pieces, cover, metadata)
+    message = SystemMessage(make_content(pieces), id=old.message_id)
+    return old, replace(draft, message=message)
+
+
+EDITED = "edited"
+"""Who wrote a summary that the application put in the place of another one."""
+
+_OF_THE_COVER = frozenset({LEVEL, DAYS, CHILDREN, "rolled"})
+"""Keys of a summary's record that hold for any text of the same cover."""
 
 
 def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str]:

@@ -14,13 +14,21 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Context, Entry
 from langchain_convmem.views.codec import clean_text
-from langchain_convmem.views.context import build_context, is_current, narrow_live_part
+from langchain_convmem.views.context import (
+    LEFT_OUT_ID,
+    SUMMARY_SOURCE,
+    build_context,
+    count_said,
+    describe_left_out,
+    is_current,
+    narrow_live_part,
+)
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens
 from tests.fuzz.validators import VALIDATORS
 
 SEES_NAMES = ("openai", "openai_responses")
-__all__ = ["Thread", "broken_promises", "budget_faults", "faults_of_reading_on"]
+__all__ = ["Thread", "broken_promises", "budget_faults", "drop_note", "faults_of_reading_on"]
 
 
 @dataclass(frozen=True)
@@ -99,9 +107,28 @@ def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]
     if budget < needed or cut.tokens > budget:
         faults.append(f"makes {cut.tokens} tokens of a budget of {budget}, {needed} needed")
     question = [message.content for message in _never_cut(whole.messages)]
-    if [message.content for message in _never_cut(cut.messages)] != question:
+    if [message.content for message in _never_cut(drop_note(cut))] != question:
         faults.append("cuts the latest exchange")
+    said = [entry.position for entry in thread.uncovered if count_said([entry])]
+    shown = [number for number, position in enumerate(said) if position in cut.positions]
+    if shown and cut.left_out != shown[0]:
+        faults.append(f"says that {cut.left_out} messages are left out, not {shown[0]}")
     return faults
+
+
+def drop_note(view: Context) -> list[BaseMessage]:
+    """Return the messages of a view without the line on what it leaves out."""
+    note = describe_left_out(view.left_out)
+    if not note:
+        return list(view.messages)
+    kept = []
+    for message in view.messages:
+        update = {"content": message.content}
+        if message.additional_kwargs.get("source") == SUMMARY_SOURCE:
+            update = {"content": str(message.content).replace(f"\n\n{note}\n</", "\n</")}
+        if message.id != LEFT_OUT_ID:
+            kept.append(message.model_copy(update=update))
+    return kept
 
 
 def _never_cut(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -136,6 +163,7 @@ def faults_of_reading_on(thread: Thread, profile: str, rng: random.Random) -> li
     read = [e for e in thread.entries if e.position > part.floor or e.position in part.kept]
     if not is_current(part, read):
         return []  # the thread is read whole then
-    shown = build_context(read, profile=profile, earlier_speakers=part.speakers)  # type: ignore[arg-type]
+    known = {"earlier_speakers": part.speakers, "earlier_left_out": part.left_out}
+    shown = build_context(read, profile=profile, **known)  # type: ignore[arg-type]
     whole = build_context(thread.entries, profile=profile)  # type: ignore[arg-type]
     return [] if shown == whole else [f"shows something else behind {part}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import pytest
@@ -183,11 +183,43 @@ def test_a_summary_of_langchains_middleware_is_continued_too():
     assert step.summarizer.requests[0].previous == "They met."
 
 
-def test_if_the_summariser_fails_the_messages_pass_and_the_next_call_tries_again():
+def test_if_the_summariser_fails_the_messages_pass_and_the_conversation_rests():
     step = summarising(ProviderError("overloaded"), "They talked.")
+    whole = talk(3)
+    assert [step.invoke(whole) for _ in range(3)] == [whole] * 3
+    assert len(step.summarizer.requests) == 1
+    other = [HumanMessage("Hello."), AIMessage("Hi."), *talk(3)]
+    assert texts(step.invoke(other))[0] == "They talked."
+
+
+def test_a_pause_that_is_over_lets_the_next_call_try_again():
+    no_pause = replace(SETTINGS, first_pause_s=1e-9)
+    summarizer = ScriptedSummarizer(ProviderError("overloaded"), "They talked.")
+    step = SummarizingMemory(summarizer=summarizer, settings=no_pause)
     whole = talk(3)
     assert step.invoke(whole) == whole
     assert texts(step.invoke(whole))[0] == "They talked."
+
+
+def test_after_an_outage_messages_of_twice_the_mark_wait_for_no_pause():
+    step = summarising(ProviderError("overloaded"), "They talked.")
+    step.invoke(talk(3))
+    assert step.invoke(talk(4)) == talk(4)
+    assert texts(step.invoke(talk(6)))[0] == "They talked."
+
+
+def test_after_a_refusal_even_a_long_conversation_rests():
+    step = summarising("I'm sorry, I can't help with that.", "They talked.")
+    for exchanges in (3, 4, 6):
+        assert step.invoke(talk(exchanges)) == talk(exchanges)
+    assert len(step.summarizer.requests) == 1
+
+
+def test_while_another_call_summarises_the_messages_pass():
+    passed = []
+    step = summarising(lambda _: passed.append(step.invoke(talk(3))) or "They talked.")
+    assert texts(step.invoke(talk(3)))[0] == "They talked."
+    assert passed == [talk(3)]
 
 
 def test_if_a_later_summary_fails_the_one_before_still_stands():

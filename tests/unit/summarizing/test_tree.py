@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
-from langchain_convmem.errors import ConvMemError
+from langchain_convmem.errors import BudgetError, ConvMemError
 from langchain_convmem.records import Cover, Metadata, ThreadKey
 from langchain_convmem.summarizing.tree import (
     choose_sentences,
@@ -169,6 +169,20 @@ def test_the_oldest_of_the_lowest_level_are_put_under_a_parent_and_the_newest_is
         == summaries[:2]
     )
     assert pick_siblings(summaries[2:], replace(SMALL, tree_tokens=32)) == ()
+
+
+def test_of_more_summaries_than_a_budget_holds_the_latest_are_shown(log):
+    for number in range(6):
+        add(log, f"Summary {number}. {IDLE}", first=2 * number + 1)
+    entries = log.entries(KEY)
+    for most, first in ((None, 0), (190, 0), (120, 3), (80, 5)):
+        view = build_context(entries, max_tokens=most)
+        told = view.messages[0].text
+        shown = [number for number in range(6) if f"Summary {number}." in told]
+        assert shown == list(range(first, 6))
+        assert view.positions == {entry.position for entry in entries[first:]}
+    with pytest.raises(BudgetError):
+        build_context(entries, max_tokens=40)
 
 
 WORDS = "Ana Rome XK-42 12 euros 3 May prefers tea will call. it was nice Really? 900$ boats"
