@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -98,17 +98,25 @@ def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]
     whole = build_context(thread.entries, profile=profile, summary=place)  # type: ignore[arg-type]
     budget = rng.randint(1, max(whole.tokens, 1))
     needed = count_tokens(_never_cut(whole.messages))
+    options: dict[str, Any] = {"profile": profile, "summary": place, "max_tokens": budget}
+    shortens = rng.random() < 0.5
     try:
-        cut = build_context(thread.entries, profile=profile, summary=place, max_tokens=budget)  # type: ignore[arg-type]
+        cut = build_context(thread.entries, shorten=shortens, **options)
     except BudgetError as error:
-        is_right = budget < error.needed == needed and error.available == budget
+        is_least = error.needed <= needed if shortens else error.needed == needed
+        is_right = budget < error.needed and is_least and error.available == budget
         return [] if is_right else [f"refuses {budget} tokens saying {error}; needed: {needed}"]
     faults = VALIDATORS[profile](cut.messages)
-    if budget < needed or cut.tokens > budget:
+    if cut.tokens > budget or (budget < needed and not shortens):
         faults.append(f"makes {cut.tokens} tokens of a budget of {budget}, {needed} needed")
-    question = [message.content for message in _never_cut(whole.messages)]
-    if [message.content for message in _never_cut(drop_note(cut))] != question:
+    # Where it does not fit, what users said and tools found is shown cut, and nothing else.
+    may_differ = {"human", "tool"} if budget < needed else set()
+    before, after = _never_cut(whole.messages), _never_cut(drop_note(cut))
+    kept = [one.content for one in before if one.type not in may_differ]
+    if [one.content for one in after if one.type not in may_differ] != kept:
         faults.append("cuts the latest exchange")
+    if [one.type for one in before] != [one.type for one in after]:
+        faults.append("leaves out a message of the latest exchange")
     said = [entry.position for entry in thread.uncovered if count_said([entry])]
     shown = [number for number, position in enumerate(said) if position in cut.positions]
     if shown and cut.left_out != shown[0]:
