@@ -653,10 +653,10 @@ class RecalledLines:
     opened: Sequence[OpenedSummary] = ()
 
     def select(self, names: Collection[str]) -> RecalledLines:
-        """Return the blocks with lines of these names, and the sentences of these names."""
+        """Return the blocks with lines of these names, and what is opened if it has such a name."""
         blocks = [b for b in self.blocks if any(name_line(line) in names for line in b.lines)]
-        opened = [one for one in self.opened if any(name in names for name in name_sentences(one))]
-        return replace(self, blocks=blocks, opened=opened)
+        known = [name for one in self.opened for name in name_sentences(one) if name in names]
+        return replace(self, blocks=blocks, opened=self.opened if known else ())
 
 
 class RecallCache:
