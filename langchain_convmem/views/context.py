@@ -78,7 +78,8 @@ def build_context(
             (what all of them accept), or a profile of the caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages, the summary and the latest exchange are never cut.
-        summary: The summaries of the frontier as one marked system message, or left out.
+        summary: The summaries of the frontier as one marked system message, or left out. Where
+            not even the latest exchange would fit beside them, the latest of them.
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
@@ -99,7 +100,7 @@ def build_context(
     stale = find_stale_reasoning(entries, live, shown, hoists=rules.system == "head")
     head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
     if summary == "system":
-        head.extend(_make_summary_pieces(find_frontier(live)))
+        head.extend(_fit_summaries(find_frontier(live), head, body, max_tokens, token_counter))
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
@@ -265,6 +266,26 @@ def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     if isinstance(message.content, str):
         return [{"type": "text", "text": message.content}] if message.content else []
     return list(message.content)
+
+
+def _fit_summaries(
+    summaries: Sequence[Entry],
+    head: Sequence[ContextPiece],
+    body: Sequence[ContextPiece],
+    max_tokens: int | None,
+    count: TokenCounter,
+) -> list[ContextPiece]:
+    """Return the message of the latest summaries that the latest exchange fits beside.
+
+    So many are shown at once only until the next compaction puts them under a parent.
+    """
+    latest = max((number for number, piece in enumerate(body) if piece.role == "user"), default=0)
+    for first in range(len(summaries)):
+        told = _make_summary_pieces(summaries[first:])
+        kept = _keep_pieces([*head, *told], body, latest)
+        if max_tokens is None or _weigh(kept, count) <= max_tokens:
+            return told
+    return _make_summary_pieces(summaries)
 
 
 def _make_summary_pieces(summaries: Sequence[Entry]) -> list[ContextPiece]:
