@@ -326,7 +326,8 @@ class OpenedSummary:
         position: Where it stands in its thread.
         sentences: In its order, as it says them.
         numbers: Which of its sentences these are, from 0.
-        text: What a model should read: a header with the days that it tells of, then the sentences.
+        text: What a model should read: the sentences, after a header with the days that it tells of
+            unless the opened summary before it tells of the same.
     """
 
     summary_id: str

@@ -12,14 +12,18 @@ import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
+from langchain_convmem.summarizing.asking import find_asked_kinds, is_question
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
 from langchain_convmem.summarizing.topics import find_concepts
+from langchain_convmem.summarizing.tree import find_kinds
 from langchain_convmem.views.live import find_frontier
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import get_children, get_days
@@ -29,6 +33,12 @@ from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 from langchain_convmem.workers import run_in_worker
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
+"""Returns a vector for each text, soon and without cost: it runs while a turn waits."""
+
 ReadStretches: TypeAlias = Callable[[Sequence[Stretch]], Steps[Sequence[Entry]]]
 """Reads entries of a thread from after a position up to another, by position."""
 
@@ -36,6 +46,14 @@ _MOST_READ = 1024
 """So many folded summaries of a thread are known at once, the latest ones."""
 _MOST_SENTENCES = 8
 _MOST_RANKED = 64
+_MOST_MEANT = 64
+"""So many sentences are opened at most by what they mean, or by what they hold."""
+_ANSWERING = 0.66
+"""A sentence that holds this share of a question answers it."""
+_HELD = 0.3
+"""What it counts beside a cosine that a sentence holds what a question asks for."""
+_MOST_MISSES = 12
+"""After so many sentences in a row that do not fit, the rest hardly will."""
 _LEAST_SHARE = 0.34
 """Of what a question asks about, by rarity, a sentence holds at least this share."""
 _LEAST_PART = 0.2
@@ -102,6 +120,7 @@ class Branches:
         self._leaves: dict[str, tuple[FoldedSummary, int]] = {}
         self._index = LexicalIndex()
         self._documents: list[tuple[str, int]] = []
+        self._meanings: dict[str, tuple[NDArray[np.float32], list[frozenset[str]]]] = {}
 
     def find_missing(self, roots: Iterable[Entry]) -> list[tuple[str, int]]:
         """Return ids and positions of what these fold and is not known yet, by position.
@@ -140,6 +159,7 @@ class Branches:
             }
             for name in self._leaves.keys() - leaves.keys():
                 branch, start = self._leaves.pop(name)
+                self._meanings.pop(name, None)
                 self._index.remove(range(start, start + len(branch.sentences)))
             for name in sorted(leaves.keys() - self._leaves.keys()):
                 branch = leaves[name]
@@ -156,8 +176,12 @@ class Branches:
         shown: str,
         max_tokens: int,
         count: TextCounter = count_text_tokens,
+        embed: Embed | None = None,
     ) -> tuple[OpenedSummary, ...]:
         """Return what the folded summaries say to a question, in the order of what they cover.
+
+        First come sentences that answer it by its words; where `embed` is given and none answers
+        most of it, others follow by what they mean, those first that hold what is asked for.
 
         Args:
             question: What is asked.
@@ -167,34 +191,73 @@ class Branches:
             shown: All that is shown anyway, folded by `fold_text`.
             max_tokens: How long the texts may be together.
             count: Counts the tokens of a text.
+            embed: Embeds sentences and the question; None opens by words alone.
         """
         with self._lock:
-            ranked = self._rank(question, hits, whole)
-            chosen: dict[str, list[int]] = {}
-            told: set[str] = set()
-            best: tuple[OpenedSummary, ...] = ()
-            for name, number in ranked:
-                branch = self._leaves[name][0]
-                folded = fold_text(branch.sentences[number])
-                if len(told) == _MOST_SENTENCES:
+            ranked, share = self._rank(question, hits, whole)
+            ranked = ranked[:_MOST_SENTENCES]
+            if embed is not None and share < _ANSWERING:
+                ranked += self._rank_by_meaning(question, embed)
+            return self._pack(ranked, shown, max_tokens, count)
+
+    def _pack(
+        self,
+        ranked: Iterable[tuple[str, int]],
+        shown: str,
+        max_tokens: int,
+        count: TextCounter,
+    ) -> tuple[OpenedSummary, ...]:
+        """Return the first of the ranked sentences that are new and fit."""
+        chosen: dict[str, list[int]] = {}
+        told: set[str] = set()
+        best: tuple[OpenedSummary, ...] = ()
+        misses = 0
+        for name, number in ranked:
+            folded = fold_text(self._leaves[name][0].sentences[number])
+            if _is_heading(folded) or folded in told or folded in shown:
+                continue
+            chosen.setdefault(name, []).append(number)
+            opened = self._write(chosen)
+            if count("\n\n".join(["", *(one.text for one in opened)])) > max_tokens:
+                chosen[name].pop()
+                misses += 1
+                if misses == _MOST_MISSES:
                     break
-                if _is_heading(folded) or folded in told or folded in shown:
-                    continue
-                chosen.setdefault(name, []).append(number)
-                opened = self._write(chosen)
-                if count("\n\n".join(["", *(one.text for one in opened)])) > max_tokens:
-                    chosen[name].pop()
-                    continue
-                told.add(folded)
-                best = opened
-            return best
+                continue
+            told.add(folded)
+            best, misses = opened, 0
+        return best
+
+    def _rank_by_meaning(self, question: str, embed: Embed) -> list[tuple[str, int]]:
+        """Return the sentences nearest to a question in what they mean or hold, best first."""
+        asked = find_asked_kinds(question)
+        if not (asked or is_question(question)):
+            return []
+        for name, (leaf, _) in self._leaves.items():
+            if name not in self._meanings:
+                vectors = np.array(embed(list(leaf.sentences)), dtype=np.float32)
+                kinds = [find_kinds(sentence) for sentence in leaf.sentences]
+                self._meanings[name] = vectors, kinds
+        names = sorted(self._leaves)
+        places = [
+            (name, number) for name in names for number in range(len(self._meanings[name][1]))
+        ]
+        scores = _compare(embed([question])[0], [self._meanings[name][0] for name in names])
+        for place, (name, number) in enumerate(places):
+            scores[place] += _HELD * (not asked.isdisjoint(self._meanings[name][1][number]))
+        best = (-scores).argsort(kind="stable")[:_MOST_MEANT].tolist()
+        return [places[place] for place in best]
 
     def _rank(
         self, question: str, hits: Collection[int], whole: Collection[int]
-    ) -> list[tuple[str, int]]:
-        """Return the sentences that answer a question, best first: their summary and number."""
+    ) -> tuple[list[tuple[str, int]], float]:
+        """Return the sentences that share words with a question, best first, and how much.
+
+        A sentence is named by its summary and its number; how much of the question it holds is said
+        of the one that holds most.
+        """
         if not self._leaves or not select_telling_words(question):
-            return []
+            return [], 0.0
         terms = _list_asked_terms(question, self._index)
         scores = self._index.compute_scores(terms)
         best = (-scores).argsort(kind="stable")[:_MOST_RANKED].tolist()
@@ -202,7 +265,7 @@ class Branches:
         asked = _Asked(terms, self._index)
         shared = self._index.find_shared(asked.terms, likely)
         held = [asked.list_words(places) for places in shared]
-        near = _NEAR_BEST * max(map(asked.measure, held), default=0.0)
+        most = max(map(asked.measure, held), default=0.0)
         wholes: dict[str, frozenset[str]] = {}
         for number, words in zip(likely, held, strict=True):
             name = self._documents[number][0]
@@ -215,9 +278,9 @@ class Branches:
                 continue
             is_near = not cites.isdisjoint(hits) or asked.measure(wholes[name]) >= _LEAST_WHOLE
             least = _LEAST_PART if is_near else _LEAST_SHARE
-            if asked.measure(words) >= max(least, near):
+            if asked.measure(words) >= max(least, _NEAR_BEST * most):
                 found.append((name, number))
-        return found
+        return found, most
 
     def _get_cites(self, name: str, number: int) -> frozenset[int]:
         cites = self._leaves[name][0].cites
@@ -226,7 +289,22 @@ class Branches:
     def _write(self, chosen: Mapping[str, Sequence[int]]) -> tuple[OpenedSummary, ...]:
         pairs = [(self._leaves[name][0], sorted(numbers)) for name, numbers in chosen.items()]
         pairs.sort(key=lambda pair: (pair[0].first, pair[0].position))
-        return tuple(write_opened(branch, numbers) for branch, numbers in pairs if numbers)
+        written: list[OpenedSummary] = []
+        days: tuple[str, ...] | None = None
+        for branch, numbers in pairs:
+            if numbers:
+                written.append(write_opened(branch, numbers, has_header=branch.days != days))
+                days = branch.days
+        return tuple(written)
+
+
+def _compare(
+    question: Sequence[float], vectors: Sequence[NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """Return the cosine of each row to a question; 0 where one has no direction."""
+    asked, rows = np.array(question, dtype=np.float32), np.concatenate(vectors)
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(asked)
+    return np.asarray((rows @ asked) / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def _is_heading(folded: str) -> bool:
@@ -280,14 +358,22 @@ class _Asked:
         return held / self._total if self._total else 0.0
 
 
-def write_opened(branch: FoldedSummary, numbers: Sequence[int]) -> OpenedSummary:
-    """Return some sentences of a summary as a model reads them."""
-    days = " to ".join(dict.fromkeys(branch.days))
+def write_opened(
+    summary: FoldedSummary, numbers: Sequence[int], *, has_header: bool = True
+) -> OpenedSummary:
+    """Return some sentences of a summary as a model reads them.
+
+    Args:
+        summary: The summary.
+        numbers: Which of its sentences, from 0.
+        has_header: Whether the days stand in front; not where those before tell of the same.
+    """
+    days = " to ".join(dict.fromkeys(summary.days))
     header = f"[{days}, from a summary]" if days else "[from a summary]"
-    sentences = tuple(branch.sentences[number] for number in numbers)
-    lines = [f"- {sentence.removeprefix('- ')}" for sentence in sentences]
-    text = "\n".join([header, *lines])
-    return OpenedSummary(branch.summary_id, branch.position, sentences, tuple(numbers), text)
+    sentences = tuple(summary.sentences[number] for number in numbers)
+    items = [f"- {sentence.removeprefix('- ')}" for sentence in sentences]
+    text = "\n".join([header, *items] if has_header else items)
+    return OpenedSummary(summary.summary_id, summary.position, sentences, tuple(numbers), text)
 
 
 def fold_text(text: str) -> str:
@@ -307,6 +393,7 @@ def open_steps(
     shown: str = "",
     max_tokens: int,
     count: TextCounter = count_text_tokens,
+    embed: Embed | None = None,
 ) -> Steps[tuple[OpenedSummary, ...]]:
     """Return what the summaries that these fold say to a question; see `Branches.select`.
 
@@ -320,6 +407,7 @@ def open_steps(
         shown: All that is shown anyway, folded by `fold_text`.
         max_tokens: How long the texts may be together.
         count: Counts the tokens of a text.
+        embed: Embeds sentences and the question; None opens by words alone.
     """
     if not roots or max_tokens <= 0:
         return ()
@@ -330,7 +418,13 @@ def open_steps(
     def select() -> tuple[OpenedSummary, ...]:
         branches.settle()
         return branches.select(
-            question, hits=hits, whole=whole, shown=shown, max_tokens=max_tokens, count=count
+            question,
+            hits=hits,
+            whole=whole,
+            shown=shown,
+            max_tokens=max_tokens,
+            count=count,
+            embed=embed,
         )
 
     opened: tuple[OpenedSummary, ...] = yield Effect(select, lambda: run_in_worker(select))

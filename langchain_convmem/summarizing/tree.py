@@ -351,6 +351,11 @@ def _weigh(told: Sequence[ToldSentence]) -> list[Mapping[str, str]]:
     return [dict(_list_kinds(sentence.text, known.find_in(sentence.text))) for sentence in told]
 
 
+def find_kinds(text: str) -> frozenset[str]:
+    """Return the kinds of facts that a sentence tells: price, id, date, number, name and so on."""
+    return frozenset(kind for _, kind in _list_kinds(text, find_facts([FactSource(text)])))
+
+
 def _list_kinds(text: str, facts: Sequence[Fact]) -> Iterator[tuple[str, str]]:
     has_money = _MONEY.search(text) is not None
     for fact in facts:

@@ -22,6 +22,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -249,14 +250,29 @@ class TurnView:
         found = yield from find()
         if not any(map(get_level, seen.thread.entries)):
             return found
-        lines, _ = self._select_visible(found)
-        opened = yield from self._open_steps(seen, query, lines, room)
-        return replace(found, opened=opened)
+        blocks, _ = self._select_visible(found)
+        is_answered = found.verdict == "answered"
+        may_give_way = not is_answered and blocks is found.blocks and self.options.recall_k is None
+        total = self._wished if room is None else room
+        kept = _take_blocks(blocks, total // 2) if may_give_way else blocks
+        opened = yield from self._open_steps(seen, query, kept, total, is_answered=is_answered)
+        if not may_give_way:
+            return replace(found, opened=opened)
+        # What the sentences leave goes to the lines again.
+        left = total - sum(count_text_tokens(f"\n\n{one.text}") for one in opened)
+        return replace(found, blocks=_take_blocks(blocks, left) or kept, opened=opened)
 
     def _open_steps(
-        self, seen: ModelContext, query: str, lines: Sequence[RecalledBlock], room: int | None
+        self,
+        seen: ModelContext,
+        query: str,
+        lines: Sequence[RecalledBlock],
+        room: int,
+        *,
+        is_answered: bool,
     ) -> Steps[tuple[OpenedSummary, ...]]:
         """Return what folded summaries say, in the room that recalled lines leave."""
+        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
         from langchain_convmem.summarizing.branches import (
             BRANCHES,
             find_folding,
@@ -265,9 +281,8 @@ class TurnView:
         )
 
         entries = seen.thread.entries
-        left = self._wished - sum(self._count_text(block.text) for block in lines)
-        if room is not None:
-            left = room - self._count_text(_write_fence([block.text for block in lines], _NOTICES))
+        fence = _write_fence([], _NOTICES) if self.options.budget is not None else ""
+        texts = [fence, *(block.text for block in lines)]
         shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
         shown += [format_summary_text(entries), *(block.text for block in lines)]
         folded = fold_text("\n".join(shown))
@@ -283,8 +298,9 @@ class TurnView:
                 hits=hits,
                 whole=hits - {line.position for line in parts},
                 shown=folded,
-                max_tokens=left,
+                max_tokens=room - sum(map(self._count_text, texts)),
                 count=self._count_text,
+                embed=None if is_answered else EmbeddedEmbeddings().embed_documents,
             )
         )
 
@@ -407,6 +423,12 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     before = [one for one in entries if one.control is not None or one.position < start]
     said = [entry for entry in find_live_entries(before) if entry.role == "user"]
     return "\n".join(said[-1].contents) if said else None
+
+
+def _take_blocks(blocks: Sequence[RecalledBlock], max_tokens: int) -> tuple[RecalledBlock, ...]:
+    """Return as many of the first blocks as their texts fit."""
+    sizes = accumulate(count_text_tokens(block.text) for block in blocks)
+    return tuple(block for block, size in zip(blocks, sizes, strict=True) if size <= max_tokens)
 
 
 def _read_stretches_steps(
@@ -676,10 +698,10 @@ class RecalledLines:
     opened: Sequence[OpenedSummary] = ()
 
     def select(self, names: Collection[str]) -> RecalledLines:
-        """Return the blocks with lines of these names, and the sentences of these names."""
+        """Return the blocks with lines of these names, and what is opened if it has such a name."""
         blocks = [b for b in self.blocks if any(name_line(line) in names for line in b.lines)]
-        opened = [one for one in self.opened if any(name in names for name in name_sentences(one))]
-        return replace(self, blocks=blocks, opened=opened)
+        known = [name for one in self.opened for name in name_sentences(one) if name in names]
+        return replace(self, blocks=blocks, opened=self.opened if known else ())
 
 
 class RecallCache:

@@ -205,6 +205,62 @@ def test_a_cache_keeps_the_latest_threads_and_drops_those_of_an_owner():
     assert cache.get("log", KEY) is not kept
 
 
+# -- where no words answer ------------------------------------------------------------------------
+_MEANINGS = {"Who": (0, 1), "Oslo": (0, 1), "tea": (1, 0), "drink": (1, 0)}
+
+
+def _embed(texts):
+    """Return a vector for each text: a sum of what is known of its words."""
+    found = [[_MEANINGS.get(word.strip(".?"), (0, 0)) for word in text.split()] for text in texts]
+    return [[float(sum(one[axis] for one in some)) for axis in (0, 1)] for some in found]
+
+
+MEANT = ["The flat is in Oslo. Verbena tea is best. It costs 40 euros. The 8 of May suits her."]
+
+
+def test_without_an_answer_sentences_come_by_what_they_mean():
+    tree = Tree(MEANT)
+    assert tree.sentences("What do we drink?") == []
+    [first, *_] = Tree(MEANT).open("What do we drink?", embed=_embed, max_tokens=21)
+    assert first.sentences == ("Verbena tea is best.",)
+
+
+def test_a_sentence_that_holds_what_is_asked_for_comes_first():
+    found = Tree(MEANT).sentences("How much must they hand over?", embed=_embed, max_tokens=21)
+    assert found == ["It costs 40 euros."]
+    found = Tree(MEANT).sentences("When may we visit?", embed=_embed, max_tokens=21)
+    assert found == ["The 8 of May suits her."]
+
+
+def test_meaning_is_asked_where_words_answer_nothing():
+    asked: list[str] = []
+
+    def embed(texts):
+        asked.extend(texts)
+        return _embed(texts)
+
+    tree = Tree(MEANT)
+    assert tree.sentences("Where is the flat in Oslo?", embed=embed) == ["The flat is in Oslo."]
+    assert tree.sentences("They drank.", embed=embed) == []
+    assert asked == []
+    tree.sentences("Which drink?", embed=embed)
+    sentences = [one for one in asked if one != "Which drink?"]
+    assert len(sentences) == len(set(sentences)) == 4
+    tree.sentences("Who was it?", embed=embed)
+    assert asked[-1:] == ["Who was it?"]
+    assert len(asked) == 6, "each sentence is embedded once"
+
+
+def test_days_stand_once_over_what_was_said_on_them():
+    texts = ["The boat is red. It sails.", "The boat is fast.", "The boat is old."]
+    opened = Tree(texts).open("Which boat?")
+    assert [one.text.splitlines()[0] for one in opened] == [
+        "[2026-05-01 to 2026-05-03, from a summary]",
+        "- The boat is fast.",
+        "- The boat is old.",
+    ]
+
+
 _words = st.sampled_from(["alpaca", "boat", "code", "4471", "pier", "房租", "аренда", "euros"])
 _sentences = st.lists(_words, min_size=1, max_size=6).map(lambda words: " ".join(words) + ".")
 _texts = st.lists(_sentences, min_size=1, max_size=5).map(" ".join)
@@ -215,10 +271,13 @@ _texts = st.lists(_sentences, min_size=1, max_size=5).map(" ".join)
     st.lists(_words, min_size=1, max_size=3).map(" ".join),
     st.integers(0, 60),
     st.lists(_sentences, max_size=3).map(" ".join),
+    st.sampled_from([None, _embed]),
 )
-def test_what_is_opened_fits_stands_in_its_summary_and_is_new(texts, question, max_tokens, shown):
-    tree = Tree(texts)
-    opened = tree.open(question, max_tokens=max_tokens, shown=fold_text(shown))
+def test_what_is_opened_fits_stands_in_its_summary_and_is_new(
+    texts, question, max_tokens, shown, embed
+):
+    tree, question = Tree(texts), f"{question}?"
+    opened = tree.open(question, max_tokens=max_tokens, shown=fold_text(shown), embed=embed)
     assert sum(count_text_tokens(one.text) for one in opened) <= max_tokens
     assert [one.position for one in opened] == sorted({one.position for one in opened})
     by_id = {leaf.id: leaf for leaf in tree.leaves}
@@ -230,6 +289,7 @@ def test_what_is_opened_fits_stands_in_its_summary_and_is_new(texts, question, m
         assert all(sentence in by_id[one.summary_id].contents[0] for sentence in one.sentences)
         assert all(sentence in one.text for sentence in one.sentences)
     assert not any(fold_text(sentence) in fold_text(shown) for sentence in sentences)
-    assert (
-        Tree(texts).sentences(question, max_tokens=max_tokens, shown=fold_text(shown)) == sentences
+    again = Tree(texts).sentences(
+        question, max_tokens=max_tokens, shown=fold_text(shown), embed=embed
     )
+    assert again == sentences
