@@ -48,7 +48,7 @@ from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
-from langchain_convmem.views.context import is_framing
+from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.edits import plan_without_compactions
 from langchain_convmem.views.facts import Fact, check_told
 from langchain_convmem.views.live import build_turns, find_live_entries
@@ -1315,6 +1315,10 @@ _BLOCKS = 3
 """How many recalled blocks may hold a fact."""
 
 
+_CROWDED = 1.25
+"""A message of summaries so many times as long as it should be may need parents."""
+
+
 class Summaries:
     """Compacts the threads of a memory, if it has a summarizer. Thread-safe."""
 
@@ -1439,7 +1443,11 @@ class Summaries:
             view.tokens - count_tokens(framing) + count_tokens(replies),
             len(view.messages) - len(framing) + len(replies),
         )
-        return not view.is_whole or self.compactor.settings.is_due(size)
+        told = [
+            one for one in view.messages if one.additional_kwargs.get("source") == SUMMARY_SOURCE
+        ]
+        is_crowded = count_tokens(told) > _CROWDED * self.compactor.settings.shown_tokens
+        return not view.is_whole or is_crowded or self.compactor.settings.is_due(size)
 
     # -- the background ---------------------------------------------------------------------------
 

@@ -91,11 +91,8 @@ def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Seque
     highest = [max(pair) for pair in pairwise(levels)]
     start = highest.index(min(highest))
     end = start + 2
-    while (
-        end < min(len(older), start + settings.fan_out)
-        and levels[end] == highest[start]
-        and sum(sizes[start:end]) - _find_room(sizes[start:end], settings) < excess
-    ):
+    most = min(len(older), start + settings.fan_out)
+    while end < most and levels[end] == highest[start] and excess > sum(sizes[start:end]) // 2:
         end += 1
     return older[start:end]
 
@@ -105,9 +102,18 @@ def count_summary_tokens(summary: Entry) -> int:
     return count_text_tokens("\n".join(summary.contents))
 
 
-def _find_room(sizes: Sequence[int], settings: SummarySettings) -> int:
-    """Return how long a parent may be: half of what stands under it, and no more than a share."""
-    return max(min(sum(sizes) // 2, settings.shown_tokens // 3), _LEAST_TOKENS)
+def find_room(
+    children: Sequence[Entry], frontier: Sequence[Entry], settings: SummarySettings
+) -> int:
+    """Return how long a parent may be.
+
+    As long as lets all summaries fit together, but at least half as long as its children, an eighth
+    shorter than they are, and no more than half of what a model reads of summaries.
+    """
+    below = sum(map(count_summary_tokens, children))
+    excess = sum(map(count_summary_tokens, frontier)) - settings.shown_tokens
+    wanted = max(below - max(excess, below // 8), below // 2)
+    return max(min(wanted, settings.shown_tokens // 2), _LEAST_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +136,25 @@ def plan_parent(entries: Sequence[Entry], settings: SummarySettings) -> ParentPl
         entries: A thread's entries by ascending position; what its next view needs is enough.
         settings: Say how much all summaries may take that a model reads.
     """
-    children = pick_siblings(find_frontier(find_live_entries(entries)), settings)
-    draft = draft_parent(children, settings) if children else None
+    frontier = find_frontier(find_live_entries(entries))
+    children = pick_siblings(frontier, settings)
+    if not children:
+        return None
+    draft = draft_parent(children, find_room(children, frontier, settings))
     return None if draft is None else ParentPlan(children, draft)
 
 
 # -- What a parent tells ---------------------------------------------------------------------------
-def draft_parent(children: Sequence[Entry], settings: SummarySettings) -> Draft | None:
+def draft_parent(children: Sequence[Entry], max_tokens: int) -> Draft | None:
     """Return the parent of neighbouring summaries; None if it would be no shorter than they are.
 
     Args:
         children: Two or more, in the order of the frontier.
-        settings: Say how long it may be.
+        max_tokens: How long its text may be.
     """
-    sizes = [count_summary_tokens(child) for child in children]
-    told = choose_sentences(list_sentences(children), _find_room(sizes, settings))
+    told = choose_sentences(list_sentences(children), max_tokens)
     text, cites = write_text(told)
-    if not text or count_text_tokens(text) >= sum(sizes):
+    if not text or count_text_tokens(text) >= sum(map(count_summary_tokens, children)):
         return None
     record: dict[str, Any] = {
         "rolled": 0,

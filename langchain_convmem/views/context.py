@@ -7,8 +7,9 @@ after it and every result owned, no empty text, nothing the provider does not ta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Self, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -91,7 +92,7 @@ def build_context(
             messages, the summary and the latest exchange are never cut.
         summary: The summaries of the frontier as one marked message, with the authority of the
             user, whose words they hold, and a short answer to it, or with that of the system; or
-            left out.
+            left out. Where not even the latest exchange would fit beside them, the latest of them.
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
@@ -114,7 +115,12 @@ def build_context(
     several = len(find_first_speakers(live, earlier_speakers)) > 1
     stale = find_stale_reasoning(entries, live, part.shown, hoists=rules.system == "head")
     head, body = _ContextBuilder(rules, repairs, part, stale, several=several).build_pieces()
-    head += _make_summary_pieces(live, part, summary)
+    if summary != "omit":
+        summaries = [entry for entry in find_frontier(live) if not part.holds_all_of(entry)]
+        tell = partial(_make_summary_pieces, told=part.told, place=summary)
+        head += _fit_summaries(
+            summaries, tell, head, body, max_tokens=max_tokens, count=token_counter
+        )
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
@@ -287,17 +293,38 @@ def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     return list(message.content)
 
 
+def _fit_summaries(
+    summaries: Sequence[Entry],
+    tell: Callable[[Sequence[Entry]], list[ContextPiece]],
+    head: Sequence[ContextPiece],
+    body: Sequence[ContextPiece],
+    *,
+    max_tokens: int | None,
+    count: TokenCounter,
+) -> list[ContextPiece]:
+    """Return what tells of the latest summaries that the latest exchange fits beside.
+
+    So many are shown at once only until the next compaction puts them under a parent.
+    """
+    latest = max((number for number, piece in enumerate(body) if piece.role == "user"), default=0)
+    for first in range(len(summaries)):
+        told = tell(summaries[first:])
+        kept = _keep_pieces([*head, *told], body, latest)
+        if max_tokens is None or _weigh(kept, count) <= max_tokens:
+            return told
+    return tell(summaries)
+
+
 def _make_summary_pieces(
-    live: Sequence[Entry], part: CompactedPart, place: SummaryPlace
+    summaries: Sequence[Entry], *, told: Entry | None, place: SummaryPlace
 ) -> list[ContextPiece]:
     """Return what tells of all that is covered or compacted; nothing where there is no text."""
-    summaries = [entry for entry in find_frontier(live) if not part.holds_all_of(entry)]
     texts = read_summaries(summaries)
-    if part.told is not None:
-        texts.append(read_compaction(part.told.message))
-    if place == "omit" or not "".join(texts).strip():
+    if told is not None:
+        texts.append(read_compaction(told.message))
+    if not "".join(texts).strip():
         return []
-    name = f"{part.told.id}-told" if part.told is not None else ""  # its reply has the id itself
+    name = f"{told.id}-told" if told is not None else ""  # its reply has the id itself
     if summaries:
         name = max(summaries, key=lambda entry: entry.position).id
     positions = {entry.position for entry in summaries}

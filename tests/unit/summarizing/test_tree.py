@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
-from langchain_convmem.errors import ConvMemError
+from langchain_convmem.errors import BudgetError, ConvMemError
 from langchain_convmem.records import Cover, Metadata, ThreadKey
 from langchain_convmem.summarizing.tree import (
     choose_sentences,
@@ -42,6 +42,7 @@ from langchain_convmem.views.summaries import (
 
 KEY = ThreadKey("ana", "t")
 SMALL = SummarySettings(tree_tokens=135, fan_out=3)
+ROOM = 45
 
 
 def add(log, text, *, first, days=None, cites=None, level=0):
@@ -82,7 +83,7 @@ def make_children(log):
 
 
 def test_a_parent_tells_the_facts_of_its_children_word_for_word_with_their_days_and_sources(log):
-    draft = draft_parent(make_children(log), SMALL)
+    draft = draft_parent(make_children(log), ROOM)
     assert draft.contents[0].splitlines() == [
         "(2023-05-08)",
         "The flat costs 900 euros.",
@@ -99,7 +100,7 @@ def test_a_parent_tells_the_facts_of_its_children_word_for_word_with_their_days_
 
 def test_a_parent_names_its_children_and_where_they_stand(log):
     children = make_children(log)
-    [parent] = log.append(KEY, [draft_parent(children, SMALL)])
+    [parent] = log.append(KEY, [draft_parent(children, ROOM)])
     assert parent.metadata.summary_ids == tuple(child.id for child in children)
     assert get_children(parent) == [
         (children[0].id, children[0].position, 1, 2),
@@ -109,11 +110,10 @@ def test_a_parent_names_its_children_and_where_they_stand(log):
 
 
 def test_a_parent_of_parents_keeps_days_and_sources(log):
-    first = log.append(KEY, [draft_parent(make_children(log), SMALL)])[0]
+    first = log.append(KEY, [draft_parent(make_children(log), ROOM)])[0]
     second = add(log, "The boat costs 70 dollars.", first=5, days="2023-05-10", cites=[[6]])
-    wide = replace(SMALL, tree_tokens=300)
     second = replace(second, contents=(*second.contents, IDLE * 3))
-    [top] = log.append(KEY, [draft_parent([first, second], wide)])
+    [top] = log.append(KEY, [draft_parent([first, second], ROOM + 15)])
     assert get_level(top) == 2
     assert get_days(top) == ("2023-05-08", "2023-05-10")
     lines = top.contents[0].splitlines()
@@ -171,6 +171,20 @@ def test_the_oldest_of_the_lowest_level_are_put_under_a_parent_and_the_newest_is
     assert pick_siblings(summaries[2:], replace(SMALL, tree_tokens=32)) == ()
 
 
+def test_of_more_summaries_than_a_budget_holds_the_latest_are_shown(log):
+    for number in range(6):
+        add(log, f"Summary {number}. {IDLE}", first=2 * number + 1)
+    entries = log.entries(KEY)
+    for most, first in ((None, 0), (190, 0), (120, 3), (80, 5)):
+        view = build_context(entries, max_tokens=most)
+        told = view.messages[0].text
+        shown = [number for number in range(6) if f"Summary {number}." in told]
+        assert shown == list(range(first, 6))
+        assert view.positions == {entry.position for entry in entries[first:]}
+    with pytest.raises(BudgetError):
+        build_context(entries, max_tokens=40)
+
+
 WORDS = "Ana Rome XK-42 12 euros 3 May prefers tea will call. it was nice Really? 900$ boats"
 words = st.sampled_from(sorted(WORDS.split()))
 texts = st.lists(words, min_size=3, max_size=60).map(" ".join)
@@ -197,7 +211,7 @@ def test_parents_say_nothing_that_a_child_does_not_say_and_keep_their_budget(sai
                 assert cited
                 assert all(first <= cited[0] <= last for first, last in parent.cover.ranges)
             longest = max(count_text_tokens(one) for one in split_sentences(below))
-            assert count_summary_tokens(parent) <= max(most // 3, 16, longest)
+            assert count_summary_tokens(parent) <= max(most // 2, 16, longest)
             assert 2 <= len(plan.children) <= 3
             assert sum(map(count_summary_tokens, frontier(log))) < before
         covered = [pair for top in frontier(log) for pair in top.cover.ranges]
