@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import re
 import sys
 import tempfile
 import time
@@ -18,8 +17,9 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks.long_chat.chat import Exchange, chat
 from benchmarks.long_chat.facts import Fact, facts
+from benchmarks.long_chat.judging import tells
 from benchmarks.long_chat.peers import Peer, Room, open_peers
-from benchmarks.long_chat.summarisers import Meter, QuotingSummarizer, ScriptedSummarizer, Style
+from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.records import Entry
 from langchain_convmem.summarizing import SummarySettings
@@ -138,14 +138,6 @@ def measured(turns: int, planted: int, sample: int, style: Style = "quoting") ->
     return long.found
 
 
-def _our_summarizer(style: Style) -> tuple[QuotingSummarizer | ScriptedSummarizer, Meter]:
-    if style == "quoting":
-        quoting = QuotingSummarizer()
-        return quoting, quoting.meter
-    retelling = ScriptedSummarizer(style=style, max_tokens=ROOM.summary)
-    return retelling, retelling.meter
-
-
 class _LongChat:
     """A chat with our memory and its rivals, judged turn by turn.
 
@@ -154,7 +146,7 @@ class _LongChat:
 
     def __init__(self, path: Path, style: Style) -> None:
         self.found = Measured(style)
-        summarizer, self._meter = _our_summarizer(style)
+        summarizer, self._meter = make_summarizer(style, ROOM.summary)
         self._peers: list[Peer] = open_peers(ROOM, style)
         self.found.meters = {
             "convmem": self._meter,
@@ -209,9 +201,11 @@ class _LongChat:
         self.found.said_tokens = self._said_tokens
 
     def _ask(self, fact: Fact, *, is_at_the_end: bool) -> None:
-        found = {name: _tells(one, fact.answer) for name, one in self._contexts.items()}
+        found = {name: tells(one, fact.answer) for name, one in self._contexts.items()}
         missaid = {
-            name: _tells_any(self._contexts[name], _list_slips(meter, fact.answer))
+            name: any(
+                tells(self._contexts[name], wrong) for wrong in _list_slips(meter, fact.answer)
+            )
             for name, meter in self.found.meters.items()
         }
         asked = Asked(fact.kind, fact.question, fact.answer, is_at_the_end, found, missaid)
@@ -220,7 +214,7 @@ class _LongChat:
     def note_standing(self, known: Sequence[Fact]) -> None:
         """Note which facts stand in the contexts of the last turn, whatever it was about."""
         self.found.standing = {
-            name: [one.kind for one in known if _tells(self._contexts[name], one.answer)]
+            name: [one.kind for one in known if tells(self._contexts[name], one.answer)]
             for name in self.found.meters
         }
 
@@ -314,15 +308,6 @@ def _covered(entries: Sequence[Entry]) -> list[Entry]:
         todo += [summaries[name] for name in one.metadata.summary_ids if name in summaries]
     positions = {place for first, last in ranges for place in range(first, last + 1)}
     return [one for one in entries if one.position in positions and one.role != "summary"]
-
-
-def _tells(messages: Sequence[BaseMessage], answer: str) -> bool:
-    pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
-    return any(pattern.search(str(message.text)) for message in messages)
-
-
-def _tells_any(messages: Sequence[BaseMessage], answers: Sequence[str]) -> bool:
-    return any(_tells(messages, one) for one in answers)
 
 
 def _list_slips(meter: Meter, answer: str) -> list[str]:

@@ -31,6 +31,7 @@ __all__ = [
     "QuotingSummarizer",
     "ScriptedSummarizer",
     "Style",
+    "make_summarizer",
     "read_request",
     "retell",
 ]
@@ -100,6 +101,17 @@ class ScriptedSummarizer(InstantModel):
             text = retell(text, self.meter)
         self.meter.count(messages, text)
         return AIMessage(text)
+
+
+def make_summarizer(
+    style: Style, max_tokens: int
+) -> tuple[QuotingSummarizer | ScriptedSummarizer, Meter]:
+    """Return a summariser for our memory, with its meter."""
+    if style == "quoting":
+        quoting = QuotingSummarizer()
+        return quoting, quoting.meter
+    retelling = ScriptedSummarizer(style=style, max_tokens=max_tokens)
+    return retelling, retelling.meter
 
 
 # -- What is asked ---------------------------------------------------------------------------
