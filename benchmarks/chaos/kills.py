@@ -30,7 +30,7 @@ from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.transfer.copy import copy_log
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.live import find_covers, find_live_entries, find_summary_chain
+from langchain_convmem.views.live import find_covers, find_live_entries, find_nodes
 
 KEY = ThreadKey("ana", "chat")
 _IMPORTED = 120
@@ -367,7 +367,7 @@ def _judge_compact(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     with _open_log(folder) as log:
         entries = log.entries(KEY)
     live = find_live_entries(entries)
-    covered = find_covers(live, find_summary_chain(live))
+    covered = find_covers(live, find_nodes(live))
     shown = build_context(entries).positions
     found = _compare(_read_texts(live), [f"said {n}" for n in acknowledged])
     for entry in live:

@@ -15,7 +15,9 @@ from langchain_convmem.views.lines import DEFAULT_SPEAKERS
 from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import SummaryWindow
 
-_TITLE = "Details, word for word:"
+TITLE = "Details, word for word:"
+"""The line that a list of details begins with."""
+
 _KINDS = ("promise", "id", "date", "number", "name")
 _ENOUGH_FACTS = 5
 _MOST_WANTED = 40
@@ -24,7 +26,7 @@ _MOST_WANTED = 40
 def list_facts(window: SummaryWindow) -> list[Fact]:
     """Return what the summary of a window must tell, that of the summary before it included."""
     previous = "" if window.previous is None else "\n".join(window.previous.contents)
-    told = [FactSource(line.removeprefix("- ")) for line in previous.splitlines() if line != _TITLE]
+    told = [FactSource(line.removeprefix("- ")) for line in previous.splitlines() if line != TITLE]
     said = (piece for turn in window.turns for entry in turn.entries for piece in _list_said(entry))
     return find_facts([*told, *said])
 
@@ -75,7 +77,7 @@ def list_details(missing: Sequence[Fact], reachable: Collection[str], max_tokens
         reachable: The keys of those that recall finds; the others come first.
         max_tokens: How long the list may be, its title included.
     """
-    room = max_tokens - count_text_tokens(_TITLE)
+    room = max_tokens - count_text_tokens(TITLE)
     lines: dict[int, str] = {}
     left = list(missing)
     untold_ids = {id(fact) for fact in left}
@@ -89,4 +91,4 @@ def list_details(missing: Sequence[Fact], reachable: Collection[str], max_tokens
             left = find_untold(left, line)
             untold_ids = {id(fact) for fact in left}
     in_order = [line for _, line in sorted(lines.items())]
-    return Details("\n".join([_TITLE, *in_order]) if lines else "", tuple(left))
+    return Details("\n".join([TITLE, *in_order]) if lines else "", tuple(left))

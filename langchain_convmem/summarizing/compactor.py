@@ -13,7 +13,8 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any, Literal, TypeAlias, cast
 
 from langchain_convmem.effects import Steps, perform
@@ -21,19 +22,28 @@ from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
-from langchain_convmem.records import Entry, StateDocument, ThreadKey
+from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
 from langchain_convmem.summarizing.checks import list_details
 from langchain_convmem.summarizing.planning import (
     ROLLED,
     SummaryPlan,
     SummarySettings,
-    make_plan,
     make_plan_again,
+    plan_leaves,
 )
-from langchain_convmem.summarizing.summarizers import PROMPT_VERSION, WrittenSummary, write_steps
+from langchain_convmem.summarizing.summarizers import (
+    PROMPT_VERSION,
+    WrittenSummary,
+    read_transcript,
+    write_steps,
+)
+from langchain_convmem.summarizing.tree import plan_parent
 from langchain_convmem.views.facts import Fact
+from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
 from langchain_convmem.views.messages import DraftBuilder
 from langchain_convmem.views.summaries import (
+    CITES,
+    DAYS,
     SummaryWindow,
     check_kept,
     draft_replacement,
@@ -91,14 +101,14 @@ class Compactor:
         Raises:
             LogError: If the log cannot be read or written.
         """
-        if (yield from self._plan_on_top(key, force=force)) is None:
+        if not (yield from self._has_work(key, force=force)):
             return SummaryReport(key=key, outcome="not_due")
         by, planning = self.summarizer, self._plan(key, force=force)
         return (yield from self._compact_under_lease(key, planning, by, even_resting=force))
 
     def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
         """Return whether there is something to compact in a thread now."""
-        return (yield from self._plan_on_top(key, force=False)) is not None
+        return (yield from self._has_work(key, force=False))
 
     def redo_steps(self, key: ThreadKey, by: Summarizer | None = None) -> Steps[SummaryReport]:
         """Write the live summary of a thread anew, of what it covers; see `compact_steps`.
@@ -113,27 +123,25 @@ class Compactor:
 
     # -- plan ------------------------------------------------------------------------------------
 
-    def _plan_on_top(self, key: ThreadKey, *, force: bool) -> Steps[SummaryPlan | None]:
-        """Return the plan of a summary on top of the live one, which takes the live part alone."""
+    def _has_work(self, key: ThreadKey, *, force: bool) -> Steps[bool]:
         entries = yield from self._read(key)
-        return make_plan(key, entries, self.settings, force=force)
+        if plan_leaves(key, entries, self.settings, force=force):
+            return True
+        return plan_parent(entries, self.settings) is not None
 
-    def _plan(self, key: ThreadKey, *, force: bool) -> Steps[SummaryPlan | None]:
-        plan = yield from self._plan_on_top(key, force=force)
-        every_so_many = self.settings.rebuild_every
-        if plan is None or not every_so_many or plan.rolled < every_so_many:
-            return plan
-        entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
-        return make_plan(key, entries, self.settings, force=force, rebuild=True)
+    def _plan(self, key: ThreadKey, *, force: bool) -> Steps[list[SummaryPlan]]:
+        entries = yield from self._read(key)
+        return plan_leaves(key, entries, self.settings, force=force)
 
-    def _plan_again(self, key: ThreadKey) -> Steps[SummaryPlan | None]:
+    def _plan_again(self, key: ThreadKey) -> Steps[list[SummaryPlan]]:
         entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
-        return make_plan_again(key, entries)
+        plan = make_plan_again(key, entries)
+        return [] if plan is None or plan.window.is_empty else [plan]
 
     def _compact_under_lease(
         self,
         key: ThreadKey,
-        planning: Steps[SummaryPlan | None],
+        planning: Steps[list[SummaryPlan]],
         by: Summarizer,
         *,
         even_resting: bool,
@@ -143,27 +151,36 @@ class Compactor:
             return SummaryReport(key=key, outcome="busy")
         try:
             # Planned under the lease: another one may have compacted the thread before.
-            plan = yield from planning
-            report = yield from self._execute(lease, plan, by)
+            reports = yield from self._execute_all(lease, (yield from planning), by)
+            if not reports or any(reports):
+                reports += yield from self._fold(lease)
         except BaseException as error:
             # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
             ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
             yield from self._leases.give_back(lease, ended)
             raise
-        ended = "failed" if report.outcome == "failed" else "done"
-        yield from self._leases.give_back(lease, ended)
-        return report
+        has_failed = any(report.outcome == "failed" for report in reports)
+        yield from self._leases.give_back(lease, "failed" if has_failed else "done")
+        return _join_reports(reports) or SummaryReport(key=key, outcome="not_due")
 
     # -- summarise, check, commit ----------------------------------------------------------------
 
-    def _execute(
-        self, lease: Lease, plan: SummaryPlan | None, by: Summarizer
-    ) -> Steps[SummaryReport]:
+    def _execute_all(
+        self, lease: Lease, plans: Sequence[SummaryPlan], by: Summarizer
+    ) -> Steps[list[SummaryReport]]:
+        """Make summaries one after another, up to the first that is not written."""
+        reports: list[SummaryReport] = []
+        for plan in plans:
+            reports.append((yield from self._execute(lease, plan, by)))
+            if not reports[-1]:
+                break
+        return reports
+
+    def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[SummaryReport]:
         key = lease.key
-        if plan is None or plan.window.is_empty:
-            return SummaryReport(key=key, outcome="not_due")
         try:
-            written = yield from write_steps(by, plan.window, self.settings)
+            settings = self.settings.fit_to_stretch(plan.tokens)
+            written = yield from write_steps(by, plan.window, settings)
             pieces, report = yield from self._check(key, written)
             report = replace(report, covered=len(plan.window.entry_ids))
             entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
@@ -220,14 +237,14 @@ class Compactor:
             msg = "another process took over the summary of this thread; nothing was written"
             raise StaleWindowError(msg, thread_id=lease.key.thread_id)
         entries: Sequence[Entry]
-        if plan.is_redone or not plan.rolled:
+        if plan.is_redone:
             entries = yield from perform(self._log.entries, self._log.aentries, lease.key)
         else:
             entries = yield from self._read(lease.key)
         write = draft_replacement if plan.is_redone else draft_summary
         draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
-        record = {"summary": report.to_record(plan.rolled)}
-        draft = replace(draft, metadata=replace(draft.metadata, aux=record))
+        record = {**report.to_record(0), LEVEL: 0, **_note_days(plan.window)}
+        draft = replace(draft, metadata=replace(draft.metadata, aux={RECORD: record}))
         [added] = yield from perform(self._log.append, self._log.aappend, lease.key, [draft])
         yield from self._check_kept(plan.window, added)
         return added
@@ -249,6 +266,51 @@ class Compactor:
             yield from perform(self._log.forget, self._log.aforget, window.key, [summary.id])
             raise
 
+    # -- put summaries under parents --------------------------------------------------------------
+
+    def _fold(self, lease: Lease) -> Steps[list[SummaryReport]]:
+        """Put summaries under parents until all that a model reads fit their budget."""
+        reports: list[SummaryReport] = []
+        while True:
+            entries = yield from self._read(lease.key)
+            plan = plan_parent(entries, self.settings)
+            draft = None if plan is None else self._drafting.filter_draft(plan.draft)
+            if plan is None or draft is None or not (yield from self._leases.renew(lease)):
+                return reports
+            draft = _keep_cites_true(draft, plan.draft)
+            [added] = yield from perform(self._log.append, self._log.aappend, lease.key, [draft])
+            if not (yield from self._is_kept(added, plan.children)):
+                return reports
+            reports.append(SummaryReport(key=lease.key, outcome="written", summary=added, folded=1))
+
+    def _is_kept(self, parent: Entry, children: Sequence[Entry]) -> Steps[bool]:
+        """Erase a parent again if one of its children was erased, or continued, meanwhile."""
+        key, wanted = parent.key, {child.id for child in children}
+        found: list[Entry] = yield from perform(
+            self._log.find, self._log.afind, key, [child.message_id for child in children]
+        )
+        nodes = find_nodes(find_live_entries((yield from self._read(key))))
+        others = [node for node in nodes if node.id != parent.id]
+        is_continued = any(not wanted.isdisjoint(one.metadata.summary_ids) for one in others)
+        if wanted.issubset(entry.id for entry in found) and not is_continued:
+            return True
+        yield from perform(self._log.forget, self._log.aforget, key, [parent.id])
+        return False
+
+
+def _note_days(window: SummaryWindow) -> dict[str, list[str]]:
+    """Return the first and the last day of what a window holds, as part of a record."""
+    days = [line.day for line in read_transcript(window) if line.day]
+    return {DAYS: [min(days), max(days)]} if days else {}
+
+
+def _keep_cites_true(kept: Draft, made: Draft) -> Draft:
+    """Return a draft without the sources of its sentences if the write hook changed these."""
+    if kept.contents == made.contents:
+        return kept
+    record = {name: one for name, one in kept.metadata.aux[RECORD].items() if name != CITES}
+    return replace(kept, metadata=replace(kept.metadata, aux={RECORD: record}))
+
 
 Outcome = Literal["written", "not_due", "busy", "stale", "failed"]
 """`busy`: another one is at it, or the thread rests after a failure; `stale`: what was summarised
@@ -262,15 +324,16 @@ class SummaryReport:
     Attributes:
         key: The thread.
         outcome: What happened.
-        summary: The entry that was written, if one was.
+        summary: The entry that was written, if one was; of several, the last.
         problem: Why nothing was written, in one sentence; empty if there is nothing to say.
-        covered: How many entries the summary stands for, those of summaries before it left out.
+        covered: How many entries the summaries that were written stand for.
         calls: How often the summariser was asked.
         facts: Names, numbers, dates, ids and promises that the summary had to tell.
         in_text: How many of them its text tells.
         listed: How many more its list of details tells.
         recallable: How many more are found by recall.
         lost: The rest, as they were said: in the log alone.
+        folded: How many parents were put over summaries that a model would else read.
     """
 
     key: ThreadKey
@@ -284,6 +347,7 @@ class SummaryReport:
     listed: int = 0
     recallable: int = 0
     lost: tuple[str, ...] = ()
+    folded: int = 0
 
     def __bool__(self) -> bool:
         """Whether a summary was written."""
@@ -299,6 +363,27 @@ class SummaryReport:
             "recallable": self.recallable,
             "lost": list(self.lost),
         }
+
+
+def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport | None:
+    """Return several as one: what happened last, and all counts together.
+
+    The summary is the last that a summariser wrote; where none did, the last parent.
+    """
+    if not reports:
+        return None
+    written = [report for report in reports if report]
+    leaves = [report for report in written if not report.folded]
+    last = (leaves or written or reports)[-1]
+    problem = next((report.problem for report in reports if report.problem), "")
+    counts: dict[str, Any] = {}
+    for name in (one.name for one in fields(SummaryReport)):
+        values = [getattr(report, name) for report in reports]
+        if isinstance(values[0], int):
+            counts[name] = sum(values)
+        elif isinstance(values[0], tuple):
+            counts[name] = tuple(chain.from_iterable(values))
+    return replace(last, problem=problem, **counts)
 
 
 # -- Leases: at most one summary of a thread in the making, over all threads, loops and processes -

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -12,17 +13,19 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.views.live import (
     find_covers,
+    find_frontier,
     find_live_entries,
     find_live_summary,
-    find_summary_chain,
 )
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,
+    find_continued,
     find_said_since,
     make_window,
 )
+from langchain_convmem.views.tool_calls import find_answered_calls
 
 Measure: TypeAlias = Literal["tokens", "messages", "fraction"]
 """What is counted: tokens, messages, or tokens as a share of the model's window."""
@@ -40,6 +43,18 @@ _MEASURES = ("tokens", "messages", "fraction")
 _LEAST_SUMMARY = 16
 _ASSUMED_WINDOW = 16_000
 """Size of a window of which only fractions are given."""
+
+_LEAF_SHARE = 10
+"""A summary is asked to take one token for so many of what it tells of."""
+
+_LEAST_ASKED = 100
+"""But never fewer tokens than this, unless the settings say so."""
+
+_LEAVES_SHOWN = 3
+"""How many summaries of full length a model reads at least, where the settings do not say."""
+
+_BUDGET_SHARE = 0.3
+"""How much of a small budget summaries may take."""
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -82,14 +97,18 @@ class SummarySettings:
             below it.
         window_tokens: Size of the model's window, for marks in fractions of it; where one needs it
             and it is not given, 16,000.
-        max_summary_tokens: How long a summary should be, its list of details not counted.
+        max_summary_tokens: How long a summary should be at most, its list of details not counted.
+            Of a short stretch a shorter one is asked for: a tenth of it.
         facts_tokens: How long the list of details may be that follows a summary: what the text
             should have told and did not. 0: no list.
+        tree_tokens: How much a model reads of all summaries together. What is more is put under
+            parents, made by rule of sentences of the summaries below. None: three summaries of
+            full length, with their lists.
+        fan_out: How many summaries stand under one parent at most.
         retries: How often a summariser is asked again, told what was missing.
         input_tokens: How much a summariser reads at once; more is summarised in parts first.
-        rebuild_every: After so many summaries, each on top of the one before, the next is made of
-            what was said since the first of them, word for word; so everything is read twice, and
-            nothing is retold more often than needed. 0: never.
+        rebuild_every: Has no effect any more: every stretch is read once, and no summary is made
+            of another one's text.
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
@@ -101,9 +120,11 @@ class SummarySettings:
     window_tokens: int | None = None
     max_summary_tokens: int = 600
     facts_tokens: int = 300
-    retries: int = 1
+    tree_tokens: int | None = None
+    fan_out: int = 4
+    retries: int = 0
     input_tokens: int = 16_000
-    rebuild_every: int = 8
+    rebuild_every: int | None = None
     lease_s: float = 300.0
     first_pause_s: float = 30.0
     notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
@@ -113,12 +134,16 @@ class SummarySettings:
         least = {
             "max_summary_tokens": _LEAST_SUMMARY,
             "facts_tokens": 0,
+            "tree_tokens": 2 * _LEAST_SUMMARY,
+            "fan_out": 2,
             "retries": 0,
             "input_tokens": 64,
             "rebuild_every": 0,
         }
         for name, smallest in least.items():
             value = getattr(self, name)
+            if value is None and name in ("tree_tokens", "rebuild_every"):
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
                 msg = f"{name} must be a whole number of at least {smallest}, got {value!r}"
                 raise ConfigError(msg)
@@ -137,6 +162,9 @@ class SummarySettings:
                 _correct(self, f"window_tokens is taken as {window}", window_tokens=_ASSUMED_WINDOW)
         for clause in clauses:
             self._lower_keep(clause)
+        if self.rebuild_every is not None:
+            note = "rebuild_every has no effect any more: each stretch is read once"
+            _correct(self, note, rebuild_every=None)
 
     def _lower_keep(self, clause: Clause) -> None:
         """Lower the low mark where a clause holds of no more than may stay."""
@@ -158,19 +186,44 @@ class SummarySettings:
             budget: How many tokens a model gets of a thread, its summary included.
         """
         mark = self.trigger_tokens
-        if mark is None or mark + self.max_summary_tokens + self.facts_tokens <= budget:
+        if mark is None or mark + self.shown_tokens <= budget:
             return self
-        summary = max(min(self.max_summary_tokens, budget // 5), _LEAST_SUMMARY)
-        facts = min(self.facts_tokens, budget // 10)
-        room = max(budget - summary - facts, 1)
+        shown = max(min(self.shown_tokens, int(budget * _BUDGET_SHARE)), 2 * _LEAST_SUMMARY)
+        summary = max(min(self.max_summary_tokens, shown // 4), _LEAST_SUMMARY)
+        facts = min(self.facts_tokens, shown // 6)
+        room = max(budget - shown, 1)
         start = min(mark, room)
         trigger: list[Amount | Clause] = [*self.clauses, ("tokens", start)]
-        fitted = replace(self, trigger=trigger, max_summary_tokens=summary, facts_tokens=facts)
+        fitted = replace(
+            self,
+            trigger=trigger,
+            max_summary_tokens=summary,
+            facts_tokens=facts,
+            tree_tokens=shown,
+        )
         note = (
             f"a budget of {budget} tokens has threads compacted from {start} tokens on, to "
-            f"summaries of {summary} with {facts} of details"
+            f"summaries of {summary} with {facts} of details, {shown} of all together"
         )
         return _correct(fitted, note)
+
+    def fit_to_stretch(self, tokens: int) -> SummarySettings:
+        """Return settings for the summary of a stretch of so many tokens: a short one of little."""
+        asked = max(tokens // _LEAF_SHARE, _LEAST_ASKED)
+        return replace(self, max_summary_tokens=min(self.max_summary_tokens, asked))
+
+    @property
+    def shown_tokens(self) -> int:
+        """How much a model reads of all summaries together."""
+        if self.tree_tokens is not None:
+            return self.tree_tokens
+        return _LEAVES_SHOWN * (self.max_summary_tokens + self.facts_tokens)
+
+    @property
+    def stretch_tokens(self) -> int:
+        """How much one summary tells of at most; a single exchange may be longer."""
+        read_at_once = self.input_tokens * 3 // 4
+        return min(read_at_once, self.trigger_tokens or read_at_once)
 
     def _convert(self, measure: str, amount: float) -> float:
         """Return an amount in messages or tokens."""
@@ -254,58 +307,125 @@ def _check_amounts(name: str, amounts: Mapping[Measure, Any]) -> None:
 # -- From the entries of a thread to the window of its next summary -------------------------------
 
 ROLLED = "rolled"
-"""Key of a summary's record: how many summaries since the last that was made of what was said."""
+"""Key of a summary's record, kept for older releases: how many summaries it retells."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryPlan:
-    """A compaction to be made.
+    """A summary to be made.
 
     Attributes:
         window: What the summary covers, and the summary that it continues.
-        rolled: How many summaries it builds on since the last one made of what was said.
+        tokens: How much the window holds.
         is_redone: Whether it takes the place of a summary of the same window.
     """
 
     window: SummaryWindow
-    rolled: int
+    tokens: int
     is_redone: bool = False
 
 
 def make_plan(
-    key: ThreadKey,
-    entries: Sequence[Entry],
-    settings: SummarySettings,
-    *,
-    force: bool = False,
-    rebuild: bool = False,
+    key: ThreadKey, entries: Sequence[Entry], settings: SummarySettings, *, force: bool = False
 ) -> SummaryPlan | None:
-    """Return what to compact now; None where nothing is due, or nothing may be covered.
+    """Return the one summary to make now, on top of the one before; None where nothing is due.
 
     Args:
         key: The thread.
         entries: Its entries by ascending position, control entries included. What no summary
-            covers and the live summary are enough, unless to `rebuild`.
+            covers and the frontier are enough.
         settings: The marks.
-        force: Compact all that may be covered, whatever the marks say.
-        rebuild: Cover what was said since the last summary that was not made on top of another
-            one's text alone, as it was said.
+        force: Cover all that may be covered, whatever the marks say.
     """
     live = find_live_entries(entries)
-    newest = find_live_summary(live)
-    said = find_said_since(live, newest)
+    said = find_said_since(live, find_frontier(live))
     if not force and not settings.is_due(measure(said)):
         return None
-    end = _find_end(said, settings, force=force)
+    end = _find_end(find_closing_points(said), said, measure(said), None if force else settings)
     if not end:
         return None
-    if newest is not None and rebuild:
-        base = _find_firsthand(live, newest)
-        left = {entry.id for entry in said[end:]}
-        covered = [entry for entry in find_said_since(live, base) if entry.id not in left]
-        return SummaryPlan(make_window(key, entries, covered, base), 0)
-    rolled = 0 if newest is None else count_rolled(newest) + 1
-    return SummaryPlan(make_window(key, entries, said[:end], newest), rolled)
+    window = make_window(key, entries, said[:end], find_continued(live))
+    return SummaryPlan(window, measure(said[:end]).tokens)
+
+
+def plan_leaves(
+    key: ThreadKey, entries: Sequence[Entry], settings: SummarySettings, *, force: bool = False
+) -> list[SummaryPlan]:
+    """Return the summaries to make now, oldest first, each of a stretch that none covers yet.
+
+    No stretch reaches across what is covered: where a summary was taken back, the gap is a stretch
+    of its own. None continues another summary, so what was said is read once.
+
+    Args:
+        key: The thread.
+        entries: See `make_plan`.
+        settings: The marks.
+        force: See `make_plan`.
+    """
+    live = find_live_entries(entries)
+    said = find_said_since(live, find_frontier(live))
+    rest = measure(said)
+    if not force and not settings.is_due(rest):
+        return []
+    plans: list[SummaryPlan] = []
+    for stretch in find_stretches(live, said):
+        if not force and settings.is_small(rest):
+            break
+        points = _find_free_points(stretch, live)
+        end = _find_end(points, stretch, rest, None if force else settings)
+        for first, last in _cut(stretch, [point for point in points if point <= end], settings):
+            part = stretch[first:last]
+            plans.append(SummaryPlan(make_window(key, entries, part, None), measure(part).tokens))
+        covered = measure(stretch[:end])
+        rest = Size(rest.tokens - covered.tokens, rest.messages - covered.messages)
+    return [plan for plan in plans if not plan.window.is_empty]
+
+
+def find_stretches(live: Sequence[Entry], said: Sequence[Entry]) -> list[list[Entry]]:
+    """Return entries as the stretches that they make in display order.
+
+    Args:
+        live: Live entries.
+        said: Some of them in the same order; the spoken ones that are not there part stretches.
+    """
+    wanted = {entry.id for entry in said}
+    found: list[list[Entry]] = [[]]
+    for entry in live:
+        if entry.id in wanted:
+            found[-1].append(entry)
+        elif entry.role not in ("summary", "system") and found[-1]:
+            found.append([])
+    return [stretch for stretch in found if stretch]
+
+
+def _find_free_points(stretch: Sequence[Entry], live: Sequence[Entry]) -> list[int]:
+    """Return where a window may end, before any call whose result stands outside the stretch."""
+    at = {entry.id: number for number, entry in enumerate(stretch)}
+    pairs = find_answered_calls([entry for entry in live if entry.role != "summary"])
+    crossed = [at[call] for call, result in pairs if call in at and result not in at]
+    end = min(crossed, default=len(stretch))
+    return [point for point in find_closing_points(stretch) if point <= end]
+
+
+def _cut(
+    stretch: Sequence[Entry], points: Sequence[int], settings: SummarySettings
+) -> list[tuple[int, int]]:
+    """Return where windows of about one size begin and end that hold all up to the last point."""
+    sums = list(accumulate(map(_count_tokens, stretch), initial=0))
+    most = settings.stretch_tokens
+    total = sums[points[-1]] if points else 0
+    target = total / max(math.ceil(total / most), 1)
+    cuts: list[tuple[int, int]] = []
+    start = last = 0
+    for point in points:
+        if sums[point] - sums[start] > most and last > start:
+            cuts.append((start, last))
+            start = last
+        last = point
+        if sums[point] - sums[start] >= target:
+            cuts.append((start, point))
+            start = point
+    return [*cuts, (start, last)] if last > start else cuts
 
 
 def make_plan_again(key: ThreadKey, entries: Sequence[Entry]) -> SummaryPlan | None:
@@ -319,11 +439,13 @@ def make_plan_again(key: ThreadKey, entries: Sequence[Entry]) -> SummaryPlan | N
     newest = find_live_summary(live)
     if newest is None:
         return None
-    chain = find_summary_chain(live, newest)
-    base = chain[1] if len(chain) > 1 else None
+    by_id = {entry.id: entry for entry in live if entry.role == "summary"}
+    base = next((by_id[name] for name in newest.metadata.summary_ids if name in by_id), None)
     covered = find_covers(live, [newest])
-    told = [entry for entry in find_said_since(live, base) if entry.id in covered]
-    return SummaryPlan(make_window(key, entries, told, base), count_rolled(newest), is_redone=True)
+    before = [] if base is None else [base]
+    told = [entry for entry in find_said_since(live, before) if entry.id in covered]
+    window = make_window(key, entries, told, base)
+    return SummaryPlan(window, measure(told).tokens, is_redone=True)
 
 
 def measure(said: Sequence[Entry]) -> Size:
@@ -331,30 +453,25 @@ def measure(said: Sequence[Entry]) -> Size:
     return Size(sum(map(_count_tokens, said)), len(said))
 
 
-def count_rolled(summary: Entry) -> int:
-    """Return how many summaries this one builds on since the last made of what was said."""
-    record = summary.metadata.aux.get("summary")
-    return int(record.get(ROLLED, 0)) if isinstance(record, dict) else 0
-
-
 def _count_tokens(entry: Entry) -> int:
     return 0 if entry.message is None else count_tokens([entry.message])
 
 
-def _find_end(said: Sequence[Entry], settings: SummarySettings, *, force: bool) -> int:
-    """Return how many entries to cover: the fewest that leave little enough."""
-    points = find_closing_points(said)
-    if force or not points:
+def _find_end(
+    points: Sequence[int], said: Sequence[Entry], rest: Size, settings: SummarySettings | None
+) -> int:
+    """Return how many entries to cover: the fewest that leave little enough; 0 if none may be.
+
+    Args:
+        points: Where a window of these may end.
+        said: The entries.
+        rest: How much is not covered, these entries included.
+        settings: Say what is little enough; None is nothing at all.
+    """
+    if settings is None or not points:
         return points[-1] if points else 0
-    covered = list(accumulate(map(_count_tokens, said), initial=0))
+    sums = list(accumulate(map(_count_tokens, said), initial=0))
     for point in points:
-        rest = Size(covered[-1] - covered[point], len(said) - point)
-        if settings.is_small(rest):
+        if settings.is_small(Size(rest.tokens - sums[point], rest.messages - point)):
             return point
     return points[-1]
-
-
-def _find_firsthand(live: Sequence[Entry], newest: Entry) -> Entry:
-    """Return the newest summary that was made of what was said; else the oldest there is."""
-    chain = find_summary_chain(live, newest)
-    return next((one for one in chain if not count_rolled(one)), chain[-1])

@@ -61,7 +61,7 @@ from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
 from langchain_convmem.views.context import ContextBudget, SummaryPlace, build_context
 from langchain_convmem.views.lines import indent_text
-from langchain_convmem.views.live import find_live_entries, find_live_summary
+from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
     count_text_tokens,
@@ -69,6 +69,7 @@ from langchain_convmem.views.messages import (
     escape_tag,
 )
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.summaries import read_summaries
 
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
@@ -310,9 +311,8 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
 
 
 def _read_summary(entries: Sequence[Entry]) -> str:
-    """Return the live summary; empty without one."""
-    summary = find_live_summary(find_live_entries(entries))
-    return "" if summary is None else "\n".join(summary.contents)
+    """Return what the summaries of a thread tell; empty without one."""
+    return "\n".join(read_summaries(find_frontier(find_live_entries(entries))))
 
 
 # -- What a model gets ----------------------------------------------------------------------------

@@ -32,11 +32,12 @@ from langchain_convmem.views.content import (
 from langchain_convmem.views.live import (
     PLACEHOLDER_TEXT,
     describe_damage,
+    find_frontier,
     find_live_entries,
-    find_live_summary,
+    find_nodes,
     find_retracted_ids,
-    find_summary_chain,
     find_uncovered,
+    get_level,
     make_placeholder_turn,
 )
 from langchain_convmem.views.messages import (
@@ -48,7 +49,7 @@ from langchain_convmem.views.messages import (
     is_plain_text,
 )
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolve_profile
-from langchain_convmem.views.summaries import format_summary
+from langchain_convmem.views.summaries import format_summary, read_summaries
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
     ToolCalls,
@@ -77,7 +78,7 @@ def build_context(
             (what all of them accept), or a profile of the caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages, the summary and the latest exchange are never cut.
-        summary: The live summary as one marked system message, or left out.
+        summary: The summaries of the frontier as one marked system message, or left out.
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
@@ -97,9 +98,8 @@ def build_context(
     several = len(find_first_speakers(live, earlier_speakers)) > 1
     stale = find_stale_reasoning(entries, live, shown, hoists=rules.system == "head")
     head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
-    latest = find_live_summary(live)
-    if summary == "system" and latest is not None and "".join(latest.contents).strip():
-        head.append(_make_summary_piece(latest))
+    if summary == "system":
+        head.extend(_make_summary_pieces(find_frontier(live)))
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
@@ -267,13 +267,17 @@ def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     return list(message.content)
 
 
-def _make_summary_piece(entry: Entry) -> ContextPiece:
+def _make_summary_pieces(summaries: Sequence[Entry]) -> list[ContextPiece]:
+    """Return the message that tells of all that is covered; none where there is nothing to tell."""
+    told = [clean_text(text) for text in read_summaries(summaries)]
+    if not "".join(told).strip():
+        return []
     message = SystemMessage(
-        format_summary([clean_text(piece) for piece in entry.contents]),
-        id=entry.id,
+        format_summary(told),
+        id=max(summaries, key=lambda entry: entry.position).id,
         additional_kwargs={"source": SUMMARY_SOURCE},
     )
-    return ContextPiece("system", message, {entry.position})
+    return [ContextPiece("system", message, {entry.position for entry in summaries})]
 
 
 # -- A view within a token budget -----------------------------------------------------------------
@@ -423,8 +427,8 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
 
 
 # -- The live part of a thread: what its next view needs, so that no view reads an archive --------
-_FORM = 1
-_MOST_KEPT = 32
+_FORM = 2
+_MOST_KEPT = 64
 _RESERVE = 1.25
 """How much further than its budget a note reaches back, since budgets and threads change."""
 
@@ -437,8 +441,9 @@ class LivePart:
         upto: The newest position when this was noted.
         newest_id: Id of the entry there; ids made later are greater.
         floor: Entries up to this position are not needed, but for those at `kept`.
-        kept: Their positions: system messages and the live summary, with what they replaced.
-        summary_id: The live summary's entry, if there was one.
+        kept: Their positions: system messages and the summaries of the frontier, with what they
+            replaced.
+        summary_ids: The entries of that frontier.
         speakers: Up to two names that messages up to `floor` bear.
         is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
             views that leave something of it out for their budget.
@@ -449,7 +454,7 @@ class LivePart:
     newest_id: str
     floor: int
     kept: tuple[int, ...]
-    summary_id: str | None
+    summary_ids: tuple[str, ...]
     speakers: tuple[str, ...]
     is_whole: bool
     reach: int
@@ -460,13 +465,14 @@ class LivePart:
         if not isinstance(document, dict) or document.get("form") != _FORM:
             return None
         fields = {name: value for name, value in document.items() if name != "form"}
-        lists = {name: tuple(fields[name]) for name in ("kept", "speakers")}
+        lists = {name: tuple(fields[name]) for name in ("kept", "summary_ids", "speakers")}
         return cls(**{**fields, **lists})
 
     def write_document(self) -> dict[str, Any]:
         """Return the note as a state document."""
-        lists = {"kept": list(self.kept), "speakers": list(self.speakers)}
-        return {"form": _FORM, **asdict(self), **lists}
+        fields = asdict(self)
+        lists = {name: list(one) for name, one in fields.items() if isinstance(one, tuple)}
+        return {"form": _FORM, **fields, **lists}
 
 
 # -- Reading on from a note -----------------------------------------------------------------------
@@ -483,7 +489,7 @@ def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
     known = {entry.turn_id for entry in entries if entry.position <= part.upto}
     return (
         positions.issuperset(part.kept)
-        and _is_summary_live(part.summary_id, entries)
+        and _are_summaries_live(part.summary_ids, entries)
         and all(_is_known(name, by_id) for entry in fresh for name in _get_retracted(entry))
         and _begin_here(fresh, known, part.newest_id)
         and (part.is_whole or _have_calls_here(fresh, entries))
@@ -494,12 +500,10 @@ def _get_retracted(entry: Entry) -> tuple[str, ...]:
     return () if entry.control is None else entry.control.retracts
 
 
-def _is_summary_live(summary_id: str | None, entries: Sequence[Entry]) -> bool:
-    """Return whether the summary is the live one, or the live one continues it."""
-    if summary_id is None:
-        return True
-    chain = find_summary_chain(find_live_entries(entries))
-    return summary_id in {summary.id for summary in chain}
+def _are_summaries_live(names: Collection[str], entries: Sequence[Entry]) -> bool:
+    """Return whether summaries are in the frontier, or something there builds on them."""
+    nodes = find_nodes(find_live_entries(entries)) if names else ()
+    return {node.id for node in nodes}.issuperset(names)
 
 
 def _is_known(entry_id: str, by_id: dict[str, Entry]) -> bool:
@@ -533,7 +537,7 @@ def is_self_contained(page: Sequence[Entry]) -> bool:
     if not page:
         return True
     first = page[0]
-    part = LivePart(first.position, first.id, first.position, (), None, (), True, 0)
+    part = LivePart(first.position, first.id, first.position, (), (), (), True, 0)
     return is_current(part, page[1:])
 
 
@@ -561,9 +565,8 @@ def narrow_live_part(
     # Two budgets in turn must not narrow and widen each other's note for ever.
     reach = max(round(_RESERVE * (max_tokens or 0)), 0 if before is None else before.reach)
     needed = _find_latest(said, reach, token_counter) if max_tokens or reach else said
-    summary = find_live_summary(live)
-    framing = [entry for entry in shown if entry.role == "system"]
-    framing += [] if summary is None else [summary]
+    frontier = find_frontier(live)
+    framing = [*(entry for entry in shown if entry.role == "system"), *frontier]
     floor = _find_floor(entries, needed)
     kept = sorted(position for position in _find_origins(entries, framing) if position <= floor)
     saved = sum(entry.position <= floor for entry in entries) - len(kept)
@@ -577,7 +580,7 @@ def narrow_live_part(
         newest_id=entries[-1].id,
         floor=floor,
         kept=tuple(kept),
-        summary_id=None if summary is None else summary.id,
+        summary_ids=tuple(entry.id for entry in frontier),
         speakers=find_first_speakers(earlier, speakers),
         is_whole=is_whole,
         reach=0 if is_whole else reach,
@@ -601,7 +604,11 @@ def _find_floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
     floor = min(_find_origins(entries, needed), default=end + 1) - 1
     at = {entry.id: entry.position for entry in entries}
     calls = find_answered_calls(find_live_entries(entries))
-    reaches = [*_find_turn_spans(entries), *((at[call], at[result]) for call, result in calls)]
+    reaches = [
+        *_find_turn_spans(entries),
+        *((at[call], at[result]) for call, result in calls),
+        *_find_falls(entries),
+    ]
     while True:
         cut = [first for first, last in reaches if first <= floor < last]
         if not cut:
@@ -616,6 +623,18 @@ def _find_turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
             first, _ = spans.get(entry.turn_id, (entry.position, 0))
             spans[entry.turn_id] = (first, entry.position)
     return spans.values()
+
+
+def _find_falls(entries: Sequence[Entry]) -> Iterable[tuple[int, int]]:
+    """Yield what must be read together so that a summary made by rule is known to have fallen."""
+    dead = find_retracted_ids(entries)
+    fallen = {entry.id: entry for entry in entries if entry.id in dead and get_level(entry)}
+    causes = [(entry.position, set(_get_retracted(entry))) for entry in entries if fallen]
+    causes += [(entry.position, {name}) for name, entry in fallen.items()]
+    for entry in fallen.values():
+        for position, names in causes:
+            if position < entry.position and not names.isdisjoint(entry.metadata.summary_ids):
+                yield position, entry.position
 
 
 def _find_origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:

@@ -18,12 +18,16 @@ from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 def find_retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     """Return the ids that control entries take out of every view.
 
-    A control entry that is itself retracted does nothing, so retracting an undo is a redo.
+    A control entry that is itself retracted does nothing, so retracting an undo is a redo. A
+    summary that was made by rule of others falls with each of them, and is back when they are.
     """
     dead: set[str] = set()
     for entry in reversed(entries):
         if entry.control is not None and entry.id not in dead:
             dead.update(entry.control.retracts)
+    for entry in entries if dead else ():
+        if get_level(entry) and not dead.isdisjoint(entry.metadata.summary_ids):
+            dead.add(entry.id)
     return frozenset(dead)
 
 
@@ -90,6 +94,13 @@ def _find_place(entry_id: str, place: Mapping[str, int]) -> int:
 
 
 # -- Summaries ------------------------------------------------------------------------------------
+RECORD = "summary"
+"""Key of a summary's `aux`: how it was made."""
+
+LEVEL = "level"
+"""Key of that record: how many layers of summaries lie under it."""
+
+
 class EntryPlaces:
     """Spoken entries by position, so that what a summary covers is found without a scan."""
 
@@ -134,29 +145,74 @@ def _find_end(summary: Entry) -> int:
     return ranges[-1][1] if ranges else summary.position
 
 
-def find_live_summary(live: Sequence[Entry]) -> Entry | None:
-    """Return the newest summary among live entries, if any."""
-    summaries = [entry for entry in live if entry.role == "summary"]
-    return max(summaries, key=lambda entry: entry.position, default=None)
+def get_level(entry: Entry) -> int:
+    """Return how many layers of summaries lie under one: 0 where it was written, not made by rule.
+
+    Also 0 for what is no summary.
+    """
+    record = entry.metadata.aux.get(RECORD) if entry.role == "summary" else None
+    level = record.get(LEVEL) if isinstance(record, Mapping) else None
+    return level if isinstance(level, int) and level > 0 else 0
 
 
-def find_summary_chain(live: Sequence[Entry], newest: Entry | None = None) -> list[Entry]:
-    """Return the live summary and the live ones it builds on, newest first.
+def find_frontier(live: Sequence[Entry]) -> list[Entry]:
+    """Return the summaries that a model reads, in the order of what they stand for.
+
+    These are the summaries that no other one names and that stand for different entries: of two
+    that stand for the same entry, the newer counts.
+
+    Args:
+        live: Live entries; of those that a frontier stands for, none is needed.
+    """
+    by_id = {entry.id: entry for entry in live if entry.role == "summary"}
+    shown: list[Entry] = []
+    folded: set[str] = set()
+    told: list[tuple[int, int]] = []
+    for summary in sorted(by_id.values(), key=lambda entry: entry.position, reverse=True):
+        if summary.id in folded or _overlap(_get_ranges(summary), told):
+            continue
+        shown.append(summary)
+        for node in _walk_down([summary], by_id):
+            folded.add(node.id)
+            told.extend(_get_ranges(node))
+    return sorted(shown, key=lambda entry: (_get_ranges(entry)[0], entry.position))
+
+
+def find_nodes(live: Sequence[Entry], tops: Iterable[Entry] | None = None) -> list[Entry]:
+    """Return summaries and all live ones that they build on, each once.
 
     Args:
         live: Live entries.
-        newest: Where to begin instead of at the live summary.
+        tops: Where to begin; by default with the frontier.
     """
-    summary = find_live_summary(live) if newest is None else newest
     by_id = {entry.id: entry for entry in live if entry.role == "summary"}
-    chain: list[Entry] = []
-    seen: set[str] = set()
-    while summary is not None and summary.id not in seen:
-        seen.add(summary.id)
-        chain.append(summary)
-        earlier = (by_id[name] for name in summary.metadata.summary_ids if name in by_id)
-        summary = next(earlier, None)
-    return chain
+    return _walk_down(find_frontier(live) if tops is None else tops, by_id)
+
+
+def _walk_down(tops: Iterable[Entry], by_id: Mapping[str, Entry]) -> list[Entry]:
+    found = {summary.id: summary for summary in tops}
+    waiting = list(found.values())
+    while waiting:
+        for name in waiting.pop(0).metadata.summary_ids:
+            if name in by_id and name not in found:
+                found[name] = by_id[name]
+                waiting.append(by_id[name])
+    return list(found.values())
+
+
+def _get_ranges(summary: Entry) -> tuple[tuple[int, int], ...]:
+    """Return the positions that a summary stands for; those that stand for none are alike."""
+    return (summary.cover.ranges if summary.cover is not None else ()) or ((0, 0),)
+
+
+def _overlap(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= end and start <= last for first, last in ranges for start, end in others)
+
+
+def find_live_summary(live: Sequence[Entry]) -> Entry | None:
+    """Return the newest summary that counts and was written, not made by rule, if there is one."""
+    written = [entry for entry in find_nodes(live) if not get_level(entry)]
+    return max(written, key=lambda entry: entry.position, default=None)
 
 
 def find_covers(live: Sequence[Entry], summaries: Iterable[Entry]) -> dict[str, str]:
@@ -171,8 +227,8 @@ def find_covers(live: Sequence[Entry], summaries: Iterable[Entry]) -> dict[str, 
 
 
 def find_uncovered(live: Sequence[Entry]) -> list[Entry]:
-    """Return the live entries that no link of the live summary's chain covers, in order."""
-    covered = find_covers(live, find_summary_chain(live))
+    """Return the live entries that no summary of the frontier stands for, in order."""
+    covered = find_covers(live, find_nodes(live))
     return [entry for entry in live if entry.role != "summary" and entry.id not in covered]
 
 
@@ -191,9 +247,17 @@ def build_turns(entries: Sequence[Entry]) -> list[Turn]:
         entries: A thread's entries by ascending position, control entries included.
     """
     live = find_live_entries(entries)
-    # What the live summary stands for decides first; a summary that it superseded only then.
-    summaries = [*find_summary_chain(live), *_select_role(live, "summary")]
-    return _add_placeholders(split_runs(live, find_covers(live, summaries)))
+    return _add_placeholders(split_runs(live, find_covers(live, _rank_summaries(live))))
+
+
+def _rank_summaries(live: Sequence[Entry]) -> list[Entry]:
+    """Return the summaries, those first that decide where a turn ends.
+
+    What counts before what it superseded; what was made by rule last, so that it changes no turn.
+    """
+    counting = sorted(find_nodes(live), key=lambda entry: entry.position, reverse=True)
+    ranked = [*counting, *_select_role(live, "summary")]
+    return sorted(ranked, key=lambda entry: get_level(entry) > 0)
 
 
 def build_model_turns(entries: Sequence[Entry]) -> list[Turn]:

@@ -11,9 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummarySettings
-from langchain_convmem.views.live import find_live_entries, find_summary_chain
+from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
 from langchain_convmem.views.providers import PROFILES
-from langchain_convmem.views.summaries import find_said_since
 from tests.fuzz.validators import VALIDATORS
 
 SETTINGS = SummarySettings(
@@ -71,14 +70,14 @@ class Thread:
         return [bare(message.text) for message in self.history.messages]
 
     def check(self) -> None:
-        """Every entry is shown or told by the live summary's chain, for every provider."""
+        """Every entry is shown or told by one summary of the frontier, for every provider."""
         live = find_live_entries(self.history.entries)
-        chain = find_summary_chain(live)
-        shown = {entry.id for entry in find_said_since(live, chain[0] if chain else None)}
+        frontier = find_frontier(live)
+        shown = {entry.id for entry in find_uncovered(live)}
         for entry in live:
             if entry.role in ("summary", "system"):
                 continue
-            under = [one for one in chain if _is_under(entry.position, one)]
+            under = [one for one in frontier if _is_under(entry.position, one)]
             assert len(under) == (entry.id not in shown), entry.contents
         for name in PROFILES:
             messages = self.history.context(profile=name).messages
@@ -87,10 +86,10 @@ class Thread:
     def check_all_was_told(self) -> None:
         """Every text that a summary covers reached the summariser."""
         live = find_live_entries(self.history.entries)
-        chain = find_summary_chain(live)
+        frontier = find_frontier(live)
         asked = _squeezed(self.summarizer.asked)
         for entry in live:
-            if any(_is_under(entry.position, one) for one in chain):
+            if any(_is_under(entry.position, one) for one in frontier):
                 assert all(_squeezed(text) in asked for text in entry.contents), entry.contents
 
 

@@ -15,7 +15,7 @@ from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.live import (
     find_covers,
     find_live_entries,
-    find_summary_chain,
+    find_nodes,
     is_blank,
 )
 
@@ -139,7 +139,7 @@ def test_what_is_said_is_covered_by_the_summary_or_shown_and_never_both(chosen):
     with InMemoryLog() as log:
         history = walked(log, chosen).history
         live = find_live_entries(history.entries)
-        covered = find_covers(live, find_summary_chain(live))
+        covered = find_covers(live, find_nodes(live))
         shown = history.context(summary="omit").positions
         for entry in live:
             is_shown = entry.position in shown

@@ -166,7 +166,7 @@ def test_its_runs_are_marked_as_no_part_of_the_reply():
 
 
 def lines_of(entries):
-    said = find_said_since(find_live_entries(entries), None)
+    said = find_said_since(find_live_entries(entries), [])
     return read_transcript(make_window(KEY, entries, said, None))
 
 
@@ -270,7 +270,7 @@ def test_the_pieces_joined_are_the_whole_and_none_is_too_long(lines, most):
 @settings(max_examples=50)
 @given(histories)
 def test_every_text_call_and_result_stands_in_the_transcript(entries):
-    said = find_said_since(find_live_entries(entries), None)
+    said = find_said_since(find_live_entries(entries), [])
     window = make_window(KEY, entries, said, None)
     told = squeezed("".join(split_transcript(read_transcript(window), 10_000)))
     for turn in window.turns:

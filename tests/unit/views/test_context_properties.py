@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.testing.log_contract import are_identical
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.live import find_live_entries, find_live_summary, find_uncovered
+from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens
 
 
@@ -60,12 +60,10 @@ def test_every_entry_is_shown_or_named_in_a_repair(entries):
     named = "\n".join(shown.repairs)
     for entry in find_uncovered(live):
         assert entry.position in shown.positions or f"left out {entry.message_id}:" in named
-    summary = find_live_summary(live)
     covered = {entry.position for entry in live} - {
         entry.position for entry in find_uncovered(live)
     }
-    allowed = {summary.position} if summary is not None else set()
-    assert shown.positions & covered == allowed
+    assert shown.positions & covered == {entry.position for entry in find_frontier(live)}
     assert shown.positions <= {entry.position for entry in live}
     assert (build_context(entries, summary="omit").positions & allowed) == set()
 

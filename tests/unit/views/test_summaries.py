@@ -54,14 +54,14 @@ def test_a_late_result_closes_only_what_it_answers():
 
 def test_system_messages_are_not_said():
     entries = spoken(HumanMessage("a"), AIMessage("b"))
-    assert find_said_since(entries, None) == entries
+    assert find_said_since(entries, []) == entries
 
 
 @settings(max_examples=50)
 @given(histories)
 def test_no_point_parts_a_call_from_its_result_or_covers_what_waits(entries):
     live = find_live_entries(entries)
-    said = find_said_since(live, None)
+    said = find_said_since(live, [])
     at = {entry.id: number for number, entry in enumerate(said)}
     pairs = [(at[call], at[result]) for call, result in find_answered_calls(said)]
     for point in find_closing_points(said):
@@ -74,7 +74,7 @@ def test_no_point_parts_a_call_from_its_result_or_covers_what_waits(entries):
 @given(histories)
 def test_a_window_up_to_a_point_covers_exactly_what_stands_before_it(entries):
     live = find_live_entries(entries)
-    said = find_said_since(live, None)
+    said = find_said_since(live, [])
     for point in find_closing_points(said):
         window = make_window(KEY, entries, said[:point], None)
         spoken_entries = [one for one in entries if one.role not in ("summary", "control")]
@@ -86,7 +86,7 @@ def test_a_window_up_to_a_point_covers_exactly_what_stands_before_it(entries):
         }
         assert under == {one.id for one in said[:point]}
         assert set(window.entry_ids) <= under
-    points_ = find_closing_points(find_said_since(live, None))
+    points_ = find_closing_points(find_said_since(live, []))
     assert find_summary_window(KEY, entries).is_empty or points_
 
 

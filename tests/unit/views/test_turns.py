@@ -15,7 +15,7 @@ from langchain_convmem.views.live import (
     build_turns,
     find_covers,
     find_live_entries,
-    find_summary_chain,
+    find_nodes,
     find_uncovered,
     has_calls,
     is_blank,
@@ -31,7 +31,7 @@ def shape(entries):
 def covering(entries):
     live = find_live_entries(entries)
     summaries = [entry for entry in live if entry.role == "summary"]
-    return find_covers(live, [*find_summary_chain(live), *summaries])
+    return find_covers(live, [*find_nodes(live), *summaries])
 
 
 def noted(entry, **fields):

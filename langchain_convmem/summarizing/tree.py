@@ -1,0 +1,347 @@
+"""Parents of summaries: which neighbours are put under one, and what it tells. Pure.
+
+No model writes a parent. It is made of sentences of the summaries below, as they stand there, as
+many as its budget holds; each kind of fact and each summary below gets its share. So nothing is
+retold in other words, and where a sentence comes from stays known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from langchain_convmem.records import Cover, Draft, Entry, Metadata
+from langchain_convmem.summarizing.checks import TITLE
+from langchain_convmem.summarizing.planning import SummarySettings
+from langchain_convmem.views.facts import (
+    Fact,
+    FactSource,
+    KnownFacts,
+    find_facts,
+    split_sentences,
+)
+from langchain_convmem.views.live import LEVEL, RECORD, find_frontier, find_live_entries, get_level
+from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.summaries import (
+    CHILDREN,
+    CITES,
+    DAYS,
+    DAYS_LINE,
+    format_days,
+    get_cites,
+    get_days,
+    make_summary_draft,
+)
+
+AUTHOR = "rule"
+"""What stands with a parent as its author."""
+
+_MOST_SHOWN = 16
+"""So many summaries are shown side by side, however short they are."""
+
+_LEAST_TOKENS = 16
+
+_WEIGHTS = {
+    "price": 1.0,
+    "id": 1.0,
+    "promise": 1.0,
+    "preference": 1.0,
+    "date": 0.8,
+    "name": 0.6,
+    "number": 0.5,
+}
+
+_MONEY = re.compile(
+    r"[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9]|\b(?:euros?|eur|dollars?|usd|pounds?|gbp|chf|francs?"
+    r"|yen|jpy|yuan|cny|rupees?|inr|cents?|kronor|kroner|z\u0142oty)\b|\u5143|\u5186|\uc6d0",
+    re.IGNORECASE,
+)
+
+_PREFERENCE = re.compile(
+    r"\b(?:prefers?|preferred|favou?rite|likes?|loves?|enjoys?|hates?|dislikes?"
+    r"|can(?:'|\u2019)t stand|rather (?:not|than|have)|allerg(?:y|ic|ies)|vegan|vegetarian"
+    r"|mag|liebt|bevorzugt|lieblings\w*|hasst|pr\u00e9f\u00e8re|aime|d\u00e9teste|prefiere|gusta|odia|preferisce|adora|prefere|gosta)\b"
+    r"|\u559c\u6b22|\u559c\u6b61|\u597d\u304d|\u5acc\u3044",
+    re.IGNORECASE,
+)
+
+
+# -- Which summaries are put under a parent -------------------------------------------------------
+def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Sequence[Entry]:
+    """Return the neighbours to put under a parent next; none while all fit their budget.
+
+    The oldest of the lowest level, as few as are needed. The summary of what was said last stays
+    as it was written.
+
+    Args:
+        frontier: The summaries that a model reads, in their order.
+        settings: Say how much they may take together.
+    """
+    sizes = [count_summary_tokens(summary) for summary in frontier]
+    excess = sum(sizes) - settings.shown_tokens
+    older = frontier[:-1]
+    if len(older) < 2 or (excess <= 0 and len(frontier) <= _MOST_SHOWN):  # noqa: PLR2004 - a pair
+        return ()
+    levels = [get_level(summary) for summary in older]
+    highest = [max(pair) for pair in pairwise(levels)]
+    start = highest.index(min(highest))
+    end = start + 2
+    while (
+        end < min(len(older), start + settings.fan_out)
+        and levels[end] == highest[start]
+        and sum(sizes[start:end]) - _find_room(sizes[start:end], settings) < excess
+    ):
+        end += 1
+    return older[start:end]
+
+
+def count_summary_tokens(summary: Entry) -> int:
+    """Return how much of a model's context a summary takes."""
+    return count_text_tokens("\n".join(summary.contents))
+
+
+def _find_room(sizes: Sequence[int], settings: SummarySettings) -> int:
+    """Return how long a parent may be: half of what stands under it, and no more than a share."""
+    return max(min(sum(sizes) // 2, settings.shown_tokens // 3), _LEAST_TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class ParentPlan:
+    """A parent to be written.
+
+    Attributes:
+        children: What stands under it.
+        draft: Its entry.
+    """
+
+    children: Sequence[Entry]
+    draft: Draft
+
+
+def plan_parent(entries: Sequence[Entry], settings: SummarySettings) -> ParentPlan | None:
+    """Return the parent to write next; None where none is needed, or it would save nothing.
+
+    Args:
+        entries: A thread's entries by ascending position; what its next view needs is enough.
+        settings: Say how much all summaries may take that a model reads.
+    """
+    children = pick_siblings(find_frontier(find_live_entries(entries)), settings)
+    draft = draft_parent(children, settings) if children else None
+    return None if draft is None else ParentPlan(children, draft)
+
+
+# -- What a parent tells ---------------------------------------------------------------------------
+def draft_parent(children: Sequence[Entry], settings: SummarySettings) -> Draft | None:
+    """Return the parent of neighbouring summaries; None if it would be no shorter than they are.
+
+    Args:
+        children: Two or more, in the order of the frontier.
+        settings: Say how long it may be.
+    """
+    sizes = [count_summary_tokens(child) for child in children]
+    told = choose_sentences(list_sentences(children), _find_room(sizes, settings))
+    text, cites = write_text(told)
+    if not text or count_text_tokens(text) >= sum(sizes):
+        return None
+    record: dict[str, Any] = {
+        "rolled": 0,
+        LEVEL: 1 + max(map(get_level, children)),
+        CHILDREN: [[child.id, child.position, *_find_ends(child)] for child in children],
+        CITES: cites,
+    }
+    days = [day for child in children for day in get_days(child)]
+    if days:
+        record[DAYS] = [min(days), max(days)]
+    names = tuple(child.id for child in children)
+    metadata = Metadata(summary_ids=names, aux={RECORD: record})
+    return make_summary_draft([text], _join_covers(children), metadata)
+
+
+def _find_ends(child: Entry) -> tuple[int, int]:
+    ranges = child.cover.ranges if child.cover is not None else ()
+    return (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
+
+
+def _join_covers(children: Sequence[Entry]) -> Cover:
+    """Return what summaries cover together; ranges that touch become one."""
+    pairs = sorted(pair for child in children if child.cover for pair in child.cover.ranges)
+    ranges: list[tuple[int, int]] = []
+    for first, last in pairs:
+        if ranges and first <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], last))
+        else:
+            ranges.append((first, last))
+    return Cover(tuple(ranges), digest_children([child.id for child in children]), AUTHOR)
+
+
+def digest_children(ids: Iterable[str]) -> str:
+    """Return what tells a parent from every other summary: a hash of its children's ids."""
+    return hashlib.blake2b("\n".join(("parent", *ids)).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ToldSentence:
+    """A sentence of a summary.
+
+    Attributes:
+        text: As it stands there.
+        label: The speaker that its line begins with; empty if the sentence begins with it.
+        days: The line that says of which days it tells; empty if that is not known.
+        child: Number of the summary among those read.
+        cites: Positions of the entries that it comes from, as far as known.
+    """
+
+    text: str
+    label: str
+    days: str
+    child: int
+    cites: tuple[int, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The sentence as a line of a parent."""
+        return self.label + self.text
+
+
+_LABEL = re.compile(r"(?:- )?((?:[^\W\d_][^:\n]{0,30}): )")
+
+
+def list_sentences(children: Sequence[Entry]) -> list[ToldSentence]:
+    """Return what summaries tell, sentence by sentence, in their order, repeats left out."""
+    found: dict[str, ToldSentence] = {}
+    for number, child in enumerate(children):
+        for sentence in _read_sentences(child, number):
+            found.setdefault(sentence.line.casefold(), sentence)
+    return list(found.values())
+
+
+def _read_sentences(child: Entry, number: int) -> Iterator[ToldSentence]:
+    own = get_days(child)
+    days = format_days(own) if own else ""
+    cites = iter(get_cites(child))
+    for piece in child.contents:
+        place = 0
+        for sentence in split_sentences(piece):
+            cited = tuple(next(cites, ()))
+            place = piece.find(sentence, place)
+            start = piece.rfind("\n", 0, place) + 1
+            place += len(sentence)
+            if DAYS_LINE.match(sentence):
+                days = sentence
+            elif sentence != TITLE:
+                label = _LABEL.match(piece, start)
+                is_first = not piece[start : place - len(sentence)].strip()
+                name = "" if label is None or is_first else label[1]
+                yield ToldSentence(sentence.removeprefix("- "), name, days, number, cited)
+
+
+def write_text(told: Sequence[ToldSentence]) -> tuple[str, list[list[int]]]:
+    """Return the text of a parent, and for each sentence of it the positions it comes from."""
+    lines: list[str] = []
+    cites: list[list[int]] = []
+    days = ""
+    for sentence in told:
+        if sentence.days != days:
+            days = sentence.days
+            lines.append(days)
+            cites.append([])
+        lines.append(sentence.line)
+        # With a label in front, a long sentence is read as two.
+        cites += [list(sentence.cites)] * len(split_sentences(sentence.line))
+    return "\n".join(lines), cites
+
+
+# -- Choosing --------------------------------------------------------------------------------------
+def choose_sentences(told: Sequence[ToldSentence], max_tokens: int) -> list[ToldSentence]:
+    """Return the sentences to keep, in their order: those that tell most for their length.
+
+    A kind of fact counts less the more of it was chosen, and so does a summary. What is left of
+    the budget goes to sentences without facts, summary by summary.
+
+    Args:
+        told: What may be chosen.
+        max_tokens: How long the text of the chosen may be; if no sentence is so short, the
+            shortest one is chosen.
+    """
+    if not told:
+        return []
+    choice = _Choice(told, max_tokens)
+    while choice.take_best():
+        pass
+    if not choice.chosen:
+        return [min(told, key=lambda sentence: count_text_tokens(sentence.line))]
+    return [told[number] for number in sorted(choice.chosen)]
+
+
+class _Choice:
+    """Sentences under choice. Not thread-safe."""
+
+    def __init__(self, told: Sequence[ToldSentence], max_tokens: int) -> None:
+        self.chosen: set[int] = set()
+        self._told = told
+        self._room = max_tokens
+        self._share = max(max_tokens / len({sentence.child for sentence in told}), 1)
+        self._worth = _weigh(told)
+        self._lengths = [count_text_tokens(f"{sentence.line}\n") for sentence in told]
+        self._begun: set[tuple[int, str]] = set()
+        self._known: set[str] = set()
+        self._kinds: Counter[str] = Counter()
+        self._used: Counter[int] = Counter()
+
+    def take_best(self) -> bool:
+        """Choose the best sentence that fits; say whether there was one."""
+        best, highest = -1, (-1.0, 0.0)
+        for number in range(len(self._told)):
+            if number not in self.chosen and self._cost(number) <= self._room:
+                value = self._value(number)
+                if value > highest:
+                    best, highest = number, value
+        if best < 0:
+            return False
+        cost = self._cost(best)
+        self._room -= cost
+        self._used[self._told[best].child] += cost
+        self._begun.add(self._find_group(best))
+        self.chosen.add(best)
+        for key, kind in self._worth[best].items():
+            self._kinds[kind] += key not in self._known
+            self._known.add(key)
+        return True
+
+    def _find_group(self, number: int) -> tuple[int, str]:
+        """Return which summary's days a sentence stands under."""
+        return self._told[number].child, self._told[number].days
+
+    def _cost(self, number: int) -> int:
+        """Return how many tokens longer the text is with a sentence."""
+        days = self._told[number].days
+        is_begun = not days or self._find_group(number) in self._begun
+        return self._lengths[number] + (0 if is_begun else count_text_tokens(f"{days}\n"))
+
+    def _value(self, number: int) -> tuple[float, float]:
+        """Return what a sentence is worth by its facts, and without any by its summary's share."""
+        sentence = self._told[number]
+        spent = 1 + self._used[sentence.child] / self._share
+        new = (kind for key, kind in self._worth[number].items() if key not in self._known)
+        worth = sum(_WEIGHTS[kind] / (1 + self._kinds[kind]) for kind in new)
+        return worth / self._lengths[number] / spent, 1 / spent
+
+
+def _weigh(told: Sequence[ToldSentence]) -> list[Mapping[str, str]]:
+    """Return for each sentence the kind of each of its facts by the fact's key."""
+    known = KnownFacts(find_facts([FactSource(sentence.text) for sentence in told]))
+    return [dict(_list_kinds(sentence.text, known.find_in(sentence.text))) for sentence in told]
+
+
+def _list_kinds(text: str, facts: Sequence[Fact]) -> Iterator[tuple[str, str]]:
+    has_money = _MONEY.search(text) is not None
+    for fact in facts:
+        is_price = fact.kind == "number" and has_money
+        yield f"{fact.kind}:{fact.key}", "price" if is_price else fact.kind
+    if _PREFERENCE.search(text):
+        yield f"preference:{text.casefold()}", "preference"
