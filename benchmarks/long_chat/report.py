@@ -135,11 +135,14 @@ def _times(turns: Sequence[TurnSeen]) -> dict[str, float]:
 def _summaries(found: Measured) -> dict[str, int]:
     """Return how many there were, and what became of the facts that each had to tell."""
     kinds = ("facts", "in_text", "listed", "recallable")
+    # What parents tell stands in the summaries below them.
+    leaves = [one for one in found.summaries if not one.get("level")]
     return {
-        "written": len(found.summaries),
+        "written": len(leaves),
+        "parents": len(found.summaries) - len(leaves),
         "calls": found.turns[-1].calls,
-        **{kind: sum(one[kind] for one in found.summaries) for kind in kinds},
-        "in_the_log_alone": sum(len(one["lost"]) for one in found.summaries),
+        **{kind: sum(one[kind] for one in leaves) for kind in kinds},
+        "in_the_log_alone": sum(len(one["lost"]) for one in leaves),
     }
 
 
@@ -211,7 +214,8 @@ def table(report: dict[str, Any]) -> str:
             f"the last; p95 {times['p95']}, slowest {times['max']} (a compaction)"
         ),
         (
-            f"{summaries['written']} summaries in {summaries['calls']} calls; of "
+            f"{summaries['written']} summaries in {summaries['calls']} calls, "
+            f"{summaries['parents']} parents by rule; of "
             f"{summaries['facts']:,} facts to tell, {summaries['in_text']:,} in their texts, "
             f"{summaries['listed']:,} in their lists, {summaries['recallable']:,} left to recall, "
             f"{summaries['in_the_log_alone']:,} in the log alone"

@@ -258,7 +258,13 @@ class _LongChat:
         evicted = _covered(entries)
         for entry in evicted:
             self.found.evicted[entry.role] = self.found.evicted.get(entry.role, 0) + 1
-        lines = [one for one in evicted if one.contents and one.role in ("user", "assistant")]
+        lines = [
+            one
+            for one in evicted
+            if one.role in ("user", "assistant")
+            # Asked with a question, recall puts earlier askings of it last: they answer nothing.
+            and "".join(one.contents).rstrip()[-1:] not in ("", "?")
+        ]
         chosen = random.Random(5).sample(lines, min(sample, len(lines)))
         self.found.sought = len(chosen)
         for entry in chosen:
