@@ -31,7 +31,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem import (
+    ConversationMemory,
+    InMemoryLog,
+    SummarizingMemory,
+    SummarySettings,
+)
 
 DATA = Path(__file__).parent / "data" / "summaries"
 REFUSED = 1000
@@ -89,20 +94,26 @@ def _run(title: str, cases: Sequence[Case], *, expected: bool, shown: bool) -> i
 
 
 def commit(case: Case) -> bool:
-    """Return whether the compactor commits an answer as the summary of a chat."""
-    answers: list[str | BaseMessage] = [case.answer]
+    """Return whether an answer is taken as the summary of a chat."""
+    if case.before:
+        return _commit_on_top(case)
     memory = ConversationMemory(
-        InMemoryLog(), summarizer=lambda _: answers[0], summary_settings=_SETTINGS
+        InMemoryLog(), summarizer=lambda _: case.answer, summary_settings=_SETTINGS
     )
     with memory:
-        if case.before:
-            answers.insert(0, case.before)
-            memory.add_messages(_read_messages(case.chat), thread_id="t")
-            if not memory.summarize("t", force=True):
-                return True  # a case that cannot be tried counts as wrong
-            answers.pop(0)
         memory.add_messages(_read_messages(case.chat), thread_id="t")
         return bool(memory.summarize("t", force=True))
+
+
+def _commit_on_top(case: Case) -> bool:
+    """Return whether an answer is taken as what continues the summary before it."""
+    answers: list[str | BaseMessage] = [case.before, case.answer]
+    compact = SummarizingMemory(summarizer=lambda _: answers.pop(0), settings=_SETTINGS)
+    said = _read_messages(case.chat)
+    before = compact.invoke(said)
+    if len(before) == len(said):
+        return True  # a case that cannot be tried counts as wrong
+    return len(compact.invoke([*before, *said])) < len(before) + len(said)
 
 
 def _read_messages(chat: dict[str, Any]) -> list[BaseMessage]:

@@ -161,7 +161,7 @@ class Compactor:
             raise
         has_failed = any(report.outcome == "failed" for report in reports)
         yield from self._leases.give_back(lease, "failed" if has_failed else "done")
-        return _join_reports(reports) or SummaryReport(key=key, outcome="not_due")
+        return _join_reports(reports or [SummaryReport(key=key, outcome="not_due")])
 
     # -- summarise, check, commit ----------------------------------------------------------------
 
@@ -179,8 +179,7 @@ class Compactor:
     def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[SummaryReport]:
         key = lease.key
         try:
-            settings = self.settings.fit_to_stretch(plan.tokens)
-            written = yield from write_steps(by, plan.window, settings)
+            written = yield from write_steps(by, plan.window, self.settings)
             pieces, report = yield from self._check(key, written)
             report = replace(report, covered=len(plan.window.entry_ids))
             entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
@@ -365,13 +364,11 @@ class SummaryReport:
         }
 
 
-def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport | None:
+def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
     """Return several as one: what happened last, and all counts together.
 
     The summary is the last that a summariser wrote; where none did, the last parent.
     """
-    if not reports:
-        return None
     written = [report for report in reports if report]
     leaves = [report for report in written if not report.folded]
     last = (leaves or written or reports)[-1]

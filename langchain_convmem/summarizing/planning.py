@@ -207,10 +207,9 @@ class SummarySettings:
         )
         return _correct(fitted, note)
 
-    def fit_to_stretch(self, tokens: int) -> SummarySettings:
-        """Return settings for the summary of a stretch of so many tokens: a short one of little."""
-        asked = max(tokens // _LEAF_SHARE, _LEAST_ASKED)
-        return replace(self, max_summary_tokens=min(self.max_summary_tokens, asked))
+    def count_asked(self, tokens: int) -> int:
+        """Return how many tokens to ask for as the summary of so many: of little, little."""
+        return min(self.max_summary_tokens, max(tokens // _LEAF_SHARE, _LEAST_ASKED))
 
     @property
     def shown_tokens(self) -> int:

@@ -244,7 +244,7 @@ class _Writer:
             lines = parts
 
     def _build_request(self, transcript: str, previous: str = "") -> SummaryRequest:
-        tokens = self._settings.max_summary_tokens
+        tokens = self._settings.count_asked(count_text_tokens(previous + transcript))
         return SummaryRequest(transcript=transcript, previous=previous, max_tokens=tokens)
 
     def _check_shrinking(self, after: list[TranscriptLine], before: list[TranscriptLine]) -> None:
@@ -261,7 +261,7 @@ class _Writer:
             may_quote: An answer that copies the transcript is not refused here.
         """
         text = yield from self._ask_once(request)
-        most = _TOO_LONG * request.max_tokens
+        most = _TOO_LONG * self._settings.max_summary_tokens
         if count_text_tokens(text) <= most:
             return self._check(text, request, may_quote=may_quote)
         shorter = replace(request, transcript=text, previous="")

@@ -11,7 +11,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummarySettings
-from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
+from langchain_convmem.views.live import (
+    find_covers,
+    find_frontier,
+    find_live_entries,
+    find_nodes,
+    find_uncovered,
+)
 from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.validators import VALIDATORS
 
@@ -72,12 +78,12 @@ class Thread:
     def check(self) -> None:
         """Every entry is shown or told by one summary of the frontier, for every provider."""
         live = find_live_entries(self.history.entries)
-        frontier = find_frontier(live)
+        told = [find_covers(live, find_nodes(live, [top])) for top in find_frontier(live)]
         shown = {entry.id for entry in find_uncovered(live)}
         for entry in live:
             if entry.role in ("summary", "system"):
                 continue
-            under = [one for one in frontier if _is_under(entry.position, one)]
+            under = [covers for covers in told if entry.id in covers]
             assert len(under) == (entry.id not in shown), entry.contents
         for name in PROFILES:
             messages = self.history.context(profile=name).messages
@@ -86,19 +92,15 @@ class Thread:
     def check_all_was_told(self) -> None:
         """Every text that a summary covers reached the summariser."""
         live = find_live_entries(self.history.entries)
-        frontier = find_frontier(live)
+        covered = find_covers(live, find_nodes(live))
         asked = _squeezed(self.summarizer.asked)
         for entry in live:
-            if any(_is_under(entry.position, one) for one in frontier):
+            if entry.id in covered:
                 assert all(_squeezed(text) in asked for text in entry.contents), entry.contents
 
 
 def _squeezed(text: str) -> str:
     return " ".join(text.split())
-
-
-def _is_under(position: int, summary: Any) -> bool:
-    return any(first <= position <= last for first, last in summary.cover.ranges)
 
 
 @pytest.fixture(params=["in memory", "in a file"])

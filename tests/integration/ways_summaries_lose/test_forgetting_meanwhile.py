@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -52,14 +53,15 @@ def telling(thread):
 def test_a_summary_that_is_written_while_something_is_forgotten_is_erased_with_it(telling):
     def later():
         telling.talk(3, start=4)
-        assert telling.summarize(force=True)  # goes on from the one that is to be erased now
+        assert telling.summarize(force=True)
 
     log = LetsIn(telling.log, "forget", lambda: telling.summarize(force=True), later)
     receipt = forget_secret(telling, ConversationMemory(log))
     assert len(telling.summarizer.requests) == 2
     assert "marzipan" not in str(telling.history.entries)
-    assert receipt.entries == 3
-    assert len(telling.history.entries) == 15
+    assert receipt.entries == 2
+    assert len(telling.summaries) == 1  # of what was said later
+    assert len(telling.history.entries) == 16
     telling.check()
 
 
@@ -106,13 +108,30 @@ def test_what_is_forgotten_right_before_its_summary_is_written_is_not_told_by_it
     telling.check()
 
 
-def test_what_a_summary_before_told_of_is_not_told_by_the_next_one_once_it_is_forgotten(telling):
+def test_what_a_summary_before_told_of_is_gone_with_it_and_the_next_one_stays(telling):
     assert telling.summarize()
     telling.talk(3, start=4)
     log = LetsIn(telling.log, "append", lambda: forget_secret(telling), role="summary")
     memory = ConversationMemory(log, summarizer=telling.summarizer)
-    assert memory.summarize("t", user_id="ana", force=True).outcome == "stale"
+    assert memory.summarize("t", user_id="ana", force=True)
     assert "marzipan" not in str(telling.history.entries)
+    assert len(telling.summaries) == 1
+    telling.check()
+
+
+def test_what_is_forgotten_right_before_a_parent_is_written_is_not_told_by_it(telling):
+    settings = replace(telling.memory._summaries.compactor.settings, tree_tokens=32)
+    memory = telling.with_summarizer(telling.summarizer, summary_settings=settings)
+    assert telling.summarize(force=True)
+    for number in (4, 6):
+        telling.talk(2, start=number)
+        assert telling.summarize(force=True)
+    log = LetsIn(telling.log, "append", lambda: forget_secret(telling), role="summary")
+    memory = ConversationMemory(log, summarizer=telling.summarizer, summary_settings=settings)
+    assert not memory.summarize("t", user_id="ana")
+    assert "marzipan" not in str(telling.history.entries)
+    assert len(telling.summaries) == 2
+    telling.check()
 
 
 def test_what_is_forgotten_right_before_a_summary_by_hand_is_not_told_by_it(telling):

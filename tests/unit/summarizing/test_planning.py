@@ -11,18 +11,27 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_convmem import SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.summarizing.planning import ROLLED, Size, make_plan, make_plan_again, measure
+from langchain_convmem.records import Control, Draft
+from langchain_convmem.summarizing.planning import (
+    Size,
+    make_plan,
+    make_plan_again,
+    measure,
+    plan_leaves,
+)
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.live import (
     find_covers,
+    find_frontier,
     find_live_entries,
-    find_summary_chain,
+    find_nodes,
+    find_uncovered,
     has_calls,
 )
 from langchain_convmem.views.messages import count_tokens
-from langchain_convmem.views.summaries import draft_summary, find_said_since
+from langchain_convmem.views.summaries import draft_summary, find_said_since, plan_undo_summary
 
-TIGHT = SummarySettings(trigger=("messages", 4), keep=("messages", 2), rebuild_every=0)
+TIGHT = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
 
 
 def talk(exchanges):
@@ -38,9 +47,12 @@ def covered(plan):
 
 
 def commit(log, plan, text="S"):
-    draft = draft_summary(text, plan.window, log.entries(KEY))
-    draft.metadata.aux["summary"] = {ROLLED: plan.rolled}
-    return log.append(KEY, [draft])[0]
+    return log.append(KEY, [draft_summary(text, plan.window, log.entries(KEY))])[0]
+
+
+def commit_all(log, own, **options):
+    plans = plan_leaves(KEY, log.entries(KEY), own, **options)
+    return [commit(log, plan) for plan in plans]
 
 
 def say(log, *messages, turn_id=None):
@@ -86,43 +98,66 @@ def test_the_next_summary_continues_the_one_before():
         plan = make_plan(KEY, log.entries(KEY), TIGHT)
     assert covered(plan) == ["q2", "a2"]
     assert plan.window.previous.id == first.id
-    assert plan.rolled == 1
 
 
-def test_a_rebuilt_summary_covers_what_was_said_since_the_last_that_was_made_of_it():
+def test_a_leaf_tells_of_what_no_summary_covers_and_continues_none():
     with InMemoryLog() as log:
-        for number in range(4):
+        say(log, *talk(3))
+        commit_all(log, TIGHT)
+        say(log, *[HumanMessage("q3"), AIMessage("a3")])
+        [plan] = plan_leaves(KEY, log.entries(KEY), TIGHT)
+    assert covered(plan) == ["q2", "a2"]
+    assert plan.window.previous is None
+
+
+def test_a_gap_between_summaries_is_a_stretch_of_its_own_and_comes_first():
+    with InMemoryLog() as log:
+        for number in range(3):
             say(log, HumanMessage(f"q{number}"), AIMessage(f"a{number}"))
-            commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True))
-        first = next(entry for entry in log.entries(KEY) if entry.role == "summary")
-        say(log, HumanMessage("q4"), AIMessage("a4"))
-        plan = make_plan(KEY, log.entries(KEY), TIGHT, force=True, rebuild=True)
-        assert covered(plan) == [f"{who}{number}" for number in range(1, 5) for who in "qa"]
-        assert (plan.window.previous.id, plan.rolled) == (first.id, 0)
-        commit(log, plan)
+            commit_all(log, TIGHT, force=True)
+        middle = find_frontier(find_live_entries(log.entries(KEY)))[1]
+        log.append(KEY, [Draft(role="control", control=Control((middle.id,), "undo"))])
+        say(log, *talk(2))
+        plans = plan_leaves(KEY, log.entries(KEY), TIGHT)
+        assert [covered(plan) for plan in plans] == [["q1", "a1"], ["q0", "a0"]]
+        for plan in plans:
+            commit(log, plan)
+        live = find_live_entries(log.entries(KEY))
+    shown = [entry.contents[0] for entry in find_uncovered(live)]
+    assert shown == ["q1", "a1"]
+    assert len(find_frontier(live)) == 4
 
 
-def test_a_rebuilt_summary_also_covers_what_a_late_part_of_a_turn_stands_before():
+def test_a_long_stretch_is_cut_where_replies_end_into_parts_of_about_one_size():
+    own = SummarySettings(trigger=("tokens", 200), keep=("tokens", 20))
+    said = [
+        message
+        for number in range(40)
+        for message in (HumanMessage(f"{number:03} " + "q" * 60), AIMessage("a" * 60))
+    ]
+    plans = plan_leaves(KEY, spoken(*said), own, force=True)
+    told = [text for plan in plans for text in covered(plan)]
+    assert told == [message.content for message in said]
+    sizes = [plan.tokens for plan in plans]
+    assert max(sizes) <= 200
+    assert min(sizes) > 100
+
+
+def test_a_single_exchange_is_never_cut():
+    own = SummarySettings(trigger=("tokens", 50), keep=("tokens", 20))
+    [plan] = plan_leaves(KEY, spoken("q" * 4000, AIMessage("a" * 4000)), own, force=True)
+    assert len(covered(plan)) == 2
+
+
+def test_a_late_part_of_a_turn_that_is_covered_is_a_stretch_of_its_own():
     with InMemoryLog() as log:
         say(log, HumanMessage("A?"), AIMessage("a!"), turn_id="1")
         say(log, HumanMessage("B?"), AIMessage("b!"), turn_id="2")
-        for _ in range(2):
-            commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True))
-            say(log, HumanMessage("more"), AIMessage("said"))
+        commit_all(log, TIGHT, force=True)
         for turn_id in "12":
             say(log, HumanMessage(f"{turn_id}?"), AIMessage(f"{turn_id}!"), turn_id=turn_id)
-        # Of what no summary covers yet, only the first late part goes into the next one.
-        settings = SummarySettings(trigger=("messages", 6), keep=("messages", 4))
-        plan = make_plan(KEY, log.entries(KEY), settings, rebuild=True)
-        assert covered(plan) == ["1?", "1!", "more", "said"]
-        commit(log, plan)
-        live = find_live_entries(log.entries(KEY))
-    assert [entry.contents[0] for entry in find_said_since(live, find_summary_chain(live)[0])] == [
-        "2?",
-        "2!",
-        "more",
-        "said",
-    ]
+        plans = plan_leaves(KEY, log.entries(KEY), TIGHT, force=True)
+    assert [covered(plan) for plan in plans] == [["1?", "1!"], ["2?", "2!"]]
 
 
 def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
@@ -139,15 +174,13 @@ def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
     assert covered(again) == ["q1", "a1"]
     assert again.window == plan.window
     assert again.window.previous.id == first.id
-    assert (again.rolled, again.is_redone) == (1, True)
+    assert again.is_redone
     assert second.cover.digest == again.window.cover.digest
 
 
 # -- properties ---------------------------------------------------------------------------------
 marks = st.builds(
-    lambda low, more, measure: SummarySettings(
-        trigger=(measure, low + more), keep=(measure, low), rebuild_every=0
-    ),
+    lambda low, more, measure: SummarySettings(trigger=(measure, low + more), keep=(measure, low)),
     st.integers(1, 60),
     st.integers(1, 60),
     st.sampled_from(["tokens", "messages"]),
@@ -158,8 +191,7 @@ marks = st.builds(
 @given(histories, marks)
 def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entries, own):
     live = find_live_entries(entries)
-    newest = next(iter(find_summary_chain(live)), None)
-    said = find_said_since(live, newest)
+    said = find_said_since(live, find_frontier(live))
     plan = make_plan(KEY, entries, own)
     if plan is None:
         whole = make_plan(KEY, entries, own, force=True)
@@ -185,19 +217,38 @@ turns = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 
 
 @settings(max_examples=40)
 @given(turns, marks, st.booleans())
-def test_over_many_compactions_each_entry_is_covered_exactly_once(script, own, rebuild):
+def test_over_many_compactions_each_entry_is_covered_exactly_once(script, own, undone):
     with InMemoryLog() as log:
         for questions, tools, length in script:
             say(log, *[HumanMessage("q" * length)] * questions, *_loop(tools), AIMessage("a"))
-            plan = make_plan(KEY, log.entries(KEY), own, rebuild=rebuild)
-            if plan is not None:
-                commit(log, plan)
+            if commit_all(log, own) and undone and len(script) % 2:
+                log.append(KEY, plan_undo_summary(log.entries(KEY)))
         live = find_live_entries(log.entries(KEY))
-    chain = find_summary_chain(live)
-    shown = find_said_since(live, chain[0] if chain else None)
-    told = [find_covers(live, [summary]).keys() for summary in chain]
+    shown = find_said_since(live, find_frontier(live))
+    told = [find_covers(live, [summary]).keys() for summary in find_nodes(live)]
     assert sum(map(len, told)) + len(shown) == sum(entry.role != "summary" for entry in live)
     assert all(told_ids.isdisjoint(entry.id for entry in shown) for told_ids in told)
+    assert len(find_nodes(live)) == len(find_frontier(live))
+
+
+@settings(max_examples=60)
+@given(histories, marks)
+def test_leaves_cover_stretches_that_end_with_a_reply_and_hold_nothing_that_is_covered(
+    entries, own
+):
+    live = find_live_entries(entries)
+    said = {entry.id for entry in find_said_since(live, find_frontier(live))}
+    spoken_ids = [entry.id for entry in live if entry.role not in ("summary", "system")]
+    plans = plan_leaves(KEY, entries, own)
+    assert bool(plans) <= own.is_due(measure([entry for entry in live if entry.id in said]))
+    told = [name for plan in plans for name in plan.window.entry_ids]
+    assert len(told) == len(set(told))
+    assert said.issuperset(told)
+    for plan in plans:
+        assert plan.window.turns[-1].role == "assistant"
+        ids = plan.window.entry_ids
+        between = spoken_ids[spoken_ids.index(ids[0]) : spoken_ids.index(ids[-1]) + 1]
+        assert said.issuperset(between)
 
 
 def _loop(tools):
@@ -260,6 +311,8 @@ def test_the_low_mark_is_reached_at_its_very_number():
         ({"retries": 1.5}, "retries"),
         ({"input_tokens": 63}, "input_tokens"),
         ({"rebuild_every": True}, "rebuild_every"),
+        ({"tree_tokens": 31}, "tree_tokens"),
+        ({"fan_out": 1}, "fan_out"),
         ({"lease_s": 0}, "lease_s"),
         ({"first_pause_s": -1}, "first_pause_s"),
     ],
@@ -312,7 +365,8 @@ def test_forty_plain_combinations_of_marks_can_be_followed(trigger, keep):
         fitted = told.fit_to(budget)
         mark = fitted.trigger_tokens
         if mark is not None:
-            assert mark + fitted.max_summary_tokens + fitted.facts_tokens <= budget
+            assert mark + fitted.shown_tokens <= budget or fitted.shown_tokens == 32
+            assert fitted.max_summary_tokens + fitted.facts_tokens <= fitted.shown_tokens
         assert fitted.is_due(Size(10**6, 10**6))
         assert (fitted is told) or fitted.notes
     # At the mark there is more than may stay, so that something can be covered.
@@ -343,4 +397,18 @@ def test_a_low_mark_that_is_not_below_the_high_one_is_lowered_with_a_note(caplog
 def test_settings_that_can_be_followed_have_no_notes():
     settings = SummarySettings()
     assert settings.notes == ()
-    assert settings.fit_to(6900) is settings
+    assert settings.fit_to(8700) is settings
+
+
+def test_a_setting_without_effect_is_taken_with_a_note():
+    settings = SummarySettings(rebuild_every=8)
+    assert settings == SummarySettings()
+    assert "rebuild_every" in settings.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "asked"), [(0, 100), (1000, 100), (4000, 400), (6000, 600), (90_000, 600)]
+)
+def test_of_a_short_stretch_a_short_summary_is_asked_for(tokens, asked):
+    assert SummarySettings().count_asked(tokens) == asked
+    assert SummarySettings(max_summary_tokens=50).count_asked(tokens) == 50

@@ -317,7 +317,7 @@ def test_each_call_and_each_result_is_told_once():
 # -- From a window to its summary -----------------------------------------------------------------
 
 
-WIDE = SummarySettings(max_summary_tokens=2000)
+WIDE = SummarySettings(max_summary_tokens=2000, retries=1)
 FACTS = ["I met Carla.", "It costs 1200 euros.", "The code is XK-42.", "Come on 8 May.", "See Bo."]
 
 
