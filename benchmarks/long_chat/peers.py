@@ -141,8 +141,9 @@ class Langmem(Peer):
         )
         if result.running_summary is not None:
             self._running = result.running_summary
+        got = list(result.messages)
         self._messages.extend(replies)
-        return list(result.messages)
+        return got
 
 
 PEERS: tuple[type[Peer], ...] = (Middleware, Langmem)

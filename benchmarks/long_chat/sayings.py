@@ -53,7 +53,7 @@ SAYINGS = {
             second-hand cello | How expensive is the used string instrument?
             garden fence | What do we have to pay for the barrier around the lawn?
             new windscreen | What will replacing the car's front glass cost?
-            heat pump | How much is the new central heating?
+            heat pump | How much is the new system that keeps our radiators warm?
             orthodontist | What do the kid's braces cost us?
             wedding catering | How much do the cooks charge for the marriage feast?
             tree surgeon | What is the bill for cutting down the old oak?
