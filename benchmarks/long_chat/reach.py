@@ -177,8 +177,9 @@ def measured(
                 _progress(f"{style}: compaction {chat.compactions:,} of {compactions:,}")
             chat.wait()
             asked = told if checkpoint == CHECKPOINTS else _sampled(told, checkpoint)
-            found.asked.append([chat.ask(one) for one in asked])
-            found.view_tokens.append(chat.count_view())
+            view = chat.look()
+            found.asked.append([chat.ask(one, view) for one in asked])
+            found.view_tokens.append(count_tokens(view))
     found.seconds = time.perf_counter() - begun
     return found
 
@@ -249,14 +250,17 @@ class _Chat:
         """Wait until recall knows all that was said."""
         self._memory.recall("Well?", user_id="ana")
 
-    def ask(self, saying: Saying) -> Asked:
-        """Ask for a fact in two ways; the answers of the model are not stored."""
-        self._looking.invoke(HumanMessage(saying.question), _HERE)
-        in_view = tells(self._got, saying.answer)
+    def look(self) -> list[BaseMessage]:
+        """Return what is shown whatever is asked."""
+        self._looking.invoke(HumanMessage("Well?"), _HERE)
+        return self._got
+
+    def ask(self, saying: Saying, view: Sequence[BaseMessage]) -> Asked:
+        """Ask for a fact in two ways; the questions are not stored."""
         return Asked(
             saying,
             self.compactions,
-            in_view,
+            tells(view, saying.answer),
             self._brings(saying.plain, saying.answer),
             self._brings(saying.question, saying.answer),
         )
@@ -264,11 +268,6 @@ class _Chat:
     def _brings(self, question: str, answer: str) -> bool:
         self._asking.invoke(HumanMessage(question), _HERE)
         return tells(self._got, answer)
-
-    def count_view(self) -> int:
-        """Return the tokens of what is shown whatever is asked."""
-        self._looking.invoke(HumanMessage("Well?"), _HERE)
-        return count_tokens(self._got)
 
 
 def _progress(text: str) -> None:
