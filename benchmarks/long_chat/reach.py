@@ -37,7 +37,11 @@ __all__ = [
 ]
 
 SETTINGS = SummarySettings(
-    trigger=("tokens", 400), keep=("tokens", 150), max_summary_tokens=120, facts_tokens=60
+    trigger=("tokens", 400),
+    keep=("tokens", 150),
+    max_summary_tokens=120,
+    facts_tokens=60,
+    first_pause_s=0.001,  # no clock decides what happens
 )
 Embedder: TypeAlias = Literal["static", "encoder"]
 """What comes with the package, or the sentence encoder, which is installed apart."""

@@ -29,7 +29,11 @@ from tests.fuzz.validators import VALIDATORS
 __all__ = ["ROOM", "SETTINGS", "WINDOW", "Asked", "Measured", "TurnSeen", "measured"]
 
 CONTEXT_TOKENS = 4000
-SETTINGS = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 800))
+SETTINGS = SummarySettings(
+    trigger=("tokens", 2000),
+    keep=("tokens", 800),
+    first_pause_s=0.001,  # no clock decides what happens
+)
 WINDOW = 20
 """Messages that the simplest rival keeps."""
 _HERE = {"user_id": "ana", "thread_id": "long"}

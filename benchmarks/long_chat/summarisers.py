@@ -41,6 +41,8 @@ STYLES: tuple[Style, ...] = ("quoting", "retelling")
 
 _ROOM = 0.85
 """Share of the length asked for that is chosen; words of one's own may take a little more."""
+_FEWEST_WORDS = 10
+"""Where a model has nothing to tell, it says so in as many words."""
 _SLIP = 50
 """One sentence of so many with a number in it is told with a wrong digit."""
 
@@ -96,7 +98,7 @@ class ScriptedSummarizer(InstantModel):
 
     def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
         request = read_request(messages, self.max_tokens)
-        text = ExtractiveSummarizer().summarize(request)
+        text = _lengthened(ExtractiveSummarizer().summarize(request), request.transcript)
         if self.style == "retelling":
             text = retell(text, self.meter)
         self.meter.count(messages, text)
@@ -112,6 +114,17 @@ def make_summarizer(
         return quoting, quoting.meter
     retelling = ScriptedSummarizer(style=style, max_tokens=max_tokens)
     return retelling, retelling.meter
+
+
+def _lengthened(summary: str, transcript: str) -> str:
+    """Return a summary that says something, if nothing was told that is worth much."""
+    lines = [summary]
+    for line in transcript.splitlines():
+        if len(" ".join(lines).split()) >= _FEWEST_WORDS:
+            break
+        if ": " in line and line not in lines:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 # -- What is asked ---------------------------------------------------------------------------
