@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import benchmarks.long_chat
-from benchmarks.long_chat.report import reported, table
-from benchmarks.long_chat.running import measured
+from benchmarks.long_chat import reach, reach_report, report, running
+from benchmarks.long_chat.summarisers import STYLES, Style
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,15 +23,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=2000, help="turns of the chat")
     parser.add_argument("--facts", type=int, default=200, help="facts that are said in it")
     parser.add_argument("--sample", type=int, default=1000, help="evicted entries to look for")
+    parser.add_argument(
+        "--style", nargs="+", choices=STYLES, default=list(STYLES), help="how summaries are written"
+    )
+    parser.add_argument(
+        "--compactions",
+        type=int,
+        help="measure instead what is within reach over so many compactions",
+    )
+    parser.add_argument(
+        "--embedder",
+        choices=reach.EMBEDDERS,
+        default="static",
+        help="with --compactions: what recall compares texts with; the encoder takes much longer",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.facts < 1 or options.turns < 5 * options.facts:
         parser.error("--turns must be at least five times --facts, and --facts at least 1")
-    report = reported(measured(options.turns, options.facts, options.sample))
+    if options.compactions is not None and options.compactions < reach.CHECKPOINTS:
+        parser.error(f"--compactions must be at least {reach.CHECKPOINTS}")
+    take = _chat if options.compactions is None else _reach
+    taken = {style: take(style, options) for style in options.style}
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    print(json.dumps(report, indent=2) if options.json else table(report))
-    return 0 if all(bar["ok"] for bar in report["bars"]) else 1
+    reports = {style: found for style, (found, _) in taken.items()}
+    texts = (text for _, text in taken.values())
+    print(json.dumps(reports, indent=2) if options.json else "\n\n".join(texts))
+    return 0 if all(bar["ok"] for one in reports.values() for bar in one["bars"]) else 1
+
+
+def _chat(style: Style, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Return the report of a chat beside others, for machines and for people."""
+    found = running.measured(options.turns, options.facts, options.sample, style)
+    made = report.reported(found)
+    return made, report.table(made)
+
+
+def _reach(style: Style, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Return the report of what is within reach, for machines and for people."""
+    found = reach.measured(options.compactions, style=style, embedder=options.embedder)
+    made = reach_report.reported(found)
+    return made, reach_report.table(made)
 
 
 if __name__ == "__main__":

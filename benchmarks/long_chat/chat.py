@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks import synthetic_dialogue
 from benchmarks.long_chat.facts import Fact, facts
 
-__all__ = ["Call", "Exchange", "chat"]
+__all__ = ["Call", "Exchange", "chat", "small_talk"]
 
 _SEED = 23
 _CALLS = 0.25
@@ -161,6 +161,11 @@ def _exchange(number: int, told: tuple[Fact, str] | None, asks: Fact | None) -> 
 def _talk(number: int, chance: random.Random) -> tuple[str, str]:
     if chance.random() < _DETAILED:
         return synthetic_dialogue.said(number), synthetic_dialogue.answer(number)
+    return small_talk(chance)
+
+
+def small_talk(chance: random.Random) -> tuple[str, str]:
+    """Return what the user says and what is answered, about nothing much."""
     said = _filled(_SMALL_TALK, chance.choice((1, 1, 2, 3)), chance)
     return said, _filled(_REPLIES, chance.choice((1, 2)), chance)
 

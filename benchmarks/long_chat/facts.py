@@ -16,7 +16,7 @@ from benchmarks.long_chat.wordings import (
     Family,
 )
 
-__all__ = ["Fact", "facts"]
+__all__ = ["Fact", "Values", "facts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ _CORRECTED = 0.3
 """How often a fact that can be corrected is."""
 
 
-class _Values:
+class Values:
     """Makes values, none twice. Not thread-safe."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -105,14 +105,14 @@ def facts(count: int, *, seed: int = 11) -> list[Fact]:
 
 
 def _all(chance: random.Random) -> Iterator[Fact]:
-    made_up = _Values(chance)
+    made_up = Values(chance)
     for kind, family in FAMILIES.items():
         values = _drawn(family, made_up, chance)
         for subject in family.subjects:
             yield _fact(kind, family, subject, values, chance)
 
 
-def _drawn(family: Family, made_up: _Values, chance: random.Random) -> Iterator[str]:
+def _drawn(family: Family, made_up: Values, chance: random.Random) -> Iterator[str]:
     if isinstance(family.values, str):
         return map(made_up.from_chain, repeat(family.values))
     listed = list(family.values)

@@ -1,10 +1,9 @@
-"""One chat, taken by our memory, and what it would be for its two simpler rivals."""
+"""One chat, taken by our memory and by its rivals."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-import re
 import sys
 import tempfile
 import time
@@ -17,31 +16,34 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks.long_chat.chat import Exchange, chat
+from benchmarks.long_chat.facts import Fact, facts
+from benchmarks.long_chat.judging import tells
+from benchmarks.long_chat.peers import Peer, Room, open_peers
+from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
-from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.records import Entry, SummaryRequest
+from langchain_convmem.records import Entry
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import count_tokens
 from tests.fuzz.validators import VALIDATORS
 
-__all__ = ["SETTINGS", "WINDOW", "Asked", "Measured", "TurnSeen", "measured"]
+__all__ = ["ROOM", "SETTINGS", "WINDOW", "Asked", "Measured", "TurnSeen", "measured"]
 
 CONTEXT_TOKENS = 4000
-SETTINGS = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 800))
+SETTINGS = SummarySettings(
+    trigger=("tokens", 2000),
+    keep=("tokens", 800),
+    first_pause_s=0.001,  # no clock decides what happens
+)
 WINDOW = 20
 """Messages that the simplest rival keeps."""
 _HERE = {"user_id": "ana", "thread_id": "long"}
-
-
-class _CountingSummarizer(ExtractiveSummarizer):
-    """Counts how often it is asked."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def summarize(self, request: SummaryRequest) -> str:
-        self.calls += 1
-        return super().summarize(request)
+ROOM = Room(
+    context=CONTEXT_TOKENS,
+    high=2000,
+    low=800,
+    summary=SETTINGS.max_summary_tokens + SETTINGS.facts_tokens,
+)
+"""What the peers have: the budget, the marks and the length of a summary are ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,19 @@ class TurnSeen:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question for a fact, and in whose context the answer stood."""
+    """A question for a fact, and what stood in whose context.
+
+    Attributes:
+        found: Whether the answer did, by system.
+        missaid: Whether something else did that the summariser wrote for it.
+    """
 
     kind: str
     question: str
     answer: str
     is_at_the_end: bool
     found: dict[str, bool]
+    missaid: dict[str, bool]
 
 
 @dataclass(slots=True)
@@ -82,8 +90,13 @@ class Measured:
     """Everything measured in one run.
 
     Attributes:
+        style: How the summariser writes.
         turns: In order.
         asked: In order.
+        standing: By system, the facts by their kind that stand in the last context before the
+            questions.
+        meters: What the summariser read and wrote, by system.
+        said_tokens: Of the whole chat.
         summaries: What stands with each summary about how it was made.
         evicted: Entries that the model no longer sees as they were said, by role.
         sought: How many of them were looked for.
@@ -91,8 +104,12 @@ class Measured:
         seconds: Time of the whole run.
     """
 
+    style: Style
     turns: list[TurnSeen] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    standing: dict[str, list[str]] = field(default_factory=dict)
+    meters: dict[str, Meter] = field(default_factory=dict)
+    said_tokens: int = 0
     summaries: list[dict[str, Any]] = field(default_factory=list)
     evicted: dict[str, int] = field(default_factory=dict)
     sought: int = 0
@@ -100,16 +117,25 @@ class Measured:
     seconds: float = 0.0
 
 
-def measured(turns: int, planted: int, sample: int) -> Measured:
-    """Take the chat; return what was seen of it."""
+def measured(turns: int, planted: int, sample: int, style: Style = "quoting") -> Measured:
+    """Take the chat; return what was seen of it.
+
+    Args:
+        turns: How many there are.
+        planted: How many facts are said in them.
+        sample: How many evicted entries are looked for.
+        style: How the summariser writes.
+    """
     begun = time.perf_counter()
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-long-chat-") as folder,
-        _LongChat(Path(folder) / "memory.db") as long,
+        _LongChat(Path(folder) / "memory.db", style) as long,
     ):
         for exchange in chat(turns, planted):
-            _progress(f"turn {exchange.number:,} of {turns:,}")
+            _progress(f"{style}: turn {exchange.number:,} of {turns:,}")
             long.take(exchange, is_at_the_end=exchange.number > turns - planted)
+            if exchange.number == turns - planted:
+                long.note_standing(facts(planted))
         _progress("looking for what was evicted")
         long.look_for_evicted(sample)
     long.found.seconds = time.perf_counter() - begun
@@ -117,15 +143,23 @@ def measured(turns: int, planted: int, sample: int) -> Measured:
 
 
 class _LongChat:
-    """A chat with our memory, judged turn by turn. A context manager; not thread-safe."""
+    """A chat with our memory and its rivals, judged turn by turn.
 
-    def __init__(self, path: Path) -> None:
-        self.found = Measured()
-        self._summarizer = _CountingSummarizer()
+    A context manager; not thread-safe.
+    """
+
+    def __init__(self, path: Path, style: Style) -> None:
+        self.found = Measured(style)
+        summarizer, self._meter = make_summarizer(style, ROOM.summary)
+        self._peers: list[Peer] = open_peers(ROOM, style)
+        self.found.meters = {
+            "convmem": self._meter,
+            **{peer.name: peer.meter for peer in self._peers},
+        }
         self._memory = ConversationMemory.open(
             path,
             embeddings=EmbeddedEmbeddings(),
-            summarizer=self._summarizer,
+            summarizer=summarizer,
             summary_settings=SETTINGS,
             summarize_when="foreground",
         )
@@ -136,6 +170,7 @@ class _LongChat:
         self._prefix: list[str] | None = None
         self._got: list[BaseMessage] = []
         self._replies: list[BaseMessage] = []
+        self._contexts: dict[str, Sequence[BaseMessage]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -152,19 +187,40 @@ class _LongChat:
         human = HumanMessage(exchange.user, id=f"{exchange.number}-said")
         self._replies = _replies(exchange)
         config: RunnableConfig = {"configurable": dict(_HERE)}
-        calls, start = self._summarizer.calls, time.perf_counter()
+        calls, start = self._meter.calls, time.perf_counter()
         self._chain.invoke(human, config)
         taken_ms = (time.perf_counter() - start) * 1000
         self._said_tokens += count_tokens([human])
         whole = [*self._said, human]
-        contexts = {"convmem": self._got, "full": whole, f"last {WINDOW}": _window(whole)}
-        self.found.turns.append(self._seen(contexts, taken_ms))
-        fact = exchange.asks
-        if fact is not None:
-            found = {name: _tells(one, fact.answer) for name, one in contexts.items()}
-            asked = Asked(fact.kind, fact.question, fact.answer, is_at_the_end, found)
-            self.found.asked.append(asked)
-        self._remember([human, *self._replies], is_compacted=self._summarizer.calls > calls)
+        self._contexts = {
+            "convmem": self._got,
+            **{peer.name: peer.take(human, self._replies) for peer in self._peers},
+            "full": whole,
+            f"last {WINDOW}": _window(whole),
+        }
+        self.found.turns.append(self._seen(self._contexts, taken_ms))
+        if exchange.asks is not None:
+            self._ask(exchange.asks, is_at_the_end=is_at_the_end)
+        self._remember([human, *self._replies], is_compacted=self._meter.calls > calls)
+        self.found.said_tokens = self._said_tokens
+
+    def _ask(self, fact: Fact, *, is_at_the_end: bool) -> None:
+        found = {name: tells(one, fact.answer) for name, one in self._contexts.items()}
+        missaid = {
+            name: any(
+                tells(self._contexts[name], wrong) for wrong in _list_slips(meter, fact.answer)
+            )
+            for name, meter in self.found.meters.items()
+        }
+        asked = Asked(fact.kind, fact.question, fact.answer, is_at_the_end, found, missaid)
+        self.found.asked.append(asked)
+
+    def note_standing(self, known: Sequence[Fact]) -> None:
+        """Note which facts stand in the contexts of the last turn, whatever it was about."""
+        self.found.standing = {
+            name: [one.kind for one in known if tells(self._contexts[name], one.answer)]
+            for name in self.found.meters
+        }
 
     def _seen(self, contexts: Mapping[str, Sequence[BaseMessage]], taken_ms: float) -> TurnSeen:
         return TurnSeen(
@@ -174,7 +230,7 @@ class _LongChat:
                 for name, messages in contexts.items()
             },
             taken_ms=taken_ms,
-            calls=self._summarizer.calls,
+            calls=self._meter.calls,
             faults=tuple(VALIDATORS["strict"](self._got)),
             uncovered=len(self._uncovered - {str(one.id) for one in self._got}),
             is_same_prefix=self._has_same_prefix(),
@@ -206,7 +262,13 @@ class _LongChat:
         evicted = _covered(entries)
         for entry in evicted:
             self.found.evicted[entry.role] = self.found.evicted.get(entry.role, 0) + 1
-        lines = [one for one in evicted if one.contents and one.role in ("user", "assistant")]
+        lines = [
+            one
+            for one in evicted
+            if one.role in ("user", "assistant")
+            # Asked with a question, recall puts earlier askings of it last: they answer nothing.
+            and "".join(one.contents).rstrip()[-1:] not in ("", "?")
+        ]
         chosen = random.Random(5).sample(lines, min(sample, len(lines)))
         self.found.sought = len(chosen)
         for entry in chosen:
@@ -241,23 +303,26 @@ def _window(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _covered(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that the live summary and those it continues stand for.
+    """Return the entries that the live summaries stand for, and those that these were made of.
 
-    Read from the summaries' own records, apart from the package's views.
+    Read from the summaries' own records, apart from the package's views. Nothing is taken back in
+    this chat, so whatever no other summary was made of is live.
     """
     summaries = {one.id: one for one in entries if one.role == "summary"}
+    named = {name for one in summaries.values() for name in one.metadata.summary_ids}
+    todo = [one for one in summaries.values() if one.id not in named]
     ranges: list[tuple[int, int]] = []
-    link = max(summaries.values(), key=lambda one: one.position, default=None)
-    while link is not None:
-        ranges += link.cover.ranges if link.cover is not None else ()
-        link = next((summaries[one] for one in link.metadata.summary_ids if one in summaries), None)
+    while todo:
+        one = todo.pop()
+        ranges += one.cover.ranges if one.cover is not None else ()
+        todo += [summaries[name] for name in one.metadata.summary_ids if name in summaries]
     positions = {place for first, last in ranges for place in range(first, last + 1)}
     return [one for one in entries if one.position in positions and one.role != "summary"]
 
 
-def _tells(messages: Sequence[BaseMessage], answer: str) -> bool:
-    pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
-    return any(pattern.search(str(message.text)) for message in messages)
+def _list_slips(meter: Meter, answer: str) -> list[str]:
+    """Return what the summariser wrote for an answer that says something else."""
+    return [wrong for wrong, right in meter.slips.items() if right == answer]
 
 
 def _digest(message: BaseMessage) -> str:

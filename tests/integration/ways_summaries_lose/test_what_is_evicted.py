@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare_texts
 
@@ -154,3 +154,29 @@ def test_a_chat_with_a_summariser_asks_its_model_with_the_summary_and_the_rest(t
         assert len(said) <= 8
         thread.check()
     thread.check_all_was_told()
+
+
+def test_a_system_message_stays_as_it_was_said(thread):
+    rules = SystemMessage("Never name a price.")
+    thread.say(rules)
+    thread.talk(8)
+    assert thread.summarize(force=True)
+    assert rules.text in thread.shown
+    assert rules.text not in thread.summarizer.asked
+    assert [one.type for one in thread.history.messages].count("system") == 2
+    thread.check()
+
+
+def test_calls_of_two_messages_are_covered_with_their_results_or_not_at_all(stored, call):
+    said = [HumanMessage("compare them"), call("a"), call("b")]
+    results = [ToolMessage(f"result of {name}", tool_call_id=name) for name in ("a", "b")]
+    stored.talk(2)
+    stored.say(*said, *results, AIMessage("They are alike."))
+    for start in range(2, 8):
+        stored.talk(1, start=start)
+        stored.summarize()
+        stored.check()
+        shown = "\n".join(stored.shown)
+        assert ("result of a" in shown) == ("result of b" in shown)
+    stored.check_all_was_told()
+    assert "result of a" not in [one.text for one in stored.history.messages]

@@ -1,0 +1,161 @@
+"""What people use instead, given the same chat, the same summariser and the same room."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from pydantic import Field
+
+from benchmarks.long_chat.summarisers import Meter, ScriptedSummarizer, Style
+from benchmarks.scripted_model import InstantModel
+
+__all__ = ["PEERS", "Langmem", "Middleware", "Peer", "Room", "open_peers"]
+
+
+class Room:
+    """The room that every system has, in tokens.
+
+    Attributes:
+        context: All that the model gets.
+        high: So much that no summary covers yet makes a summary due.
+        low: So much of it stays as it was said.
+        summary: How long a summary may be, in the place where ours has its summary and its list.
+    """
+
+    __slots__ = ("context", "high", "low", "summary")
+
+    def __init__(self, context: int, high: int, low: int, summary: int) -> None:
+        self.context, self.high, self.low, self.summary = context, high, low, summary
+
+
+class Peer(ABC):
+    """A chat that something else keeps short. Not thread-safe."""
+
+    name: ClassVar[str]
+    needs: ClassVar[str]
+    """The package that it comes from."""
+
+    def __init__(self, room: Room, style: Style) -> None:
+        self.room = room
+        self.summarizer = ScriptedSummarizer(style=style, max_tokens=room.summary)
+
+    @property
+    def meter(self) -> Meter:
+        """What its summariser read and wrote."""
+        return self.summarizer.meter
+
+    @abstractmethod
+    def take(self, human: HumanMessage, replies: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Take a turn; return what the model was called with first.
+
+        Args:
+            human: What the user says.
+            replies: What the model and its tools say: calls, their results, the answer.
+        """
+
+
+class _Playing(InstantModel):
+    """Says what the script has next, and keeps what it was called with."""
+
+    script: list[AIMessage] = Field(default_factory=list)
+    seen: list[list[BaseMessage]] = Field(default_factory=list)
+
+    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        self.seen.append(list(messages))
+        return self.script.pop(0)
+
+
+class Middleware(Peer):
+    """`create_agent` with LangChain's `SummarizationMiddleware`, told to trim nothing."""
+
+    name = "middleware"
+    needs = "langchain.agents"
+
+    def __init__(self, room: Room, style: Style) -> None:
+        super().__init__(room, style)
+        from langchain.agents import create_agent
+        from langchain.agents.middleware import SummarizationMiddleware
+
+        middleware: Any = SummarizationMiddleware(
+            model=self.summarizer,
+            # Its mark counts the summary, too.
+            trigger=("tokens", room.high + room.summary),
+            keep=("tokens", room.low),
+            trim_tokens_to_summarize=None,
+        )
+        self._results: dict[str, str] = {}
+        self._model = _Playing()
+        self._agent: Any = create_agent(
+            self._model, [self._tool("look_up"), self._tool("search")], middleware=[middleware]
+        )
+        self._messages: list[BaseMessage] = []
+
+    def _tool(self, name: str) -> Any:
+        def run(topic: str) -> str:
+            return self._results[f"{name} {topic}"]
+
+        run.__doc__ = "Return what is known about a topic."
+        return tool(name)(run)
+
+    def take(self, human: HumanMessage, replies: Sequence[BaseMessage]) -> list[BaseMessage]:
+        spoken = [one.model_copy() for one in replies if isinstance(one, AIMessage)]
+        calls = {call["id"]: call for one in spoken for call in one.tool_calls}
+        for one in replies:
+            if one.type == "tool":
+                call = calls[one.tool_call_id]  # type: ignore[attr-defined]
+                self._results[f"{call['name']} {call['args']['topic']}"] = str(one.text)
+        self._model.script = spoken
+        self._model.seen = []
+        state = self._agent.invoke({"messages": [*self._messages, human]})
+        self._messages = state["messages"]
+        return self._model.seen[0]
+
+
+class Langmem(Peer):
+    """langmem's `summarize_messages` before the model, as in its guide."""
+
+    name = "langmem"
+    needs = "langmem"
+
+    def __init__(self, room: Room, style: Style) -> None:
+        super().__init__(room, style)
+        self._messages: list[BaseMessage] = []
+        self._running: Any = None
+
+    def take(self, human: HumanMessage, replies: Sequence[BaseMessage]) -> list[BaseMessage]:
+        from langmem.short_term import summarize_messages
+
+        self._messages.append(human)
+        result = summarize_messages(
+            self._messages,
+            running_summary=self._running,
+            model=self.summarizer,
+            max_tokens=self.room.context,
+            max_tokens_before_summary=self.room.high,
+            max_summary_tokens=self.room.summary,
+        )
+        if result.running_summary is not None:
+            self._running = result.running_summary
+        got = list(result.messages)
+        self._messages.extend(replies)
+        return got
+
+
+PEERS: tuple[type[Peer], ...] = (Middleware, Langmem)
+
+
+def open_peers(room: Room, style: Style) -> list[Peer]:
+    """Return the peers that are installed, each at the beginning of a chat."""
+    return [kind(room, style) for kind in PEERS if _is_installed(kind.needs)]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+pytestmark = pytest.mark.filterwarnings("ignore:Importing Send:DeprecationWarning")  # langmem's
+ROOT = Path(__file__).parents[3]
+SAID = [
+    HumanMessage("By the way, the code for the bike shed is 4711K now.", id="1"),
+    AIMessage("Noted. Shall we go on?", id="2"),
+    HumanMessage("I agreed to pay 3490 euros for the heat pump.", id="3"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def _room():
+    from benchmarks.long_chat.peers import Room
+
+    return Room(context=400, high=100, low=30, summary=100)
+
+
+# -- what a scripted summariser is asked ----------------------------------------------------------
+
+
+def test_a_request_of_ours_is_read_with_all_its_parts():
+    from benchmarks.long_chat.summarisers import read_request
+    from langchain_convmem.records import SummaryRequest
+    from langchain_convmem.summarizing.summarizers import build_messages
+
+    asked = SummaryRequest(
+        transcript="User: <b> 1 & 2\nAssistant: no",
+        previous="before",
+        missing=("one", "two"),
+        max_tokens=80,
+    )
+    read = read_request(build_messages(asked), 600)
+    assert read.transcript == asked.transcript
+    assert read.previous == "before"
+    assert read.missing == ("one", "two")
+    assert 60 <= read.max_tokens <= 80
+
+
+def test_a_request_of_the_middleware_is_read_with_the_summary_before():
+    from langchain.agents.middleware.summarization import DEFAULT_SUMMARY_PROMPT
+    from langchain_core.messages import get_buffer_string
+
+    from benchmarks.long_chat.summarisers import read_request
+
+    before = HumanMessage("Here is a summary of the conversation to date:\n\nUser: it was 5 < 6")
+    call = {"name": "look", "args": {"topic": "x"}, "id": "a"}
+    loop = [AIMessage("", tool_calls=[call]), ToolMessage("found 12 & 13", tool_call_id="a")]
+    text = get_buffer_string([before, *SAID, *loop], format="xml")
+    read = read_request([HumanMessage(DEFAULT_SUMMARY_PROMPT.format(messages=text))], 100)
+    assert read.previous == "User: it was 5 < 6"
+    assert read.transcript.splitlines() == [
+        f"User: {SAID[0].text}",
+        f"Assistant: {SAID[1].text}",
+        f"User: {SAID[2].text}",
+        "Tool: found 12 & 13",
+    ]
+
+
+def test_a_request_of_langmem_is_read_with_the_summary_before():
+    from benchmarks.long_chat.summarisers import read_request
+
+    told = "This is summary of the conversation so far: User: it was 5\n\nExtend this summary by"
+    read = read_request([*SAID, HumanMessage(told)], 100)
+    assert read.previous == "User: it was 5"
+    assert read.transcript.startswith(f"User: {SAID[0].text}\nAssistant: ")
+
+
+# -- what it writes -------------------------------------------------------------------------------
+
+
+def test_a_retold_summary_keeps_its_values_and_is_the_same_in_every_run():
+    from benchmarks.long_chat.summarisers import Meter, retell
+
+    quoted = "\n".join(
+        f"User: My {thing} is called Ana Renn and I have {1000 + number} since we bought it."
+        for number, thing in enumerate(["cat", "dog", "cow", "hen", "fox", "owl", "elk", "emu"])
+    )
+    told = retell(quoted, Meter())
+    assert told == retell(quoted, Meter())
+    assert told != quoted
+    assert len(told.splitlines()) == 8
+    assert all(line.startswith("User: ") and "Ana Renn" in line for line in told.splitlines())
+
+
+def test_every_slip_is_noted_with_what_should_stand_there():
+    from benchmarks.long_chat.summarisers import Meter, retell
+
+    quoted = "\n".join(
+        f"User: The code for door {number} is {2 * number + 1000}K." for number in range(400)
+    )
+    meter = Meter()
+    told = retell(quoted, meter)
+    assert 1 <= len(meter.slips) <= 40
+    for wrong, right in meter.slips.items():
+        assert wrong != right
+        assert right in quoted
+        assert wrong in told
+    altered = set(told.splitlines()) - set(quoted.splitlines())
+    assert len(altered) == len(meter.slips)
+
+
+def test_the_meter_counts_what_was_sent_and_what_came_back():
+    from benchmarks.long_chat.summarisers import ScriptedSummarizer
+    from langchain_convmem.views.messages import count_text_tokens, count_tokens
+
+    model = ScriptedSummarizer(style="quoting", max_tokens=60)
+    asked = [*SAID, HumanMessage("Create a summary of the conversation above:")]
+    answers = [model.invoke(asked).text for _ in range(2)]
+    assert "4711K" in answers[0]
+    assert model.meter.calls == 2
+    assert model.meter.read == 2 * count_tokens(asked)
+    assert model.meter.wrote == sum(map(count_text_tokens, answers))
+
+
+# -- the peers ------------------------------------------------------------------------------------
+
+
+def _play(peer, turns=12):
+    got = []
+    for number in range(turns):
+        human = HumanMessage(
+            f"The code for door {number} is {4000 + number}K.", id=f"{number}-said"
+        )
+        call = {"name": "search", "args": {"topic": f"matter {number}"}, "id": f"call-{number}"}
+        replies = [
+            AIMessage("", tool_calls=[call], id=f"{number}-calls"),
+            ToolMessage("nothing", tool_call_id=call["id"], id=f"{number}-result"),
+            AIMessage("I see.", id=f"{number}-answer"),
+        ]
+        got.append(peer.take(human, replies))
+        assert got[-1][-1].text == human.text
+    return got
+
+
+def test_the_middleware_gets_the_chat_and_summarises_it():
+    from benchmarks.long_chat.peers import Middleware
+
+    peer = Middleware(_room(), "quoting")
+    got = _play(peer, 30)
+    assert [one.type for one in got[1]] == ["human", "ai", "tool", "ai", "human"]
+    assert peer.meter.calls >= 1
+    assert got[-1][0].text.startswith("Here is a summary of the conversation to date:")
+    assert "4000K" in got[-1][0].text
+
+
+def test_langmem_gets_the_chat_and_summarises_it():
+    pytest.importorskip("langmem")
+    from benchmarks.long_chat.peers import Langmem
+
+    peer = Langmem(_room(), "quoting")
+    got = _play(peer, 30)
+    assert [one.type for one in got[1]] == ["human", "ai", "tool", "ai", "human"]
+    assert peer.meter.calls >= 1
+    assert isinstance(got[-1][0], SystemMessage)
+    assert "4000K" in got[-1][0].text
+
+
+# -- the report -----------------------------------------------------------------------------------
+
+
+def test_the_report_compares_costs_and_facts_of_all_that_summarise(capsys):
+    from benchmarks.long_chat.__main__ import main
+
+    arguments = ["--turns", "60", "--facts", "6", "--sample", "5", "--style", "retelling"]
+    main([*arguments, "--json"])
+    report = json.loads(capsys.readouterr().out)["retelling"]
+    assert {"convmem", "middleware"} <= set(report["cost"]) <= {"convmem", "middleware", "langmem"}
+    for name, cost in report["cost"].items():
+        assert cost["calls"] >= 1, name
+        assert cost["per_token"] == round((cost["read"] + cost["wrote"]) / report["said_tokens"], 2)
+        assert sum(report["told"][name].values()) == report["facts"][name]["told"]
+        assert all(count <= report["asked"][kind] for kind, count in report["told"][name].items())
+    assert sum(report["asked"].values()) == 6
+    bars = {bar["what"]: bar for bar in report["bars"]}
+    assert bars["summariser tokens per token of chat"]["bound"] == 1.2
+    led = report["facts"]["convmem"]["told"] - report["facts"]["middleware"]["told"]
+    assert bars["facts told more than by middleware"]["value"] == led
