@@ -1278,9 +1278,9 @@ class TurnServices:
         """Return the token budget for recalled lines of a turn with these options."""
         return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
 
-    def use_model(self, model: ModelFacts) -> None:
+    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Have threads summarised before the window of a turn's model is full."""
-        self.summaries.use_model(model)
+        self.summaries.use_model(model, chain)
 
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options drop messages."""
@@ -1556,10 +1556,11 @@ class Summaries:
             compactor.settings = compactor.settings.fit_to(budget)
             compactor.budget = min(budget, compactor.budget or budget)
 
-    def use_model(self, model: ModelFacts) -> None:
+    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
 
-        What is not known of it changes nothing. Of several models, the first summarises.
+        What is not known of it changes nothing. Of several models, the first summarises; on top of
+        the requests of the chain, where it can be seen what these begin with.
         """
         if self._summarizer is None:
             return
@@ -1568,9 +1569,12 @@ class Summaries:
             if model.window_tokens is not None:
                 compactor.settings = compactor.settings.fit_window(model.window_tokens)
             if self._waits_for_model and model.chat_model is not None:
+                from langchain_convmem.summarizing.prefix import PrefixSummarizer
                 from langchain_convmem.summarizing.summarizers import as_summarizer
 
-                compactor.summarizer = self._summarizer = as_summarizer(model.chat_model)
+                on_top = None if chain is None else PrefixSummarizer.from_chain(chain)
+                compactor.summarizer = on_top or as_summarizer(model.chat_model)
+                self._summarizer = compactor.summarizer
                 self._waits_for_model = False
                 if model.window_tokens is not None:
                     compactor.settings = compactor.settings.fit_input(model.window_tokens)

@@ -255,7 +255,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         configurable = config.get("configurable", {})
         options = self.options.merge_call(configurable, self.inner)
         shape = self._read_shape(configurable)
-        self.memory.turn_memory.use_model(shape.model)
+        self.memory.turn_memory.use_model(shape.model, self.inner)
         keys = DictKeys(self.input_key, self.history_key, self.output_key)
         return WrappedTurn(
             memory=self.memory.turn_memory,

@@ -557,7 +557,7 @@ class MemoryNodes:
         shape = _PLAIN
         if self.model is not None:
             shape = ChainShape.from_chain(self.model, run.node.configurable, self.profile)
-            self.memory.use_model(shape.model)
+            self.memory.use_model(shape.model, self.model)
         context = yield from self.read_context(run, shape=shape)
         has_messages = run.messages is not None
         return ModelCall(

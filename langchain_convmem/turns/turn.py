@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
+from langchain_core.runnables import Runnable
 
 from langchain_convmem.effects import Steps
 from langchain_convmem.errors import ThreadBusyError
@@ -994,7 +995,7 @@ class TurnMemory(Protocol):
         """Have threads summarised before these options leave something out."""
         ...
 
-    def use_model(self, model: ModelFacts) -> None:
+    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Have threads summarised before the window of a turn's model is full."""
         ...
 

@@ -12,7 +12,7 @@ from watched_runs import RunWatcher
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.branches import BRANCHES
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 KEY = ThreadKey("ana", "t")
 QUESTION = "What does my aunt breed?"

@@ -173,6 +173,22 @@ def test_auto_has_the_chains_own_model_summarise():
     assert all(one.contents[0] == model.reply for one in summaries)
 
 
+def test_auto_asks_on_top_of_what_the_model_has_read():
+    model = Provider(reply="Ana moved to Lisbon and opens a bakery next year with her sister.")
+    said = "I moved to Lisbon and my sister and I open a bakery next year. "
+    with ConversationMemory.open(
+        ":memory:", summarizer="auto", summarize_when="foreground"
+    ) as memory:
+        chain = memory.wrap(model, recall=False, context_tokens=1000)
+        for number in range(8):
+            chain.invoke(f"{number}. {said * 4}", AT)
+    asked = next(n for n, seen in enumerate(model.seen) if "pauses here" in seen[-1].text)
+    before, request = model.seen[asked - 1], model.seen[asked]
+    texts = [one.text for one in request[:-1]]
+    assert len(texts) > 2
+    assert texts == [one.text for one in before][: len(texts)]
+
+
 def test_auto_without_a_model_quotes():
     with ConversationMemory.open(":memory:", summarizer="auto") as memory:
         memory.add_messages(

@@ -18,7 +18,7 @@ from langchain_convmem.summarizing.branches import (
     open_steps,
 )
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 KEY = ThreadKey("ana", "branches")
 TEXTS = [

@@ -10,7 +10,7 @@ from langchain_convmem.summarizing.checks import list_details
 from langchain_convmem.summarizing.kinds import KINDS, find_kinds, get_kind
 from langchain_convmem.summarizing.telling import find_untold_facts, split_speaker, tell_facts
 from langchain_convmem.views.facts import FactSource, check_told, find_facts
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 
 def facts_of(text, speaker="User"):

@@ -31,7 +31,6 @@ from langchain_convmem.views.live import (
     find_uncovered,
     get_level,
 )
-from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import (
     get_children,
     get_cites,
@@ -39,6 +38,7 @@ from langchain_convmem.views.summaries import (
     make_summary_draft,
     read_summaries,
 )
+from langchain_convmem.views.tokens import count_text_tokens
 
 KEY = ThreadKey("ana", "t")
 SMALL = SummarySettings(tree_tokens=135, fan_out=3)
