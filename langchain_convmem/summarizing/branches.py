@@ -5,7 +5,7 @@ stands one layer or more below, still in the log. A question opens them: their s
 searched by its words and by the entries that recall found for it, and the best are shown.
 """
 
-# ruff: noqa: E501 - words in the letters they are written in
+# ruff: noqa: E501, RUF001 - words in the letters they are written in
 
 from __future__ import annotations
 
