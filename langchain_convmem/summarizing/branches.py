@@ -5,13 +5,24 @@ stands one layer or more below, still in the log. A question opens them: their s
 searched by its words and by the entries that recall found for it, and the best are shown.
 """
 
+# ruff: noqa: E501, RUF001 - words in the letters they are written in
+
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -20,7 +31,6 @@ from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
-from langchain_convmem.summarizing.asking import find_asked_kinds, is_question
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
 from langchain_convmem.summarizing.topics import find_concepts
 from langchain_convmem.summarizing.tree import find_kinds
@@ -379,6 +389,78 @@ def write_opened(
 def fold_text(text: str) -> str:
     """Return a text as sentences are looked for in it: case and white space do not count."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).removeprefix("- ")
+
+
+# -- what a question asks for ---------------------------------------------------------------------
+_ASKING_WORDS = {
+    "price": """
+how much|prices?|costs?|worth|sums?|spend|spent|pays?|paid|expensive|cheap|fees?|afford
+wie ?viel|kosten|kostet|preis|teuer|bezahl\\w*|combien|prix|coûte?|cher|payer|cuánto|precio|cuesta|caro|pagar
+quanto|prezzo|costa|preço|hoeveel|prijs|kost|сколько|цена|стоит|ile|cena|kosztuje|ne kadar|fiyat\\w*|كم|سعر|कितना|कीमत
+""",
+    "date": """
+what (?:day|date|time)|(?:which|what) (?:day|evening|morning|afternoon|night|week|weekend|month|year)|dates?|deadline|how soon
+wann|welche[nrms]? (?:tag|abend|woche|monat|jahr)|datum|um wie ?viel uhr|quand|quel jour|quelle date|cuándo|qué día|fecha
+quando|che giorno|que dia|wanneer|welke dag|когда|дата|kiedy|którego|ne zaman|tarih\\w*|متى|تاريخ|कब|तारीख
+""",
+    "id": """
+codes?|combination|secret|pin|pass(?:word|code)s?|numbers?|keys?|log ?in|serial|type|unlocks?|opens?|enter|connect|get in(?:to)?|lets? (?:me|us) in(?:to)?|reach|e-?mail|phone|address|url|iban
+(?:kenn|pass)wort|nummer|zugang|mot de passe|numéro|contraseña|código|número|codice|numero|senha|wachtwoord|пароль|номер\\w*|код
+hasło|numer\\w*|kod\\w*|şifre\\w*|numara\\w*|رقم|رمز|पासवर्ड|नंबर
+""",
+    "name": """
+whom|whose|names?|called|which (?:doctor|person|colleague|friend|man|woman|one of)|wer|wen|wem|heißt|name|qui|appelle|quién|llama|chi|chiama|quem|chama|wiens
+кто|кого|кому|зовут|kto|komu|kim|adı|من|اسم|कौन|नाम
+""",
+    "preference": """
+likes?|prefer\\w*|favou?rites?|enjoys?|loves?|hates?|rather|choice|taste|allerg\\w*|mag|liebling\\w*|bevorzug\\w*|am liebsten|aime\\w*|préfère\\w*|gusta\\w*|prefier\\w*
+piace|preferi\\w*|gost[ao]|prefir\\w*|hou|voorkeur|люб\\w*|нрав\\w*|предпоч\\w*|lubi\\w*|wolę|sev\\w+|أحب|أفضل|पसंद
+""",
+    "promise": """
+must|should|shall|promise[ds]?|pledge\\w*|dut(?:y|ies)|remind\\w*|ha(?:ve|s) to|needs? to|prepare\\w*|am i to|are we to|want(?:ed)? to do|to do|tasks?|left|plan\\w*|still|owe|agreed?|done
+muss|soll|versproch\\w*|erinner\\w*|dois|promis\\w*|rappel\\w*|debo|tengo que|promet\\w*|devo|promess\\w*|ricord\\w*|moet|beloof\\w*
+долж\\w*|обещ\\w*|напомн\\w*|muszę|obieca\\w*|przypom\\w*|yapmalı\\w*|hatırlat\\w*|يجب|وعد\\w*|चाहिए|वादा
+""",
+}
+_UNSPACED = {
+    "price": "多少|价格|價格|钱|錢|いくら|値段|料金|얼마|가격",
+    "date": "什么时候|什麼時候|几号|几点|哪天|何时|いつ|何日|何時|언제|며칠",
+    "id": "密码|密碼|号码|號碼|编号|单号|パスワード|番号|비밀번호|번호",
+    "name": "谁|誰|哪位|叫什么|だれ|名前|名字|누구|이름",
+    "preference": "喜欢|喜歡|偏好|最爱|好き|好み|좋아",
+    "promise": "应该|答应|提醒|要做|约定|すべき|約束|しなければ|해야|약속",
+}
+_OPENERS = {"who": "name", "when": "date"}
+"""Words that ask where a clause begins with them; elsewhere they join clauses."""
+_BEGIN = r"(?:^|[,;:.!?]\s*|\b(?:and|or|so|by|to|from|of|for|since|until|know|remember|remind me|tell me)\s+)\W*"
+_QUESTION_MARKS = "?？؟;"
+
+
+def find_asked_kinds(question: str) -> frozenset[str]:
+    """Return what a question may ask for: price, date, id, name, preference, promise.
+
+    Empty for a text that asks for nothing of the kind, or asks nothing.
+    """
+    folded = unicodedata.normalize("NFKC", question).casefold().replace("\u2019", "'")
+    return frozenset(kind for kind, pattern in _list_patterns() if pattern.search(folded.strip()))
+
+
+def is_question(text: str) -> bool:
+    """Return whether a text asks something, as its marks say."""
+    return any(mark in text for mark in _QUESTION_MARKS)
+
+
+@cache
+def _list_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple(_compile_patterns())
+
+
+def _compile_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
+    for kind, words in _ASKING_WORDS.items():
+        spaced = "|".join(words.strip().splitlines())
+        yield kind, re.compile(rf"(?<!\w)(?:{spaced})(?!\w)|{_UNSPACED[kind]}")
+    for word, kind in _OPENERS.items():
+        yield kind, re.compile(rf"{_BEGIN}{word}(?!\w)")
 
 
 # -- over a log -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.summarizing.asking import find_asked_kinds, is_question
+from langchain_convmem.summarizing.branches import find_asked_kinds, is_question
 
 
 @pytest.mark.parametrize(
