@@ -61,6 +61,8 @@ _ANSWERING = 0.66
 """A sentence that holds this share of a question answers it."""
 _HELD = 0.3
 """What it counts beside a cosine that a sentence holds what a question asks for."""
+_LEAST_NEAR = 0.05
+"""A sentence that is no nearer has nothing to do with a question."""
 _MOST_MISSES = 12
 """After so many sentences in a row that do not fit, the rest hardly will."""
 _LEAST_SHARE = 0.34
