@@ -255,7 +255,8 @@ class TurnView:
         is_answered = found.verdict == "answered"
         may_give_way = not is_answered and blocks is found.blocks and self.options.recall_k is None
         total = self._wished if room is None else room
-        kept = _take_blocks(blocks, total // 2) if may_give_way else blocks
+        best = _take_blocks(blocks, total // 2) or blocks[:1]
+        kept = best if may_give_way else blocks
         opened = yield from self._open_steps(seen, query, kept, total, is_answered=is_answered)
         if not may_give_way:
             return replace(found, opened=opened)

@@ -232,6 +232,16 @@ def test_a_sentence_that_holds_what_is_asked_for_comes_first():
     assert found == ["The 8 of May suits her."]
 
 
+def test_what_has_nothing_to_do_with_a_question_stays_folded():
+    assert Tree(MEANT).sentences("And what about Zanzibar?", embed=_embed) == []
+
+
+def test_a_summary_that_says_nothing_is_passed_over():
+    assert Tree(["\n", *MEANT]).sentences("Which drink?", embed=_embed, max_tokens=21) == [
+        "Verbena tea is best."
+    ]
+
+
 def test_meaning_is_asked_where_words_answer_nothing():
     asked: list[str] = []
 
