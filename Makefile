@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz chaos docs hosts cookbook migration package postgres redis node web
+.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook migration package postgres redis node web
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -70,7 +70,7 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 test-all: $(VENV)/.docs ## Every part that CI adds to `make test`, each with its time
-	@.ci/parts check postgres redis node package web migration docs cookbook
+	@.ci/parts check histories postgres redis node package web migration docs cookbook
 
 package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest and newest versions
 	@$(RUN) -m pytest -q -m package tests/integration
@@ -120,15 +120,21 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.prompts
 	@$(RUN) -m benchmarks.agent_storage
 
+HISTORIES ?= 100000
 N ?= 2000
 SEED ?= 1
-fuzz: $(VENV)/.dev ## Random histories through every profile, and property tests: make fuzz N=20000
-	@$(RUN) -m tests.fuzz --histories $(N) --seed $(SEED) --jobs 2
+# N is how many examples a property test tries.
+fuzz: $(VENV)/.dev ## Random histories through profiles and converters, and property tests: make fuzz N=20000
+	@$(RUN) -m tests.fuzz --histories $(HISTORIES) --seed $(SEED) --jobs 2
 	@$(RUN) -m tests.fuzz.chat_templates --seed $(SEED) --least 40
 	@$(RUN) -m tests.fuzz.reply_formats
 	@CONVMEM_FUZZ=$(N) $(RUN) -m pytest -q -m "not package and not sockets" --timeout=3600 --hypothesis-profile=fuzz tests/unit
 
-# Its N is for each drill; that of `fuzz` is for all histories.
+histories: HISTORIES = 6000
+histories: $(VENV)/.dev ## A sample of the histories of make fuzz
+	@$(RUN) -m tests.fuzz --histories $(HISTORIES) --seed $(SEED) --jobs 2
+
+# Its N is for each drill.
 chaos: N = 100
 chaos: $(VENV)/.dev ## Kills, forks, flips, full disks and worse, on this machine alone: make chaos N=500
 	@nice $(RUN) -m benchmarks.chaos --runs $(N) --seed $(SEED)

@@ -109,7 +109,8 @@ def _commit_on_top(case: Case) -> bool:
     """Return whether an answer is taken as what continues the summary before it."""
     answers: list[str | BaseMessage] = [case.before, case.answer]
     compact = SummarizingMemory(summarizer=lambda _: answers.pop(0), settings=_SETTINGS)
-    said = _read_messages(case.chat)
+    # What stays as it was said is a goodbye, so that the first summary tells of all of the chat.
+    said = [*_read_messages(case.chat), HumanMessage("Bye."), AIMessage("Bye.")]
     before = compact.invoke(said)
     if len(before) == len(said):
         return True  # a case that cannot be tried counts as wrong

@@ -74,7 +74,12 @@ if TYPE_CHECKING:
         ThreadKey,
         Turn,
     )
-    from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.summarizing import (
+        SummaryEvent,
+        SummaryRecord,
+        SummaryReport,
+        SummarySettings,
+    )
     from langchain_convmem.summarizing_memory import SummarizingMemory
     from langchain_convmem.text import ChatTemplate
 
@@ -131,6 +136,8 @@ __all__ = [
     "StaleWindowError",
     "SummarizingMemory",
     "SummaryError",
+    "SummaryEvent",
+    "SummaryRecord",
     "SummaryReport",
     "SummarySettings",
     "ThreadBusyError",
@@ -214,7 +221,7 @@ _HOMES = {
             "ThreadKey",
             "Turn",
         ],
-        "summarizing": ["SummaryReport", "SummarySettings"],
+        "summarizing": ["SummaryEvent", "SummaryRecord", "SummaryReport", "SummarySettings"],
         "summarizing_memory": ["SummarizingMemory"],
         "text": ["ChatTemplate"],
     }.items()

@@ -118,6 +118,11 @@ class StaleWindowError(ConvMemError, ValueError):
 class SummaryError(ConvMemError, RuntimeError):
     """No summary came about; the conversation stands as it was, and is tried again later."""
 
+    def __init__(self, message: str, *, is_outage: bool = False) -> None:
+        """Create the error; `is_outage` says that the summariser could not be asked at all."""
+        super().__init__(message)
+        self.is_outage = is_outage
+
 
 class ThreadBusyError(ConvMemError, RuntimeError):
     """Another turn holds the thread, and waiting for it cannot or did not help."""

@@ -90,14 +90,28 @@ from langchain_convmem.views.messages import (
     make_content,
     read_messages,
 )
+from langchain_convmem.views.pins import (
+    Pin,
+    draft_pin,
+    find_pin_source,
+    find_pinned_text,
+    find_pins,
+    fork_pins,
+    is_same_pin,
+    plan_unpin,
+    read_pin,
+)
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.summaries import (
+    SummaryNode,
     SummaryWindow,
+    build_summary_tree,
     check_kept,
     check_pieces,
     draft_summary,
     find_applied_summary,
     find_summary_window,
+    plan_edit_summary,
     plan_undo_summary,
 )
 
@@ -127,6 +141,7 @@ class ConversationHistory(BaseChatMessageHistory):
         *,
         user_id: str | None = None,
         before_write: WriteHook | None = None,
+        token_counter: TokenCounter = count_tokens,
     ) -> None:
         """Look at a thread, which need not exist yet.
 
@@ -136,6 +151,7 @@ class ConversationHistory(BaseChatMessageHistory):
             user_id: Its user; None is an anonymous thread, shared with nobody.
             before_write: Gets a copy of each message before it is stored, and returns what to
                 store, or None; see `WriteHook`. Histories made by a memory have the memory's.
+            token_counter: Counts the tokens of messages; those made by a memory have the memory's.
 
         Raises:
             ConfigError: If an id is empty, or `before_write` is not a plain function.
@@ -144,6 +160,7 @@ class ConversationHistory(BaseChatMessageHistory):
         self.log = log
         self.key = ThreadKey(user_id, thread_id)
         self.drafting = DraftBuilder(before_write)
+        self._token_counter = token_counter
 
     def __repr__(self) -> str:
         return f"ConversationHistory({self.thread_id!r}, user_id={self.user_id!r})"
@@ -210,7 +227,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The model's view: the live summary as one marked system message, then the turns."""
+        """The model's view: the summaries as one marked system message, then the turns."""
         return self.context().messages
 
     @messages.setter
@@ -229,16 +246,17 @@ class ConversationHistory(BaseChatMessageHistory):
         *,
         profile: Profile = "strict",
         max_tokens: int | None = None,
-        summary: SummaryPlace = "system",
-        token_counter: TokenCounter = count_tokens,
+        summary: SummaryPlace = "user",
+        token_counter: TokenCounter | None = None,
     ) -> Steps[Context]:
         """Return what a model gets: valid messages within budget, and what had to be repaired.
 
         Args:
             profile: Whose rules to keep.
             max_tokens: Budget; whole exchanges are left out, oldest first.
-            summary: The live summary as a system message, or left out.
-            token_counter: Counts the tokens of messages.
+            summary: The summaries as one message of the user's, as one of the system's, or left
+                out.
+            token_counter: Counts the tokens of messages; None is the history's own.
 
         Raises:
             BudgetError: If the latest exchange alone is larger than the budget.
@@ -249,7 +267,7 @@ class ConversationHistory(BaseChatMessageHistory):
             profile=profile,
             max_tokens=max_tokens,
             summary=summary,
-            token_counter=token_counter,
+            token_counter=token_counter or self._token_counter,
         )
 
     acontext = twin(context)
@@ -490,16 +508,33 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def last_summary(self) -> Turn | None:
-        """The live summary, which stands for all that it and those before it cover, if any."""
+        """The live summary: the newest that was written, not made by rule; if any."""
         return run_sync(self._read_view(_find_last_summary))
 
     async def alast_summary(self) -> Turn | None:
         """Return the live summary, if any; see `last_summary`."""
         return await run_async(self._read_view(_find_last_summary))
 
+    @property
+    def summaries(self) -> list[SummaryNode]:
+        """The summaries that a model reads, each with those that it was made of.
+
+        In the order of what they stand for; every entry stands under one of them, or is shown.
+        """
+        return run_sync(self._read_view(build_summary_tree))
+
+    async def asummaries(self) -> list[SummaryNode]:
+        """Return the summaries that a model reads; see `summaries`."""
+        return await run_async(self._read_view(build_summary_tree))
+
     @sync
     def undo_summary(self) -> Steps[Turn | None]:
-        """Take back the live summary: what it covers is shown again, or the summary before it.
+        """Take back the live summary: what it covers is shown again, or the summary it continues.
+
+        The other summaries stay; where it stood under a parent, they are shown side by side again.
+
+        What is shown again stays: no compaction covers it unless `memory.summarize(force=True)` or
+        a summary by hand asks for it. `redo` brings the summary back.
 
         Returns:
             What was taken back; None if there was no summary.
@@ -513,6 +548,140 @@ class ConversationHistory(BaseChatMessageHistory):
         entries = yield from self._read_entries()
         yield from self._append_drafts(plan_undo_summary(entries))
         return _find_last_summary(entries)
+
+    @sync
+    def edit_summary(
+        self, text: str | Sequence[str], *, summary_id: str | None = None
+    ) -> Steps[AddedTurn]:
+        """Put other words in the place of a summary, for all that it stands for.
+
+        The record of the new summary says `edited`, and so does the name of its writer. Summaries
+        that were made by rule of this one and others are made anew at the next compaction.
+
+        Args:
+            text: The new summary; blank pieces are left out.
+            summary_id: The summary, by its entry's id; None is `last_summary`.
+
+        Returns:
+            The turn of the new summary.
+
+        Raises:
+            ConfigError: If there is no such summary, or a later one retells it.
+            InvalidMessageError: If the text is blank, or the write hook stores nothing of it;
+                nothing is written.
+            StaleWindowError: If the summary was forgotten at this moment; nothing is written.
+        """
+        return self._edit_summary_steps(text, summary_id)
+
+    aedit_summary = twin(edit_summary)
+    """Async `edit_summary`."""
+
+    def _edit_summary_steps(
+        self, text: str | Sequence[str], summary_id: str | None
+    ) -> Steps[AddedTurn]:
+        pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
+        if pieces is None:
+            raise InvalidMessageError("before_write stores nothing of the summary; it stays")
+        old, draft = plan_edit_summary((yield from self._read_entries()), pieces, summary_id)
+        [added] = yield from self._append_drafts([draft])
+        entries = yield from self._read_entries()
+        if old.id not in {entry.id for entry in entries}:
+            yield from perform(self.log.forget, self.log.aforget, self.key, [added.id])
+            msg = f"summary {old.id!r} was forgotten with what it told; nothing was written"
+            raise StaleWindowError(msg, thread_id=self.key.thread_id)
+        return AddedTurn.find_holding(added, entries, self.log)
+
+    # -- pins -------------------------------------------------------------------------------------
+
+    @property
+    def pins(self) -> list[Pin]:
+        """What is pinned, in the order of pinning."""
+        return find_pins(self.entries)
+
+    async def apins(self) -> list[Pin]:
+        """Return what is pinned; see `pins`."""
+        return find_pins(await self.log.aentries(self.key))
+
+    @sync
+    def pin(self, text: str | None = None, *, message_id: str | None = None) -> Steps[Pin]:
+        """Keep words in view, as they are, in every context of the thread.
+
+        They stand first in the summary's message. Words that a message says belong to it: they go
+        when it is undone, edited or forgotten, and come back with it. Other words are the
+        application's own. Pinning the same words again changes nothing.
+
+        Args:
+            text: The words; None pins all that the message says.
+            message_id: The message that says them, as `messages` show it, or its entry's id. None
+                is the latest one that does, or else the summary.
+
+        Returns:
+            The pin; `unpin` takes it back.
+
+        Raises:
+            ConfigError: If neither is given, or the thread shows no such message.
+            InvalidMessageError: If the words are blank or the message does not say them, or if the
+                write hook stores nothing of them; nothing is written.
+            BudgetError: If the thread has too many pins, or they would be too long.
+            StaleWindowError: If the message was forgotten at this moment; nothing is pinned.
+        """
+        return self._pin_steps(text, message_id)
+
+    apin = twin(pin)
+    """Async `pin`."""
+
+    def _pin_steps(self, text: str | None, message_id: str | None) -> Steps[Pin]:
+        entries = yield from self._read_entries()
+        words = self.drafting.filter_pieces([find_pinned_text(entries, text, message_id)])
+        if not words:
+            raise InvalidMessageError("before_write stores nothing of the words; none were pinned")
+        source = find_pin_source(entries, words[0], message_id)
+        known = find_pins(entries)
+        draft = draft_pin(words[0], source, known)
+        made = [pin for pin in known if is_same_pin(pin, draft)]
+        if made:
+            return made[0]
+        [added] = yield from self._append_drafts([draft])
+        if source is not None:
+            yield from self._check_source_kept(source, added)
+        return read_pin(added)
+
+    def _check_source_kept(self, source: Entry, pinned: Entry) -> Steps[None]:
+        """Erase a pin again if its message was erased while it was written.
+
+        Raises:
+            StaleWindowError: If so.
+        """
+        there: list[Entry] = yield from perform(
+            self.log.find, self.log.afind, self.key, [source.message_id]
+        )
+        if there:
+            return
+        yield from perform(self.log.forget, self.log.aforget, self.key, [pinned.id])
+        msg = f"message {source.message_id!r} was forgotten; nothing is pinned"
+        raise StaleWindowError(msg, thread_id=self.key.thread_id)
+
+    @sync
+    def unpin(self, pin: Pin | str) -> Steps[bool]:
+        """Take back a pin; the log keeps it, and `redo` brings it back.
+
+        Args:
+            pin: The pin, its id, or its words.
+
+        Returns:
+            Whether anything of the kind was pinned.
+
+        Raises:
+            ConfigError: If it is neither a pin nor text.
+        """
+        return self._unpin_steps(pin)
+
+    aunpin = twin(unpin)
+    """Async `unpin`."""
+
+    def _unpin_steps(self, pin: Pin | str) -> Steps[bool]:
+        drafts = plan_unpin((yield from self._read_entries()), pin)
+        return bool((yield from self._append_drafts(drafts)))
 
     # -- maps for a NoSQL log, and tables for people ----------------------------------------------
 
@@ -775,6 +944,8 @@ def fork_steps(
 ) -> Steps[ThreadKey]:
     """Copy what a thread shows up to a point into another one of its user; return that one.
 
+    Pins go along, but for those of messages that do not.
+
     What was said is copied at once or not at all; summaries follow one by one, since each names
     what it covers by the places the copies got. A fork that was cut short can be made again.
 
@@ -790,18 +961,21 @@ def fork_steps(
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
     entries: list[Entry] = yield from perform(log.entries, log.aentries, origin)
     kept = find_entries_until(entries, at)
-    check_target(target, (yield from perform(log.entries, log.aentries, target)), origin)
+    there: list[Entry] = yield from perform(log.entries, log.aentries, target)
+    check_target(target, there, origin)
     spoken = [entry for entry in kept if entry.role != "summary"]
-    if not spoken:
-        return target
-    made: list[Entry] = yield from perform(
-        log.append, log.aappend, target, [fork_entry(entry) for entry in spoken]
-    )
+    made: list[Entry] = []
+    if spoken:
+        drafts = [fork_entry(entry) for entry in spoken]
+        made = yield from perform(log.append, log.aappend, target, drafts)
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
     summaries = [entry for entry in kept if entry.role == "summary"]
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
         [copies[summary.id]] = yield from perform(log.append, log.aappend, target, [draft])
+    pins = fork_pins(entries, copies, there)
+    if pins:
+        yield from perform(log.append, log.aappend, target, pins)
     return target
 
 
@@ -832,6 +1006,11 @@ class LiveThread:
         """Names that the messages before these bear."""
         return () if self.part is None else self.part.speakers
 
+    @property
+    def left_out(self) -> int:
+        """How many messages before these no summary covers."""
+        return 0 if self.part is None else self.part.left_out
+
     def holds(self, position: int) -> bool:
         """Return whether all entries from this position on are among these."""
         return self.part is None or position > self.part.floor
@@ -848,7 +1027,12 @@ class LiveThread:
         budget: the view of all entries tells which.
         """
         try:
-            view = build_context(self.entries, earlier_speakers=self.earlier_speakers, **options)
+            view = build_context(
+                self.entries,
+                earlier_speakers=self.earlier_speakers,
+                earlier_left_out=self.left_out,
+                **options,
+            )
         except BudgetError:
             return None
         # Where something was cut, what lies before it is cut as well.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
@@ -32,6 +32,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.protocols import MessageLog, OwnerListing
 from langchain_convmem.records import (
+    CitedSentence,
     Context,
     Draft,
     Entry,
@@ -48,15 +49,25 @@ from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
+from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
+from langchain_convmem.views.counting import (
+    CurrentCounter,
+    TokenCounterLike,
+    TokenCounters,
+    read_counter,
+)
+from langchain_convmem.views.edits import plan_without_compactions
 from langchain_convmem.views.facts import Fact, check_told
-from langchain_convmem.views.live import build_turns, find_live_entries
+from langchain_convmem.views.live import build_turns, find_frontier, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
     WriteHook,
-    count_tokens,
+    check_plain_function,
     read_messages,
 )
+from langchain_convmem.views.models import NO_MODEL, ModelFacts
+from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Profile, resolve_profile
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.workers import run_in_worker
@@ -74,7 +85,8 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
-    from langchain_convmem.summarizing.compactor import BackgroundJobs
+    from langchain_convmem.summarizing.compactor import BackgroundJobs, SummaryEvent
+    from langchain_convmem.summarizing.record import SummaryRecord
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text import ChatTemplate
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
@@ -82,6 +94,9 @@ if TYPE_CHECKING:
     from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.turns.turn import TurnMemory
     from langchain_convmem.wrap import RememberingRunnable
+
+OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
+"""Is told of compactions; see `ConversationMemory.open`."""
 
 SummarizeWhen: TypeAlias = Literal["background", "foreground"] | Callable[[ThreadKey], object]
 """When a thread that is due is compacted: by a worker thread after the turn, within the turn, or by
@@ -122,9 +137,11 @@ class ConversationMemory:
         rewriter: Rewriter | None = None,
         reranker: BaseDocumentCompressor | None = None,
         recall: DialogRecall | None = None,
-        summarizer: SummarizerLike | None = None,
+        summarizer: SummarizerLike | Literal["auto"] | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
+        token_counter: TokenCounterLike | None = None,
+        on_summary: OnSummary | None = None,
     ) -> None:
         """Make a memory of a log that is open already.
 
@@ -137,6 +154,7 @@ class ConversationMemory:
             ConfigError: If an option makes no sense; the message names it.
         """
         drafting = DraftBuilder(before_write)
+        counters = TokenCounters(read_counter(token_counter))
         self.log = log
         self._recaller = Recaller(
             log,
@@ -146,6 +164,7 @@ class ConversationMemory:
             rewriter=rewriter,
             reranker=reranker,
             given=recall,
+            counters=counters,
         )
         self._summaries = Summaries(
             log,
@@ -154,8 +173,10 @@ class ConversationMemory:
             summarizer=summarizer,
             settings=summary_settings,
             when=summarize_when,
+            counters=counters,
+            on_summary=on_summary,
         )
-        self._turn_memory = TurnServices(log, drafting, self._recaller, self._summaries)
+        self._turn_memory = TurnServices(log, drafting, self._recaller, self._summaries, counters)
         self._opened: _Opened | None = None
 
     @classmethod
@@ -168,10 +189,12 @@ class ConversationMemory:
         before_write: WriteHook | None = None,
         rewriter: Rewriter | None = None,
         reranker: BaseDocumentCompressor | None = None,
-        summarizer: SummarizerLike | None = None,
+        summarizer: SummarizerLike | Literal["auto"] | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
+        on_summary: OnSummary | None = None,
         signing_key: bytes | str | None = None,
+        token_counter: TokenCounterLike | None = None,
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
@@ -191,14 +214,21 @@ class ConversationMemory:
             reranker: Puts the lines that were found in an order of its own; see `LineRecall`.
             summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
-                `offline.ExtractiveSummarizer()`. None: nothing is ever summarised.
+                `offline.ExtractiveSummarizer()`. `"auto"`: the model of the first chain, agent or
+                conversation that runs over this memory. None: nothing is ever summarised.
             summary_settings: When a thread is compacted, and how far.
             summarize_when: `"background"`: a worker thread compacts after the turn.
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
                 thread that is due and hands it over, such as to a queue whose worker calls
                 `summarize`.
+            on_summary: Gets a `SummaryEvent` whenever a thread was compacted, facts were lost, no
+                summary came about, or a thread that is due rests. A plain function, called where
+                the work is done, so it must be quick.
             signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
                 nobody who lacks it can alter them unseen; see `SQLiteLog`.
+            token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
+                model that counts for itself, perhaps over the network. None is an estimate by
+                script and kind of text, which learns from the usage that providers report.
 
         Raises:
             ConfigError: If the path names no file in an existing directory and no known log, or
@@ -214,6 +244,8 @@ class ConversationMemory:
             "summarizer": summarizer,
             "summary_settings": summary_settings,
             "summarize_when": summarize_when,
+            "token_counter": token_counter,
+            "on_summary": on_summary,
         }
         cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
@@ -323,7 +355,7 @@ class ConversationMemory:
                 returns is returned as it is; the log keeps the messages in it, or the one it was
                 read from.
             recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text (characters / 4).
+            recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead. Neither: what the settings say, which
                 is a budget of 1,000 by default.
             history_tokens: Budget for earlier messages of the thread; None is unlimited. The
@@ -483,9 +515,9 @@ class ConversationMemory:
             reserved_tokens=reserved_tokens,
             remember=remember,
             profile=profile or _detect_profile(engine.model),
+            model=engine.model,
         )
-        names = ConversationConfig.model_fields
-        settings = {name: given[name] for name in names if given[name] is not UNSET}
+        settings = {n: given[n] for n in ConversationConfig.model_fields if given[n] is not UNSET}
         return Conversation(engine, config, history=thread, **settings)
 
     def conversation_thread(
@@ -501,6 +533,7 @@ class ConversationMemory:
         reserved_tokens: int = 0,
         remember: bool = True,
         profile: Profile | None = None,
+        model: Any = None,
     ) -> ThreadMemory:
         """Return a thread for `history=` of a conversation.
 
@@ -519,6 +552,8 @@ class ConversationMemory:
             reserved_tokens: Of these, so many are left free.
             remember: Whether to store turns.
             profile: Whose rules the messages keep; None keeps those of all (`"strict"`).
+            model: What will read them, by whose window and usage tokens are counted; None if it is
+                not known yet.
 
         Raises:
             ConfigError: If an option makes no sense, or a budget leaves no room.
@@ -534,9 +569,11 @@ class ConversationMemory:
             reserved_tokens=reserved_tokens,
             remember=remember,
         )
+        facts = _read_model(model)
         self._turn_memory.check_options(options)
-        key = ThreadKey(user_id, thread_id)
-        return MemoryThread(self._turn_memory, key, options, resolve_profile(profile or "strict"))
+        self._turn_memory.use_model(facts)
+        key, rules = ThreadKey(user_id, thread_id), resolve_profile(profile or "strict")
+        return MemoryThread(self._turn_memory, key, options, rules, facts.name)
 
     @property
     def turn_memory(self) -> TurnMemory:
@@ -548,7 +585,13 @@ class ConversationMemory:
     def history(self, thread_id: str, *, user_id: str | None = None) -> ConversationHistory:
         """Return the history of a thread, which need not exist yet."""
         hook = self._turn_memory.drafting.hook
-        return ConversationHistory(self.log, thread_id, user_id=user_id, before_write=hook)
+        return ConversationHistory(
+            self.log,
+            thread_id,
+            user_id=user_id,
+            before_write=hook,
+            token_counter=CurrentCounter(self._turn_memory.token_counters),
+        )
 
     @sync
     def threads(self, user_id: str | None = None) -> Steps[list[ThreadInfo]]:
@@ -749,7 +792,7 @@ class ConversationMemory:
             user_ids: Search all threads of all these users instead: whoever asks reads what every
                 one of them said.
             k: Return exactly so many documents, one block of neighbouring lines each.
-            max_tokens: Or as many blocks as fit this budget (characters / 4).
+            max_tokens: Or as many blocks as fit this budget.
             threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
                 nothing if the question is unrelated to anything in the log.
             filter: By name the value that a line must have, or a list of values of which it must
@@ -812,7 +855,7 @@ class ConversationMemory:
                 one of them said. `user_id`, then one of them, and `thread_id` name the current
                 thread alone.
             k: Return exactly so many blocks, or
-            max_tokens: as many as fit this budget (default 1,000; characters / 4).
+            max_tokens: as many as fit this budget (default 1,000).
             threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
                 nothing if the question is unrelated to anything in the log.
             filter: By name the value that a line must have, or a list of values of which it must
@@ -1028,6 +1071,65 @@ class ConversationMemory:
     aresummarize = twin(resummarize)
     """Async `resummarize`."""
 
+    @sync
+    def summary_record(self, thread_id: str, *, user_id: str | None = None) -> Steps[SummaryRecord]:
+        """Return what became of every fact that the summaries of a thread stand for.
+
+        Read from the whole log, so it is what a full reading finds, however many summaries there
+        were: told by a summary, listed by one, left to recall with words that find it, or lost.
+        Works without a summarizer, too. Takes a recall for each fact that is neither told nor
+        listed.
+
+        Args:
+            thread_id: The thread.
+            user_id: Whose.
+
+        Raises:
+            LogError: If the log cannot be read.
+        """
+        return self._summaries.record_steps(ThreadKey(user_id, thread_id))
+
+    asummary_record = twin(summary_record)
+    """Async `summary_record`."""
+
+    @sync
+    def explain_summary(
+        self, thread_id: str, *, user_id: str | None = None, summary_id: str | None = None
+    ) -> Steps[list[CitedSentence]]:
+        """Return the sentences of a summary, each with the entries that it comes from.
+
+        Reads the whole thread. What a summary was made of may be forgotten since: its sentences
+        then have fewer sources.
+
+        Args:
+            thread_id: The thread.
+            user_id: Whose.
+            summary_id: Entry id of a summary of the thread, such as `last_summary.id`, whether it
+                is shown or not; None is all that the model's view shows, in its order.
+
+        Raises:
+            ConfigError: If the thread has no such summary.
+        """
+        return self._explain_steps(ThreadKey(user_id, thread_id), summary_id)
+
+    aexplain_summary = twin(explain_summary)
+    """Async `explain_summary`."""
+
+    def _explain_steps(self, key: ThreadKey, summary_id: str | None) -> Steps[list[CitedSentence]]:
+        from langchain_convmem.summarizing.citations import explain_summaries
+
+        entries: list[Entry] = yield from perform(self.log.entries, self.log.aentries, key)
+        live = find_live_entries(entries)
+        known = find_frontier(live) if summary_id is None else entries
+        wanted = [one for one in known if one.role == "summary" and summary_id in (None, one.id)]
+        if summary_id is not None and not wanted:
+            msg = (
+                f"thread {key.thread_id!r} has no summary {describe_value(summary_id)}; "
+                "pass the id of one, such as history.last_summary.id, or None for what is shown"
+            )
+            raise ConfigError(msg)
+        return explain_summaries(entries, wanted)
+
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for the compactions under way; return whether they ended within this time."""
         return self._summaries.flush(timeout_s)
@@ -1084,6 +1186,9 @@ class ConversationMemory:
         else:
             receipt = yield from perform(self.log.forget, self.log.aforget, key or owner, ids)
         yield from self._recaller.drop_forgotten_steps(owner)
+        from langchain_convmem.summarizing.branches import BRANCHES
+
+        BRANCHES.drop(self._turn_memory.log_place, owner)
         if key is not None and ids:
             # What else the summaries covered is shown again.
             yield from self._turn_memory.finish_turn_steps(key)
@@ -1126,6 +1231,11 @@ def _find_searched(
     return owners
 
 
+def _read_model(model: Any) -> ModelFacts:
+    """Return what is known of a conversation's model; nothing of one that reads text."""
+    return ChainShape.from_chain(model).model if isinstance(model, Runnable) else NO_MODEL
+
+
 def _detect_profile(model: Any) -> Profile | None:
     """Return whose rules a model's messages keep; None for one that reads text."""
     return ChainShape.from_chain(model).profile if isinstance(model, Runnable) else None
@@ -1143,6 +1253,7 @@ class TurnServices:
         drafting: Makes drafts of messages, through the write hook.
         recaller: Finds lines of earlier conversations.
         summaries: Compacts threads after turns.
+        token_counters: What counts tokens, as models were seen to take them.
         active_turns: The turns of chains and conversations that are under way.
     """
 
@@ -1150,6 +1261,7 @@ class TurnServices:
     drafting: DraftBuilder
     recaller: Recaller
     summaries: Summaries
+    token_counters: TokenCounters = field(default_factory=TokenCounters)
     active_turns: WritingTurns = field(default_factory=WritingTurns)
 
     @property
@@ -1165,6 +1277,10 @@ class TurnServices:
     def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
         return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
+
+    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
+        """Have threads summarised before the window of a turn's model is full."""
+        self.summaries.use_model(model, chain)
 
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options drop messages."""
@@ -1207,6 +1323,7 @@ class Recaller:
         rewriter: Rewriter | None,
         reranker: BaseDocumentCompressor | None,
         given: DialogRecall | None,
+        counters: TokenCounters,
     ) -> None:
         """Take what a recall is made of, or a recall that is given; see `ConversationMemory.open`.
 
@@ -1231,6 +1348,7 @@ class Recaller:
         self._settings = settings
         self._hooks = rewriter, reranker
         self._given = given
+        self._counter = CurrentCounter(counters)
         self._lock = make_lock()
         self._recall: DialogRecall | None = None
 
@@ -1239,7 +1357,7 @@ class Recaller:
         """The recall, made on first use."""
         with self._lock:
             if self._recall is None:
-                recall = self._given or self._make()
+                recall = (self._given or self._make()).bind_counter(self._counter.count_text)
                 hook = self._drafting.hook and self._drafting.filter_question
                 self._recall = recall if hook is None else recall.bind_query_hook(hook)
             return self._recall
@@ -1306,11 +1424,15 @@ def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) ->
 # -- The summaries of a memory --------------------------------------------------------------------
 
 
-_MAX_SENTENCES = 300
-"""How many sentences are searched for at most when facts of a summary are checked."""
+_MOST_SOUGHT = 300
+"""How many facts are searched for when a summary is written; the others are listed first."""
 
 _BLOCKS = 3
 """How many recalled blocks may hold a fact."""
+
+
+_CROWDED = 1.25
+"""A message of summaries so many times as long as it should be may need parents."""
 
 
 class Summaries:
@@ -1322,9 +1444,11 @@ class Summaries:
         drafting: DraftBuilder,
         recaller: Recaller,
         *,
-        summarizer: SummarizerLike | None,
+        summarizer: SummarizerLike | Literal["auto"] | None,
         settings: SummarySettings | None,
         when: SummarizeWhen,
+        counters: TokenCounters,
+        on_summary: OnSummary | None,
     ) -> None:
         """Take what threads are compacted by and when; see `ConversationMemory.open`.
 
@@ -1334,18 +1458,28 @@ class Summaries:
         if not callable(when) and when not in ("background", "foreground"):
             msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
             raise ConfigError(msg)
+        if on_summary is not None:
+            check_plain_function("on_summary", on_summary, of="an event")
         if summarizer is None and settings is not None:
-            raise ConfigError("summary_settings need a summarizer; pass one, too")
+            _logger.warning("summary_settings do nothing without a summarizer; pass one, too")
         self._log = log
         self._drafting = drafting
         self._recaller = recaller
         self._summarizer: Summarizer | None = None
-        if summarizer is not None:
+        self._waits_for_model = False
+        if isinstance(summarizer, str) and summarizer == "auto":
+            from langchain_convmem.offline.extractive import ExtractiveSummarizer
+
+            self._waits_for_model = True
+            self._summarizer = ExtractiveSummarizer()  # until a chain's model is known
+        elif summarizer is not None:
             from langchain_convmem.summarizing.summarizers import as_summarizer
 
             self._summarizer = as_summarizer(summarizer)
         self._settings = settings
         self._when = when
+        self._counter = CurrentCounter(counters)
+        self._on_summary = on_summary
         self._lock = make_lock()
         self._compactor: Compactor | None = None
         self._jobs: BackgroundJobs | None = None
@@ -1379,11 +1513,25 @@ class Summaries:
         return Compactor(
             self._log,
             self._summarizer,
-            self._settings or SummarySettings(),
+            self._prepare_settings(self._settings or SummarySettings()),
             drafting=self._drafting,
             read=self._read_steps,
-            findable=self._check_found_steps,
+            findable=self._find_some_steps,
+            on_report=self._report,
         )
+
+    def _prepare_settings(self, settings: SummarySettings) -> SummarySettings:
+        """Return settings that count as the memory does, unless they have a counter."""
+        return replace(settings, token_counter=settings.token_counter or self._counter)
+
+    def _report(self, report: SummaryReport) -> None:
+        """Tell the application what came of a compaction, if it wants to know."""
+        if self._on_summary is None:
+            return
+        from langchain_convmem.summarizing.compactor import list_events
+
+        for event in list_events(report):
+            self._on_summary(event)
 
     def rewrite_steps(
         self, key: ThreadKey, summarizer: SummarizerLike | None
@@ -1406,6 +1554,30 @@ class Summaries:
         compactor = self.compactor
         with self._lock:
             compactor.settings = compactor.settings.fit_to(budget)
+            compactor.budget = min(budget, compactor.budget or budget)
+
+    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
+        """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
+
+        What is not known of it changes nothing. Of several models, the first summarises; on top of
+        the requests of the chain, where it can be seen what these begin with.
+        """
+        if self._summarizer is None:
+            return
+        compactor = self.compactor
+        with self._lock:
+            if model.window_tokens is not None:
+                compactor.settings = compactor.settings.fit_window(model.window_tokens)
+            if self._waits_for_model and model.chat_model is not None:
+                from langchain_convmem.summarizing.prefix import PrefixSummarizer
+                from langchain_convmem.summarizing.summarizers import as_summarizer
+
+                on_top = None if chain is None else PrefixSummarizer.from_chain(chain)
+                compactor.summarizer = on_top or as_summarizer(model.chat_model)
+                self._summarizer = compactor.summarizer
+                self._waits_for_model = False
+                if model.window_tokens is not None:
+                    compactor.settings = compactor.settings.fit_input(model.window_tokens)
 
     def finish_turn_steps(
         self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]
@@ -1421,10 +1593,10 @@ class Summaries:
             except ConvMemError:
                 # The reply is there and stored; the next turn tries again.
                 _logger.exception("could not compact thread %r", key.thread_id)
-        elif view is not None or (yield from self.compactor.is_due_steps(key)):
-            from langchain_convmem.summarizing.summarizers import notify_due
+        elif (yield from self.compactor.is_due_steps(key)):
+            from langchain_convmem.summarizing.summarizers import notify_application
 
-            notify_due(self._when, key)
+            notify_application(self._when, key, f"the compaction of thread {key.thread_id!r}")
 
     def _may_be_due(self, view: Context | None, replies: Sequence[BaseMessage]) -> bool:
         """Return whether a thread may be due, without a look into the log."""
@@ -1432,12 +1604,16 @@ class Summaries:
             return True
         from langchain_convmem.summarizing.planning import Size
 
-        framing = [one for one in view.messages if isinstance(one, SystemMessage)]
+        framing = [one for one in view.messages if is_framing(one)]
         size = Size(
-            view.tokens - count_tokens(framing) + count_tokens(replies),
+            view.tokens - self._counter(framing) + self._counter(replies),
             len(view.messages) - len(framing) + len(replies),
         )
-        return not view.is_whole or self.compactor.settings.is_due(size)
+        told = [
+            one for one in view.messages if one.additional_kwargs.get("source") == SUMMARY_SOURCE
+        ]
+        is_crowded = self._counter(told) > _CROWDED * self.compactor.settings.shown_tokens
+        return not view.is_whole or is_crowded or self.compactor.settings.is_due(size)
 
     # -- the background ---------------------------------------------------------------------------
 
@@ -1474,17 +1650,35 @@ class Summaries:
             thread = yield from read_all_steps(self._log, thread)
         return thread.entries
 
-    def _check_found_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[bool]]:
-        """Return which facts recall finds by words, given the sentence that they were said in."""
+    def record_steps(self, key: ThreadKey) -> Steps[SummaryRecord]:
+        """Return what became of all that is covered in a thread."""
+        from langchain_convmem.summarizing.record import record_steps
+
+        entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
+        return (yield from record_steps(key, entries, self._find_words_steps))
+
+    def _find_some_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[str]]:
+        """Return the words by which recall finds facts, of as many as a compaction looks for."""
+        found = yield from self._find_words_steps(key, facts[:_MOST_SOUGHT])
+        return found + [""] * (len(facts) - len(found))
+
+    def _find_words_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[str]]:
+        """Return for each fact words that are not its own and by which recall finds it, or ""."""
+        from langchain_convmem.summarizing.record import pick_words
+
         recall = self._recaller.recall
         by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
-        found: dict[str, str] = {}
-        for sentence in list(dict.fromkeys(fact.sentence for fact in facts))[:_MAX_SENTENCES]:
+        texts = {"": ""}
+        asked = [pick_words(fact) for fact in facts]
+        for words in dict.fromkeys(filter(None, asked)):
             lines = yield from recall.recall_steps(
-                key.owner, sentence, k=_BLOCKS, ranking=0, settings=by_words
+                key.owner, words, k=_BLOCKS, ranking=0, settings=by_words
             )
-            found[sentence] = "\n".join(block.text for block in lines.blocks)
-        return [_is_stated(fact, found.get(fact.sentence, "")) for fact in facts]
+            texts[words] = "\n".join(block.text for block in lines.blocks)
+        return [
+            words if _is_stated(fact, texts[words]) else ""
+            for fact, words in zip(facts, asked, strict=True)
+        ]
 
 
 def _is_stated(fact: Fact, text: str) -> bool:
@@ -1498,10 +1692,13 @@ def _is_stated(fact: Fact, text: str) -> bool:
 def _erase_entries_steps(
     log: MessageLog, key: ThreadKey, ids: Sequence[str]
 ) -> Steps[ForgetReceipt]:
-    """Erase entries and the summaries that cover them, retracted ones included."""
+    """Erase entries, the summaries that cover them and what a provider compacted of them."""
     known: list[Entry] = yield from perform(log.entries, log.aentries, key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
-    telling = _list_telling(known, named)
+    drafts, compacted = plan_without_compactions(known, named)
+    if drafts:
+        yield from perform(log.append, log.aappend, key, drafts)
+    telling = [*_list_telling(known, named), *compacted]
     receipt: ForgetReceipt = yield from perform(log.forget, log.aforget, key, [*ids, *telling])
     while True:
         # A summary may have been written since the thread was read.
@@ -1515,9 +1712,10 @@ def _erase_entries_steps(
         receipt = _add_receipts(receipt, more)
 
 
-def _list_telling(entries: Iterable[Entry], ids: Collection[str]) -> list[str]:
-    """Return the ids of the summaries that cover entries."""
-    return find_summaries_over([entry for entry in entries if entry.control is None], ids)
+def _list_telling(entries: Sequence[Entry], ids: Collection[str]) -> list[str]:
+    """Return the ids of the summaries that cover entries, and of the pins that quote them."""
+    summaries = find_summaries_over([entry for entry in entries if entry.control is None], ids)
+    return [*summaries, *find_pins_over(entries, {*ids, *summaries})]
 
 
 def _add_receipts(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:

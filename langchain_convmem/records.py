@@ -152,8 +152,8 @@ class Entry:
         contents: The message's text pieces: its dialog lines.
         metadata: See `Metadata`.
         control: Set for control entries only.
-        cover: Set for summaries only.
-        checksum: 24 hexadecimal digits that stand for this entry and all before it in its thread;
+        cover: Set for summaries, and for the control entry that takes one back.
+        checksum: 20 hexadecimal digits that stand for this entry and all before it in its thread;
             whoever keeps it can tell later that nothing is missing. Empty where the log signs
             nothing, or did not yet when it was written.
         damage: What is wrong with the entry, in a few words; empty for a sound one. A damaged
@@ -280,6 +280,64 @@ class RecalledBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class SentenceSource:
+    """An entry that a sentence of a summary comes from.
+
+    Attributes:
+        entry_id: The entry.
+        message_id: Its message.
+        position: Where it stands in its thread.
+        role: Who spoke.
+        day: When, such as "2026-05-08" (UTC); empty outside the calendar.
+    """
+
+    entry_id: str
+    message_id: str
+    position: int
+    role: Role
+    day: str
+
+
+@dataclass(frozen=True, slots=True)
+class CitedSentence:
+    """A sentence of a summary, and where it comes from.
+
+    Attributes:
+        text: The sentence.
+        summary_id: Entry of the summary that says it.
+        sources: The entries, by position; empty where none was found, or all of them are gone.
+    """
+
+    text: str
+    summary_id: str
+    sources: tuple[SentenceSource, ...]
+
+    def __str__(self) -> str:
+        told = "; ".join(f"{one.role} at {one.position}, {one.day}" for one in self.sources)
+        return f"{self.text} [{told or 'no source found'}]"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSummary:
+    """Sentences of a summary that another one folds, shown since a question asks for them.
+
+    Attributes:
+        summary_id: Entry of the summary.
+        position: Where it stands in its thread.
+        sentences: In its order, as it says them.
+        numbers: Which of its sentences these are, from 0.
+        text: What a model should read: the sentences, after a header with the days that it tells of
+            unless the opened summary before it tells of the same.
+    """
+
+    summary_id: str
+    position: int
+    sentences: tuple[str, ...]
+    numbers: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
     """The answer to one recall.
 
@@ -293,6 +351,8 @@ class Recall:
             "related" where blocks come near it, yet what is asked may never have been said, such as
             a cat's age where only its name is known; "nothing" without blocks. It counts words: a
             fact that is told in other words than the question's is "related".
+        opened: In a turn, what folded summaries of its thread say to the question, in the order of
+            what they cover.
     """
 
     matches: tuple[LineMatch, ...]
@@ -301,6 +361,7 @@ class Recall:
     best_rejected: float | None = None
     problems: tuple[str, ...] = ()
     verdict: Verdict = "nothing"
+    opened: tuple[OpenedSummary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +401,7 @@ class Context:
         tokens: Size of `messages` by the token counter.
         positions: Positions of the entries that `messages` show.
         is_whole: Whether nothing was left out for the budget.
+        left_out: How many earlier messages `messages` neither show nor summarise.
     """
 
     messages: list[BaseMessage]
@@ -347,6 +409,7 @@ class Context:
     tokens: int
     positions: frozenset[int]
     is_whole: bool = True
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,12 +485,19 @@ class SummaryRequest:
         previous: The summary so far; what it says the next one must say, too.
         missing: What an earlier attempt at the same text left out and should have said.
         max_tokens: How long the summary should be.
+        messages: The same as the conversation's model has read it, after what stands before it;
+            empty where it did not, or where the summariser does not ask for it.
+        instructions: What the application asks for besides; empty for nothing.
+        sections: The headings that it wants, in order.
     """
 
     transcript: str
     previous: str = ""
     missing: tuple[str, ...] = ()
     max_tokens: int = 600
+    messages: tuple[BaseMessage, ...] = field(default=(), repr=False)
+    instructions: str = ""
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,11 @@ from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.summarizing.checks import list_details
-from langchain_convmem.summarizing.planning import SummarySettings, make_plan
+from langchain_convmem.summarizing.compactor import Ended, Leases
+from langchain_convmem.summarizing.planning import Size, SummarySettings, make_plan, measure
 from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
 from langchain_convmem.turns.turn import make_entry
-from langchain_convmem.views.context import SUMMARY_SOURCE
+from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
 
 _logger = logging.getLogger("langchain_convmem")
@@ -43,6 +44,7 @@ _logger = logging.getLogger("langchain_convmem")
 _PIECES = "summary"
 """Key of a summary message's `additional_kwargs`: its text without the fence."""
 
+_FIRST_EXCHANGE = 2
 _REMOVE_ALL = "__remove_all__"
 _KEY = ThreadKey(None, "messages")
 
@@ -58,6 +60,14 @@ class SummaryCache:
         self._most = most
         self._lock = make_lock()
         self._kept: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._leases: Leases | None = None
+
+    def get_leases(self, settings: SummarySettings) -> Leases:
+        """Return who may summarise what, made by the first settings that are given."""
+        with self._lock:
+            if self._leases is None:
+                self._leases = Leases(None, settings)
+            return self._leases
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
@@ -92,11 +102,14 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     Takes a list of messages, a prompt value, or a state with messages under a key, and returns the
     same shape. Below the high mark nothing changes. The question that waits for an answer and an
-    open tool loop stay whole; system messages stay. The summary is one marked system message; where
-    it comes back in the next call, the next summary continues it.
+    open tool loop stay whole; system messages stay. The summary is one marked message with
+    the authority of the user, and a short answer to it; where they come back in the next call, the
+    next summary continues it.
 
     A summary is made once for a beginning, so a chain may pass the whole conversation each time.
-    If the summariser fails, the messages pass as they are, and the next call tries again.
+    If the summariser fails, the messages pass as they are; that conversation rests in this process
+    for `first_pause_s`, twice as long after each further failure, and is tried again. So do they
+    pass while another call has the same beginning summarised.
 
     Nothing is stored: who wants what was summarised back, word for word, keeps it in a
     `ConversationMemory`, whose `wrap`, graph nodes and agent middleware summarise by themselves.
@@ -211,18 +224,44 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         pieces = pieces or parts.summary
         entries = _build_entries(pieces, parts.said[done:])
         plan = make_plan(_KEY, entries, self.settings)
-        if plan is not None:
-            try:
-                pieces = yield from self._summarize_steps(plan.window)
-                done += plan.window.cover.ranges[-1][1]
-                self.cache.keep(names[done], pieces)
-            except SummaryError as error:
-                _logger.warning("messages pass without a new summary: %s", error)
+        # A conversation is known by how it begins, its first reply included.
+        key = ThreadKey(None, names[min(done + _FIRST_EXCHANGE, len(names) - 1)])
+        written = None if plan is None else (yield from self._write_steps(key, plan.window))
+        if plan is not None and written is not None:
+            pieces = written
+            done += plan.window.cover.ranges[-1][1]
+            self.cache.keep(names[done], pieces)
         return parts.replace_beginning(pieces, done) if done else messages
+
+    def _write_steps(self, key: ThreadKey, window: SummaryWindow) -> Steps[tuple[str, ...] | None]:
+        """Return a summary; None while another call writes it, or it rests after a failure."""
+        leases = self.cache.get_leases(self.settings)
+        # Messages that have grown to twice the mark wait for no pause after an outage.
+        size = measure([entry for turn in window.turns for entry in turn.entries])
+        is_late = self.settings.is_due(Size(size.tokens // 2, size.messages // 2))
+        lease = yield from leases.take(key, after_outage=is_late)
+        if lease is None:
+            return None
+        ended: Ended = "stopped"
+        try:
+            pieces = yield from self._summarize_steps(window)
+            ended = "done"
+        except SummaryError as error:
+            ended = "outage" if error.is_outage else "failed"
+            _logger.warning("messages pass without a new summary: %s", error)
+        finally:
+            yield from leases.give_back(lease, ended)
+        return pieces if ended == "done" else None
 
     def _summarize_steps(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
         written = yield from write_steps(self.summarizer, window, self.settings)
-        details = list_details(written.missing, (), self.settings.facts_tokens)
+        details = list_details(
+            written.missing,
+            (),
+            self.settings.facts_tokens,
+            first=written.corrected,
+            count=self.settings.count_text,
+        )
         return (written.text, details.text) if details.text else (written.text,)
 
     def _write_text_steps(self, messages: Any) -> Steps[str]:
@@ -258,18 +297,19 @@ class _SplitMessages:
             if _is_summary(message):
                 kept = message.additional_kwargs.get(_PIECES)
                 summary = tuple(kept) if isinstance(kept, list) else (str(message.text),)
-            elif not isinstance(message, SystemMessage):
+            elif not isinstance(message, SystemMessage) and not _is_noted(message):
                 said.append(message)
         return cls(messages, summary, said)
 
     def replace_beginning(self, pieces: tuple[str, ...], covered: int) -> list[BaseMessage]:
         """Return the system messages, the summary, and what it does not cover."""
         gone = {id(message) for message in self.said[:covered]}
-        kept = [one for one in self.messages if id(one) not in gone and not _is_summary(one)]
+        ours = (one for one in self.messages if not _is_summary(one) and not _is_noted(one))
+        kept = [one for one in ours if id(one) not in gone]
         head = next(
             (n for n, one in enumerate(kept) if not isinstance(one, SystemMessage)), len(kept)
         )
-        return [*kept[:head], _build_summary(pieces), *kept[head:]]
+        return [*kept[:head], *_build_summary(pieces), *kept[head:]]
 
 
 def _is_summary(message: BaseMessage) -> bool:
@@ -277,12 +317,16 @@ def _is_summary(message: BaseMessage) -> bool:
     return kwargs.get("source") == SUMMARY_SOURCE or kwargs.get("lc_source") == "summarization"
 
 
-def _build_summary(pieces: tuple[str, ...]) -> SystemMessage:
-    return SystemMessage(
-        format_summary(pieces),
-        id=f"summary-{compute_digests(pieces, ())[0]}",
-        additional_kwargs={"source": SUMMARY_SOURCE, _PIECES: list(pieces)},
-    )
+def _is_noted(message: BaseMessage) -> bool:
+    return message.additional_kwargs.get("source") == NOTED_SOURCE
+
+
+def _build_summary(pieces: tuple[str, ...]) -> list[BaseMessage]:
+    name = f"summary-{compute_digests(pieces, ())[0]}"
+    text = format_summary(pieces)
+    summary, noted = make_summary_messages(text, (name, f"{name}-noted"))
+    summary.additional_kwargs[_PIECES] = list(pieces)
+    return [summary, noted]
 
 
 def _build_entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]:

@@ -40,7 +40,7 @@ from langchain_convmem.turns.messages import (
     reconcile_steps,
 )
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
-from langchain_convmem.turns.replies import assign_free_ids
+from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
 from langchain_convmem.turns.turn import (
     TURN_QUEUE,
@@ -72,6 +72,7 @@ class MemoryThread:
         key: The thread.
         options: Budgets, and what is recalled; a send may set its own.
         profile: Provider rules for the messages.
+        model: The name of the model, by which tokens are counted; None if it is not known.
         running: Turns that have begun and are not over.
         edited: Ids of messages that what is asked next is said instead of.
     """
@@ -80,6 +81,7 @@ class MemoryThread:
     key: ThreadKey
     options: TurnOptions
     profile: Profile
+    model: str | None = None
     running: set[str] = field(default_factory=set, repr=False, compare=False)
     edited: set[str] = field(default_factory=set, repr=False, compare=False)
 
@@ -93,7 +95,8 @@ class MemoryThread:
 
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a send with what its runs are found by; see `stamp_config`."""
-        return stamp_config(config, None, thread_id=self.key.thread_id)
+        stamped = stamp_config(config, None, thread_id=self.key.thread_id)
+        return PartialReplyHandler(self.memory.token_counters.learn).listen(stamped)
 
     # -- what is asked ----------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class MemoryThread:
             if not asked:
                 return ThreadView(tuple(context.view.messages), (), note)
             query = "" if kept is None else "\n".join(get_text_pieces(kept))
-            context = context.add_recalled((yield from look.recall_steps(context, query)))
+            context = look.add_recalled(context, (yield from look.recall_steps(context, query)))
             yield from look.trace.dispatch_event("convmem.context", context.counts)
         return _split_view(context, asked, note)
 
@@ -174,7 +177,8 @@ class MemoryThread:
             )
             raise ConfigError(msg)
         options = self.options.merge_call(configurable)
-        return TurnView(self.memory, self.key, options, self.profile, TurnTrace(config))
+        trace = TurnTrace(config)
+        return TurnView(self.memory, self.key, options, self.profile, trace, model=self.model)
 
     def _find_query(
         self, asked: Sequence[BaseMessage]

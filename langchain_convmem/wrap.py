@@ -166,7 +166,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         with self._hold(turn):
             payload = run_sync(turn.begin())
-            heard = PartialReplyHandler()
+            heard = turn.listen()
             output = self.inner.invoke(payload, heard.listen(config), **kwargs)
             run_sync(turn.finish(output, heard.message))
         return output
@@ -181,7 +181,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         async with self._ahold(turn):
             payload = await run_async(turn.begin())
-            heard = PartialReplyHandler()
+            heard = turn.listen()
             output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
             await shield_write(run_async(turn.finish(output, heard.message)))
         return output
@@ -198,7 +198,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._make_turn(merge_chunks(list(inputs)), config, run_manager.parent_run_id)
         with self._hold(turn):
             payload = run_sync(turn.begin())
-            reply, heard = ReplyCollector(), PartialReplyHandler()
+            reply = ReplyCollector()
+            heard = turn.listen()
             try:
                 chunks = self.inner.stream(payload, heard.listen(config), **kwargs)
                 for chunk in require_complete(chunks):
@@ -220,7 +221,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._make_turn(merge_chunks(parts), config, run_manager.parent_run_id)
         async with self._ahold(turn):
             payload = await run_async(turn.begin())
-            reply, heard = ReplyCollector(), PartialReplyHandler()
+            reply = ReplyCollector()
+            heard = turn.listen()
             stream = self.inner.astream(payload, heard.listen(config), **kwargs)
             try:
                 async for chunk in stream:
@@ -251,13 +253,16 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             InvalidMessageError: If nothing in the input can be answered.
         """
         configurable = config.get("configurable", {})
+        options = self.options.merge_call(configurable, self.inner)
+        shape = self._read_shape(configurable)
+        self.memory.turn_memory.use_model(shape.model, self.inner)
         keys = DictKeys(self.input_key, self.history_key, self.output_key)
         return WrappedTurn(
             memory=self.memory.turn_memory,
             key=read_key(configurable, host="the chain"),
-            options=self.options.merge_call(configurable, self.inner),
+            options=options,
             incoming=read_input(value, input_key=keys.input_key, history_key=keys.history_key),
-            shape=self._read_shape(configurable),
+            shape=shape,
             keys=keys,
             trace=TurnTrace(config),
             attempt_of=None if parent_run_id is None else str(parent_run_id),
@@ -378,7 +383,13 @@ class WrappedTurn:
                 thread, opening = yield from self._open_steps(thread)
             shape = self.shape
             view = TurnView(
-                self.memory, self.key, self.options, shape.profile, self.trace, shape.slots
+                self.memory,
+                self.key,
+                self.options,
+                shape.profile,
+                self.trace,
+                shape.slots,
+                shape.model.name,
             )
             query = "" if opening.kept is None else "\n".join(get_text_pieces(opening.kept))
             context = yield from view.build_context_steps(
@@ -545,6 +556,10 @@ class WrappedTurn:
         reply.add(chunk)
         if self.first_token_ms is None and reply.has_text:
             self.first_token_ms = get_now_ms()
+
+    def listen(self) -> PartialReplyHandler:
+        """Return what hears the models of the chain, and learns what they take."""
+        return PartialReplyHandler(self.memory.token_counters.learn)
 
     def finish(self, output: Any, heard: AIMessage | None = None) -> Steps[None]:
         """Store a complete reply, or one that its provider never finished.

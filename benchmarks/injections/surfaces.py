@@ -26,6 +26,7 @@ from langchain_core.runnables import RunnableLambda
 from benchmarks.injections.corpus import Attack, load_families
 from langchain_convmem import ConversationMemory, PromptFile
 from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.summarizers import (
     build_messages,
@@ -33,6 +34,7 @@ from langchain_convmem.summarizing.summarizers import (
     split_transcript,
 )
 from langchain_convmem.turns.turn import MessageList
+from langchain_convmem.views.providers import PROFILES
 
 Structure: TypeAlias = tuple[tuple[str, ...], ...]
 """Tokens, lines, sections or fences, in order."""
@@ -42,6 +44,7 @@ REFUSED: Structure = (("refused",),)
 
 _USER, _THREAD, _OTHER = "u", "earlier", "now"
 _SAID = "That is what I said."
+_BY_CATEGORY = ("recall", "imports", "summaries")
 _HINT = "The spade stands in the shed."
 _HEADER = re.compile(r"\[[^\]]*\]|\(\d{4}-\d\d-\d\d\)")
 _SPEAKER = re.compile(r"(.*?):(?: (.*))?")
@@ -78,7 +81,7 @@ def find_trust(attack: Attack) -> str:
 def _name_surface(attack: Attack) -> str:
     if attack.category == "templates":
         return "templates"
-    return attack.category if attack.category in ("recall", "imports") else attack.place
+    return attack.category if attack.category in _BY_CATEGORY else attack.place
 
 
 # -- chat templates -------------------------------------------------------------------------------
@@ -295,6 +298,71 @@ def _name_speakers(messages: Sequence[BaseMessage]) -> str:
     return "\n".join(said)
 
 
+# -- summaries ------------------------------------------------------------------------------------
+
+
+def _read_summaries(attack: Attack, text: str) -> Structure:
+    """Return the roles of all views of a thread, and what leaves the fence of the summary."""
+    return tuple(
+        part for view in _build_views(attack, text) for one in view for part in _read_fenced(one)
+    )
+
+
+def _read_fenced(message: BaseMessage) -> Structure:
+    text = str(message.text)
+    start, end = text.find("<summary>"), text.find("</summary>")
+    outside = text if start < 0 or end < 0 else text[:start] + text[end + len("</summary>") :]
+    lines = tuple(("line",) for line in outside.splitlines() if line.strip())
+    return ((message.type,), *_read_fences(text), *lines)
+
+
+def _build_views(attack: Attack, text: str) -> list[list[BaseMessage]]:
+    """Return what models of each provider get of a thread whose summary tells the text."""
+    with ConversationMemory.open(":memory:", summarizer=ExtractiveSummarizer()) as memory:
+        memory.add_messages(_build_summarised(attack, text), thread_id=_THREAD, user_id=_USER)
+        history = memory.history(_THREAD, user_id=_USER)
+        if attack.place == "by_hand":
+            history.add_summary(text, history.summary_window())
+        elif attack.place != "compaction":
+            memory.summarize(_THREAD, user_id=_USER, force=True)
+        memory.add_messages(["And now?"], thread_id=_THREAD, user_id=_USER)
+        profiles = [name for name in PROFILES if name != "anthropic"]
+        return [history.context(profile=name).messages for name in profiles]
+
+
+def _build_summarised(attack: Attack, text: str) -> list[BaseMessage]:
+    if attack.place == "compaction":
+        item = {"type": "compaction", "content": text}
+        made = AIMessage([item, {"type": "text", "text": "Yes."}])
+        return [HumanMessage("Hello"), made]
+    if attack.place != "tool":
+        said = text if attack.place == "said" else "Hello"
+        return [HumanMessage(said), AIMessage("I see.")]
+    call = {"name": "look_up", "args": {"what": "sum"}, "id": "c1"}
+    return [
+        HumanMessage("How much?"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage(text, tool_call_id="c1"),
+        AIMessage("As it says."),
+    ]
+
+
+def find_tellers(attack: Attack) -> set[str]:
+    """Return whose messages tell the payload of an attack on summaries, over all providers."""
+    return {
+        one.type
+        for view in _build_views(attack, attack.text)
+        for one in view
+        if "banana" in str(one.text).lower()
+    }
+
+
+def _read_usual_summary(attack: Attack, text: str) -> Structure:  # noqa: ARG001 - as all are called
+    told = f"A summary of the conversation so far:\n<summary>\n{text}\n</summary>"
+    view = [SystemMessage(told), HumanMessage("And now?")]
+    return tuple(part for one in view for part in _read_fenced(one))
+
+
 # -- prompts --------------------------------------------------------------------------------------
 
 _PROMPT = """\
@@ -358,6 +426,7 @@ _OURS: dict[str, Callable[[Attack, str], Structure]] = {
     "role": _read_name_in_template,
     "recall": _read_recalled,
     "imports": _read_recalled,
+    "summaries": _read_summaries,
     "transcript": _read_transcript,
     "tool_name": _read_tool_name,
     "history_text": _read_history_text,
@@ -370,6 +439,7 @@ _USUAL: dict[str, Callable[[Attack, str], Structure]] = {
     "role": _read_name_in_plain_template,
     "recall": _read_buffer_string,
     "imports": _read_buffer_string,
+    "summaries": _read_usual_summary,
     "transcript": _read_buffer_string,
     "tool_name": _read_buffer_string,
     "history_text": _read_buffer_string,

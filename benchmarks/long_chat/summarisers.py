@@ -23,7 +23,8 @@ from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.summarizers import build_messages
 from langchain_convmem.views.facts import split_sentences
-from langchain_convmem.views.messages import count_text_tokens, count_tokens
+from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 __all__ = [
     "STYLES",

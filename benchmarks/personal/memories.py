@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from benchmarks.personal.data import Message, Person, Thread
 from benchmarks.recall.data import Line
-from benchmarks.recall.systems import DAY_MS, Units, UnitSystem
+from benchmarks.recall.systems import DAY_MS, Units, UnitSystem, count_characters
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 
@@ -131,6 +131,7 @@ class PersonalMemory:
             buffer=ThreadKey(self._user_id, _ASKED_IN),
             remember=False,
             now_ms=self._now_ms,
+            count_text=count_characters,
             **options,
         )
         verdict = getattr(found, "verdict", None)

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 CHARS_PER_TOKEN = 4
+"""Budgets are lengths here, so that figures compare with those of any system and any release."""
 CHUNK_CHARS = 1000
 RANKED_LINES = 20
 # The constant of Cormack, Clarke and Buettcher (2009), which ensemble retrievers use.
@@ -105,6 +106,11 @@ class Recaller:
         return Found(texts, [match.line.line_id for match in found.matches])
 
 
+def count_characters(text: str) -> int:
+    """Return the length of a text in tokens of four characters."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
 def recall_of(dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = True) -> Warm:
     """Return a recall with a warm index of the dialogue.
 
@@ -115,7 +121,7 @@ def recall_of(dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = T
             comparison replaces the cutter while the index is built.
     """
     owner = Owner(user_id=dialogue.name)
-    recall = LineRecall(log_of(dialogue), embeddings)
+    recall = LineRecall(log_of(dialogue), embeddings).bind_counter(count_characters)
     if segmented:
         recall.refresh(owner)
     else:

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Literal, TypeAlias
 
-from langchain_convmem.claims.lexicon import guess_language
+from langchain_convmem.claims.lexicon import OTHER, Lexicon, get_lexicon, guess_language
 from langchain_convmem.claims.numbers import replace_number_words
 from langchain_convmem.claims.reading import (
     Cast,
@@ -99,11 +99,19 @@ def compare_claims(source_sentences: Sequence[SourceSentence], text: str) -> Cla
     return _ClaimComparison(source_sentences, text).make_report()
 
 
-_SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "assistant"}
+SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "assistant"}
+_SURE_PERSONS = frozenset({"user", "assistant", "kin", "third"})
+_DECISIONS = frozenset({"accept", "confirm", "buy", "hire", "win", "single"})
+_SIGNS = frozenset({"passive", "by", "to", "from", "only", "not", "third", "user", "assistant"})
+_SMALL = 12
+_ALIKE = 3
+"""So many first letters of a word are enough to say that a denial is about it."""
 _DENYING = frozenset({"accept", "confirm", "like", "can", "safe", "true", "allergic"})
 """Opposites of which one side says the same as a negation of the other."""
 _MOST_SUPPORT = 4
 _MOST_CANDIDATES = 12
+_FEW_WORDS = 3
+"""So few words without a value may say in short what took many: "Small talk."."""
 _MANY_NEW = 2
 """So many new words where none of the source is lost are no other words for it."""
 
@@ -125,12 +133,12 @@ class _ClaimComparison:
         self._sources = [
             _Source(index, read_claim(sentence, guess_language(sentence, language), speaker))
             for index, said in enumerate(source)
-            for speaker in [_SPEAKERS.get(said.speaker.lower(), said.speaker)]
-            for sentence in _split_text(said.text)
+            for speaker in [SPEAKERS.get(said.speaker.lower(), said.speaker)]
+            for sentence in split_restatement(said.text)
         ]
         self._told = [
             read_claim(sentence, guess_language(sentence, language))
-            for sentence in _split_text(text)
+            for sentence in split_restatement(text)
         ]
         self._missing: list[ClaimFinding] = []
         self._changed: list[ClaimFinding] = []
@@ -205,12 +213,13 @@ class _ClaimComparison:
             self._judge_unsupported(number, claim)
             return
         self._judge_values(number, claim, support)
-        if claim.language != support[0].claim.language:
+        if claim.language == OTHER or claim.language != support[0].claim.language:
             self._unjudged.append(ClaimFinding("language", support[0].index, number))
             return
         found = [
             *_find_reversals(claim, support),
             *_find_roles_changed(claim, support),
+            *_find_sides_exchanged(claim, support),
             *_find_swaps(claim, support),
             *_find_order_changed(claim, support),
             *_find_names_exchanged(claim, support),
@@ -225,7 +234,8 @@ class _ClaimComparison:
 
     def _judge_unsupported(self, number: int, claim: Claim) -> None:
         languages = {source.claim.language for source in self._sources}
-        if claim.language in languages and len(claim.whole.content) > 1:
+        is_known = claim.language in languages and claim.language != OTHER
+        if is_known and len(claim.whole.content) > _FEW_WORDS:
             self._invented.append(ClaimFinding("statement", None, number, told=claim.text))
         elif claim.whole.values:
             self._judge_values(number, claim, [])
@@ -262,17 +272,37 @@ class _ClaimComparison:
                 if other.kind == value.kind and not self._is_told(other)
             ]
             if rivals:
+                if self._is_thin(value, claim):
+                    self._unjudged.append(
+                        ClaimFinding(value.kind, rivals[0][0], number, told=value.text)
+                    )
+                    continue
                 index, other = rivals[0]
                 self._explained.add(id(other))
                 self._changed.append(
                     ClaimFinding(value.kind, index, number, other.text, value.text)
                 )
+            elif self._is_thin(value, claim) or _is_small(value):
+                self._unjudged.append(ClaimFinding(value.kind, None, number, told=value.text))
             elif value.kind in ("day", "date") and any(
                 other.kind in ("day", "date") for _, other in near
             ):
                 self._unjudged.append(ClaimFinding(value.kind, near[0][0], number, told=value.text))
             else:
                 self._invented.append(ClaimFinding(value.kind, None, number, told=value.text))
+
+    def _is_thin(self, value: Value, claim: Claim) -> bool:
+        """Return whether a value may be said in the words of another language."""
+        languages = {source.claim.language for source in self._sources}
+        is_same = claim.language in languages and claim.language != OTHER
+        return not is_same and (value.kind in ("day", "date", "time") or _is_small(value))
+
+    def _has_month(self, value: Value) -> bool:
+        """Return whether "the May rent" tells of "in May"."""
+        if any(isinstance(reading, tuple) and reading[2] for reading in value.readings):
+            return False
+        words = re.findall(r"[^\W\d_]{3,}", value.text.lower())[-1:]
+        return any(re.search(rf"\b{words[0]}\b", one.text.lower()) for one in self._told if words)
 
     def _is_told(self, value: Value) -> bool:
         return _is_among(value, self._told_by_key)
@@ -282,7 +312,9 @@ class _ClaimComparison:
         for index, value in self._source_values:
             if _is_one(value) or id(value) in self._explained or self._is_told(value):
                 continue
-            loose = value.kind == "day" and has_days
+            if value.kind == "date" and self._has_month(value):
+                continue
+            loose = _is_loose(value, has_days=has_days)
             (self._unjudged if loose else self._missing).append(
                 ClaimFinding(value.kind, index, said=value.text)
             )
@@ -310,7 +342,7 @@ class _ClaimComparison:
                 ClaimFinding("person", support[0].index, number, support[0].claim.text, claim.text)
             )
         elif not new <= everywhere:
-            self._invented.append(ClaimFinding("person", support[0].index, number, told=claim.text))
+            self._unjudged.append(ClaimFinding("person", support[0].index, number, told=claim.text))
 
     def _judge_names(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
         new = [name for name in _list_names(claim) if not _holds(self._all_content, name)]
@@ -330,24 +362,31 @@ class _ClaimComparison:
     def _judge_words(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
         source = support[0]
         new = [key for key in claim.whole.content if not _holds(self._all_content, key)]
+        concepts = {key for one in self._told for key in one.whole.concepts}
         lost = [
             key
             for one in support
             for key in one.claim.whole.content
             if not _holds(self._told_content, key)
         ]
-        if len(new) >= _MANY_NEW and not lost:
-            self._invented.append(ClaimFinding("statement", source.index, number, told=claim.text))
-        for clause in claim.clauses:
-            if _is_foreign(clause, support, self._all_content, few=bool(lost)):
-                self._invented.append(
-                    ClaimFinding("statement", source.index, number, told=claim.text)
-                )
-        is_known = any(finding.sentence == number for finding in self._changed)
-        if not is_known and _is_word_replaced(claim, source.claim):
-            self._changed.append(
-                ClaimFinding("word", source.index, number, source.claim.text, claim.text)
-            )
+        known = {key for one in self._sources for key in one.claim.whole.concepts}
+        new += [key for key in claim.whole.concepts if key not in known]
+        lost += [key for one in support for key in one.claim.whole.concepts.keys() - concepts]
+        told = ClaimFinding("statement", source.index, number, told=claim.text)
+        parts = claim.clauses[len(claim.clauses) > 1 :]  # an opening may say what it is about
+        if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in parts):
+            self._invented.append(told)
+        elif len(new) >= _MANY_NEW and not lost:
+            is_added = any(_is_mostly_new(part, new) for part in claim.clauses)
+            (self._invented if is_added else self._unjudged).append(told)
+        if any(finding.sentence == number for finding in self._changed):
+            return
+        word = ClaimFinding("word", source.index, number, source.claim.text, claim.text)
+        if _is_contrasted(claim, source.claim):
+            self._changed.append(word)
+        elif _is_word_replaced(claim, source.claim):
+            is_place = _is_place_replaced(claim, source.claim)
+            (self._changed if is_place else self._unjudged).append(word)
 
 
 _OPEN_END = re.compile(
@@ -357,8 +396,8 @@ _OPEN_END = re.compile(
 )
 
 
-def _split_text(text: str) -> list[str]:
-    """Return the sentences of a text; "3. Mai" and "Dr. Patel" stay whole."""
+def split_restatement(text: str) -> list[str]:
+    """Return the sentences of a restatement, as findings number them; "3. Mai" stays whole."""
     whole: list[str] = []
     for sentence in split_sentences(text):
         if whole and _OPEN_END.search(whole[-1]):
@@ -398,8 +437,20 @@ def _is_among(value: Value, places: Mapping[str, Sequence[Value]]) -> bool:
     return any(value.matches(other) for key in value.keys for other in places.get(key, ()))
 
 
+def _is_small(value: Value) -> bool:
+    """Return whether a value is a number that texts name in many ways: "the third", "both"."""
+    numbers = [one for one in value.readings if isinstance(one, float)]
+    return value.kind == "amount" and not value.unit and max(numbers, default=0) <= _SMALL
+
+
 def _is_one(value: Value) -> bool:
     return value.kind == "amount" and value.readings == {1.0} and not value.unit
+
+
+def _is_loose(value: Value, *, has_days: bool) -> bool:
+    """Return whether a day may be told in so many ways that none is missed: "last night"."""
+    is_weekday = any(str(reading).startswith("weekday") for reading in value.readings)
+    return value.kind == "day" and (has_days or not is_weekday)
 
 
 def _list_names(claim: Claim) -> list[str]:
@@ -422,20 +473,63 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
     pairs = [(clause, source, part) for source in support for part in source.claim.clauses
              for clause in claim.clauses]  # fmt: skip
     for clause in claim.clauses:
-        near = [pair for pair in pairs if pair[0] is clause]
-        best = max(near, key=lambda pair: _score_clauses(clause, pair[2]))
-        if not _score_clauses(clause, best[2]) and len(near) > 1:
+        if len(clause.items) == 1 < len(claim.clauses):
             continue
-        kind = _compare_polarity(clause, best[2])
-        if kind is not None:
+        near = [pair for pair in pairs if pair[0] is clause]
+        scores = [_score_clauses(clause, pair[2]) for pair in near]
+        best, score = near[scores.index(max(scores))], max(scores)
+        if (not score and len(near) > 1) or best[1].claim.is_question:
+            continue
+        kinds = [
+            _compare_polarity(clause, pair[2])
+            for pair, one in zip(near, scores, strict=True)
+            if one >= max(score - 1, 1) and pair[1] is not best[1]
+        ]
+        kind = None if None in kinds else _compare_polarity(clause, best[2])
+        if kind is not None and not _is_set_apart(clause, best[2], claim):
             flips.append((kind, best[1]))
     if len(flips) == 1 and len(support) == 1 and _needs_whole(claim, support[0].claim):
         kind = _compare_polarity(claim.whole, support[0].claim.whole)
         flips = [(kind, support[0])] if kind is not None else []
+    if not flips and len(support) == 1 and _is_decided_otherwise(claim, support[0].claim):
+        flips = [("opposite", support[0])]
     for kind, source in flips:
         if kind == "opposite" and _is_converse(claim, source.claim):
             continue
         yield kind, source
+
+
+def _is_decided_otherwise(told: Claim, said: Claim) -> bool:
+    """Return whether a decision is told as its opposite, in whatever clause it stands."""
+    one, two = _find_decisions(told), _find_decisions(said)
+    return any(one[key].isdisjoint(two[key]) for key in one.keys() & two.keys())
+
+
+def _find_decisions(claim: Claim) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for clause in claim.clauses:
+        for key in _DECISIONS & clause.concepts.keys():
+            found.setdefault(key, set()).add((clause.concepts[key] + clause.denials) % 2)
+    return found
+
+
+def _has_evidence(one: Clause, two: Clause) -> bool:
+    """Return whether what one of two clauses denies is something that the other one says."""
+    denied, plain = (one, two) if one.denials else (two, one)
+    signs = [place for place, item in enumerate(denied.items) if item.kind == "without"]
+    start = signs[0] + 1 if signs else 0
+    items = [item for item in denied.items[start:] if item.kind not in _SIGNS]
+    known = {key[:_ALIKE] for key in (*plain.content, *plain.concepts)}
+    return not items or any(
+        any(map(item.value.matches, plain.values)) if item.value else item.key[:_ALIKE] in known
+        for item in (items[:1] if signs else items)
+    )
+
+
+def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
+    """Return whether "X, but not Y" says what was said as "only Y is not", or the reverse."""
+    is_only = any(item.kind == "only" for part in (clause, said) for item in part.items)
+    return is_only and any(part.denials != clause.denials for part in claim.clauses)
 
 
 def _needs_whole(told: Claim, said: Claim) -> bool:
@@ -454,16 +548,27 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
         denied = one.denials ^ two.denials
         if not denied and any(differs):
             return "opposite"
-        if denied and not any(differs):
+        if denied and not any(differs) and _has_evidence(one, two):
             return "polarity"
         return None
-    if one.denials == two.denials:
+    if one.denials == two.denials or one.is_instead or two.is_instead:
+        return None
+    if not _has_evidence(one, two) or _is_debt_unpaid(one, two):
         return None
     implied = [
         sum(side for key, side in clause.concepts.items() if key in _DENYING)
         for clause in (one, two)
     ]
     return None if any(implied) else "polarity"
+
+
+def _is_debt_unpaid(one: Clause, two: Clause) -> bool:
+    """Return whether one says "owes" and the other "has not paid back"."""
+    verbs = [
+        {item.text.lower() for item in clause.items if item.kind == "debtor"}
+        for clause in (one, two)
+    ]
+    return all(verbs) and verbs[0].isdisjoint(verbs[1])
 
 
 def _is_converse(one: Claim, two: Claim) -> bool:
@@ -485,33 +590,57 @@ def _find_roles_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
             key=lambda part: (part.directions == clause.directions, _score_clauses(clause, part)),
         )
         casts = find_cast(clause, names), find_cast(best, names)
-        if _score_clauses(clause, best) and _is_role_changed(*casts):
+        if any(_is_said_by(claim, clause, source, best) for source in support[1:]):
+            continue
+        is_told_elsewhere = casts[1].agent in claim.whole.content
+        if _score_clauses(clause, best) and _is_role_changed(*casts, is_told_elsewhere):
             yield "role", support[0]
 
 
-def _is_role_changed(told: Cast, said: Cast) -> bool:
+def _is_said_by(claim: Claim, clause: Clause, source: _Source, best: Clause) -> bool:
+    """Return whether another sentence says as much of a clause, of the same person."""
+    names = claim.whole.names | source.claim.whole.names
+    agent = find_cast(clause, names).agent
+    return any(
+        _score_clauses(clause, part) >= _score_clauses(clause, best) - 1
+        and find_cast(part, names).agent == agent
+        for part in source.claim.clauses
+    )
+
+
+def _list_persons(clause: Clause) -> set[str]:
+    return {item.key or item.kind for item in clause.items if item.kind in _SURE_PERSONS}
+
+
+def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
     if told.clause.directions and said.clause.directions:
         debtors = told.debtor, said.debtor
-        return "" not in debtors and debtors[0] != debtors[1] and debtors[0] in said.roles
+        if "" in debtors or debtors[0] == debtors[1]:
+            return False
+        is_pronoun = "?" in said.roles and debtors[0] != "?" and debtors[1] in told.roles
+        return debtors[0] in said.roles or is_pronoun
     agents = told.agent, said.agent
     is_open = told.clause.directions or said.clause.directions or "?" in agents or "" in agents
     if is_open or told.agent == said.agent:
         return False
     if told.agent in said.roles and said.agent in told.roles:
-        nouns = [cast.agent in cast.clause.names for cast in (told, said)]
+        nouns = [cast.agent not in _list_persons(cast.clause) for cast in (told, said)]
         is_noun = told.clause.language == "german" and nouns[0] != nouns[1]
-        return not is_noun and told.clause.concepts == said.clause.concepts
+        is_same_verb = all(_holds(said.clause.content, key) for key in told.clause.content)
+        return not is_noun and is_same_verb and told.clause.concepts == said.clause.concepts
     if set(agents) == {"user", "assistant"}:
-        return True
+        return 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
     kin = {item.key for item in said.clause.items if item.kind == "kin"}
-    return said.agent in kin and told.agent == "user" and said.agent not in told.roles
+    return said.agent in kin and told.agent == "user" and not is_told_elsewhere
 
 
 # -- places changed -------------------------------------------------------------------------------
 def _find_swaps(claim: Claim, support: Sequence[_Source]) -> _Found:
     parts = [(source, part) for source in support for part in source.claim.clauses]
     for one, two in combinations(claim.clauses, 2):
-        for (source, first), (_, second) in combinations(parts, 2):
+        for (source, first), (other, second) in combinations(parts, 2):
+            if other.index != source.index:
+                continue
             for a, b in ((first, second), (second, first)):
                 if _are_swapped(one, two, a, b):
                     yield "swap", source
@@ -534,6 +663,24 @@ def _score_moved(clause: Clause, own: Clause, other: Clause) -> float:
     return _score(content, values, other)
 
 
+def _find_sides_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where what was said is denied, and what was denied is said."""
+    said = support[0]
+    for_it, against = _split_sides(claim)
+    was_for, was_against = _split_sides(said.claim)
+    if for_it & was_against and against & was_for:
+        yield "swap", said
+
+
+def _split_sides(claim: Claim) -> tuple[set[str], set[str]]:
+    """Return what a sentence names as so, and as not so; what it names as both is in neither."""
+    sides: tuple[set[str], set[str]] = (set(), set())
+    for clause in claim.clauses:
+        keys = {*clause.content, *(key for value in clause.values for key in value.keys)}
+        sides[clause.is_set_against].update(keys)
+    return sides[0] - sides[1], sides[1] - sides[0]
+
+
 def _find_order_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
     """Yield where what stood after a preposition has changed places with what stood elsewhere."""
     if claim.whole.directions or support[0].claim.whole.directions:
@@ -543,11 +690,20 @@ def _find_order_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
         one, two = told[mark], said[mark]
         if (
             not _are_same(one, two)
+            and not _is_alone(one, claim)
+            and not _is_alone(two, support[0].claim)
             and any(_are_same(one, item) for item in support[0].claim.items)
             and any(_are_same(two, item) for item in claim.items)
         ):
             yield "swap", support[0]
             return
+
+
+def _is_alone(item: Item, claim: Claim) -> bool:
+    """Return whether a clause holds nothing else, as in "to nuts and penicillin"."""
+    lists = [part.content for part in claim.clauses]
+    place = next((n for n, part in enumerate(claim.clauses) if item in part.items), 0)
+    return len(claim.clauses) > 1 and any(len(part) == 1 for part in lists[place : place + 2])
 
 
 def _find_names_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
@@ -634,6 +790,52 @@ def _is_foreign(
     return not clause.concepts.keys() & concepts
 
 
+def _is_mostly_new(clause: Clause, new: Collection[str]) -> bool:
+    """Return whether a clause tells several things that its source does not."""
+    keys = [*clause.content, *clause.concepts]
+    count = sum(key in new for key in keys)
+    return count >= _MANY_NEW and 2 * count >= len(keys)
+
+
+def _is_contrasted(told: Claim, said: Claim) -> bool:
+    """Return whether another one of several things is told: "green" where "blue" was said."""
+    lexicon = get_lexicon(told.language)
+    one, two = (_find_contrasts(claim, lexicon) for claim in (told, said))
+    return any(one[group].isdisjoint(two[group]) for group in one.keys() & two.keys())
+
+
+def _find_contrasts(claim: Claim, lexicon: Lexicon) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = {}
+    for key in claim.whole.content if lexicon.is_spaced else lexicon.contrasts:
+        group, member = lexicon.contrasts.get(key, (0, ""))
+        if member and (lexicon.is_spaced or key in claim.text):
+            found.setdefault(group, set()).add(member)
+    return found
+
+
+def _is_place_replaced(told: Claim, said: Claim) -> bool:
+    """Return whether the replaced word is one that names: it follows a preposition directly."""
+    if told.language not in _PREPOSITIONS:
+        return False
+    new = [key for key in told.whole.content if not _holds(said.whole.content, key)]
+    lost = [key for key in said.whole.content if not _holds(told.whole.content, key)]
+    return _is_after_preposition(told, new[0]) and _is_after_preposition(said, lost[0])
+
+
+def _is_after_preposition(claim: Claim, key: str) -> bool:
+    item = next(item for item in claim.items if item.key == key)
+    before = _PREPOSITIONS[claim.language]
+    return re.search(rf"(?i)\b(?:{before})\s+{re.escape(item.text)}\b", claim.text) is not None
+
+
+_PREPOSITIONS = {
+    "english": "in|at|to|from|of|near|with|for|via|by|on|called|named",
+    "german": "in|nach|aus|bei|mit|für",
+    "dutch": "in|naar|uit|bij|met|voor",
+}
+"""After these, without an article, stands a name rather than a thing."""
+
+
 def _is_word_replaced(told: Claim, said: Claim) -> bool:
     """Return whether a sentence is its source but for one word in the same place."""
     if told.language == "chinese":
@@ -690,7 +892,9 @@ def _may_be_verb(claim: Claim, key: str) -> bool:
 
 
 def _find_neighbours(claim: Claim, key: str) -> tuple[str, str]:
-    items = [item for item in claim.items if item.kind not in ("passive", "by", "to", "from")]
+    items = [
+        item for item in claim.items if item.kind not in ("passive", "by", "to", "from", "third")
+    ]
     place = next(number for number, item in enumerate(items) if item.key == key)
     before = items[place - 1] if place else None
     after = items[place + 1] if place + 1 < len(items) else None

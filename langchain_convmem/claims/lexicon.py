@@ -24,6 +24,11 @@ _SCRIPTS = (
     ("russian", re.compile("[\u0400-\u04ff]")),
     ("arabic", re.compile("[\u0600-\u06ff]")),
 )
+_UNLISTED = re.compile(
+    "[\u0370-\u03ff\u0590-\u05ff\u0900-\u0dff\u0e00-\u10ff\u1100-\u11ff\u1780-\u17ff\uac00-\ud7af]"
+)
+OTHER = "other"
+"""What a language is called whose words nobody listed; its values are read alone."""
 _LATIN = (
     "english", "german", "french", "spanish", "italian", "portuguese", "dutch", "turkish", "polish",
 )  # fmt: skip
@@ -31,15 +36,17 @@ _POLISH = re.compile("[ąęłńśźż]", re.IGNORECASE)
 _TURKISH = re.compile("[ışğİ]")
 _LATIN_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _FLAT = (
-    ("skip", "unless"), ("not", "not"), ("without", "without"), ("promise", "promise"),
+    ("skip", "unless"), ("skip", "skips"), ("not", "not"), ("without", "without"),
+    ("promise", "promise"),
     ("debtor", "debtor"), ("creditor", "creditor"), ("lend", "lend"), ("user", "user"),
     ("assistant", "assistant"), ("i", "i"), ("you", "you"), ("third", "third"), ("by", "by"),
-    ("from", "from"), ("to", "to"), ("passive", "passive"),
+    ("from", "from"), ("to", "to"), ("passive", "passive"), ("only", "only"),
+    ("instead", "instead"),
 )  # fmt: skip
 _MARGIN = 2
 """A sentence is in another language than the text around it if so many more words say so."""
 _MOST_ASKED = 60
-_FIRST = 3
+_FIRST = 4
 """So many of these are looked for before opposites and relatives, the others after them."""
 
 
@@ -68,9 +75,11 @@ class Lexicon:
     days: re.Pattern[str]
     day_keys: Sequence[str]
     signs: Sequence[Sign]
+    instead: str
     morning: str
     evening: str
     synonyms: Mapping[str, str]
+    contrasts: Mapping[str, tuple[int, str]]
     function_words: frozenset[str] = field(default=frozenset())
 
     @property
@@ -114,22 +123,24 @@ def get_lexicon(language: str) -> Lexicon:
         ),
         day_keys=[key for key, _ in days],
         signs=[sign for sign, _ in pairs],
+        instead=data.get("instead", ""),
         morning=data["am"],
         evening=data["pm"],
         synonyms=dict(_list_synonyms(data["synonyms"], language)),
+        contrasts=dict(_list_contrasts(data.get("contrasts", ""), language)),
         function_words=_list_function_words(language, data),
     )
 
 
 def _list_signs(data: Mapping[str, Any]) -> Iterator[tuple[Sign, str]]:
-    flat = [(Sign(kind), data[name]) for kind, name in _FLAT if data.get(name)]
-    yield from flat[:_FIRST]
+    flat = [(Sign(kind), data[name]) for kind, name in _FLAT[:_FIRST] if data.get(name)]
+    yield from flat
     for key, said in data.get("kin", {}).items():
         yield Sign("kin", key), said
     for key, sides in data["concepts"].items():
         for side, said in enumerate(sides):
             yield Sign("concept", key, side), said
-    yield from flat[_FIRST:]
+    yield from ((Sign(kind), data[name]) for kind, name in _FLAT[_FIRST:] if data.get(name))
 
 
 def _split_parts(pattern: str) -> list[str]:
@@ -145,7 +156,7 @@ def _split_parts(pattern: str) -> list[str]:
 
 
 def _expand(pattern: str) -> str:
-    return re.sub(r"(?<=[^\W\d_])\*", r"\\w*", pattern)
+    return re.sub(r"(?<=[^\W\d_])(?<!\\w)\*", r"\\w*", pattern)
 
 
 def _compile(groups: Sequence[str], *, spaced: bool) -> re.Pattern[str]:
@@ -166,6 +177,14 @@ def _list_synonyms(text: str, language: str) -> Iterator[tuple[str, str]]:
         yield from ((word, words[0]) for word in words)
 
 
+def _list_contrasts(text: str, language: str) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Yield the words of which a thing is only one of several, each with its group and itself."""
+    for number, group in enumerate(text.split(";")):
+        for forms in group.split():
+            first = forms.partition("/")[0]
+            yield from ((stem_word(form, language), (number, first)) for form in forms.split("/"))
+
+
 def _list_function_words(language: str, data: Mapping[str, Any]) -> frozenset[str]:
     known = get_function_words(language) if language in STOP_WORDS else frozenset()
     return known | frozenset(data.get("words", "").split())
@@ -173,6 +192,8 @@ def _list_function_words(language: str, data: Mapping[str, Any]) -> frozenset[st
 
 def stem_word(word: str, language: str) -> str:
     """Return the stem of a lowercase word; of Polish, which has no stemmer, its beginning."""
+    if language == OTHER:
+        return word
     if language == "polish":
         return word[: max(4, len(word) - 2)]
     return stem(word, language)
@@ -189,6 +210,8 @@ def guess_language(text: str, default: str = "english") -> str:
     for language, script in _SCRIPTS:
         if script.search(text):
             return language
+    if _UNLISTED.search(text):
+        return OTHER
     if _TURKISH.search(text):
         return "turkish"
     if _POLISH.search(text):

@@ -47,7 +47,8 @@ _TENS = {
 }
 _MORE = {
     "english": "hundred=100 thousand=1000 million=1000000 dozen=12 twice=2 hundreds=100",
-    "german": "zwo=2 hundert=100 tausend=1000 dutzend=12 zweimal=2 dreimal=3 eintausend=1000",
+    "german": "zwo=2 hundert=100 tausend=1000 dutzend=12 zweimal=2 dreimal=3 eintausend=1000 "
+    "zweit=2 dritt=3 viert=4 fünft=5 sechst=6 siebt=7 acht=8",
     "dutch": "honderd=100 duizend=1000 dozijn=12 tweemaal=2 drieën=3",
     "french": "vingts=20 cent=100 cents=100 mille=1000 une=1 douzaine=12",
     "spanish": "una=1 uno=1 veintiuno=21 veintiún=21 veintiuna=21 veintidós=22 veintitrés=23 "
@@ -90,6 +91,7 @@ _HAN_NUMBER = re.compile(
     rf"|(?<![周期曜拜第{_HAN}])[{_HAN}](?=[{_COUNTED}])"
 )
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_MIXED = re.compile(r"(\d+(?:\.\d+)?)[万萬](?=\d)(?:(\d)千)?(?:(\d)百)?(\d{2,4}(?![\d千百万]))?")
 _HUNDRED = 100
 
 
@@ -101,6 +103,7 @@ def replace_number_words(text: str, language: str) -> str:
         language: What it is written in.
     """
     if language in ("chinese", "japanese"):
+        text = _MIXED.sub(_read_mixed, text)
         return _HAN_NUMBER.sub(lambda match: _read_han(match[0]), text)
     values = _load_values(language)
     if not values:
@@ -129,6 +132,12 @@ def replace_number_words(text: str, language: str) -> str:
     if run:
         pieces.append(_write_number(run, text[start:end], text[:start]))
     return "".join([*pieces, text[end:]])
+
+
+def _read_mixed(match: re.Match[str]) -> str:
+    """Return digits with a character for ten thousand among them in digits alone."""
+    myriads, thousands, hundreds, rest = (float(part or 0) for part in match.groups())
+    return f"{myriads * 10_000 + thousands * 1000 + hundreds * 100 + rest:.0f}"
 
 
 def _write_number(run: list[int], said: str, before: str) -> str:

@@ -25,7 +25,7 @@ _TITLES = frozenset(
 )
 _SPLIT = r"[,;:()\u2014\u060c\uff0c\u3001\uff1b]"
 _CONJUNCTIONS = {
-    "english": "and|but|while|because|although", "german": "und|aber|weil|sondern",
+    "english": "and|but|while|because|although|so|since|whereas|whilst|though", "german": "und|aber|weil|sondern",
     "french": "et|mais", "spanish": "y|pero|sino", "italian": "e|ma", "portuguese": "e|mas",
     "dutch": "en|maar", "russian": "и|а|но", "polish": "i|a|ale", "turkish": "ve|ama", "arabic": "و",
 }  # fmt: skip
@@ -44,13 +44,36 @@ _OBLIQUE = {
     "turkish": re.compile(r"'(?:[ae]|y[ae]|d[ae]n|t[ae]n|[ıiuü]|[ny][ıiuü])$"),
 }
 _DIRECTIONS = frozenset({"debtor", "creditor", "lend"})
+_AGAINST = frozenset({"accept", "confirm", "like", "can", "safe", "true"})
 _CLITICS = frozenset({"third", "not", "passive", "to"})
 _SUBJECTS = frozenset(
     "i i'm i'll i've i'd im ive ill you you're you'll you've he she they ich du er je j' j'ai tu il elle "
     "ils elles yo usted él ella ellos io lui lei loro eu você ele ela eles ik jij je hij zij ze я ты вы "
-    "он она они ja ty on ona oni ben sen o أنا انا أنت هو هي 我 我们 俺 你 您 他 她 私 僕 あなた 彼 彼女".split()
+    "он она они ja ty on ona oni ben sen o jestem soy estoy sou estou أنا انا أنت هو هي 我 我们 俺 你 您 他 她 私 僕 あなた 彼 彼女".split()
 )
 """Pronouns that may be the subject; other forms and possessives never are."""
+_FIRST_PERSON = {
+    "spanish": frozenset("debo debía pago pagué pagaba presto presté recibo recibí cobro cobré".split()),
+    "italian": frozenset("devo dovevo pago pagavo presto prestavo ricevo incasso".split()),
+    "portuguese": frozenset("devo devia pago paguei empresto emprestei recebo recebi".split()),
+    "polish": frozenset("pożyczyłem pożyczyłam zapłaciłem zapłaciłam dostałem dostałam płacę".split()),
+    "turkish": frozenset("borçluyum ödedim ödeyeceğim ödüyorum".split()),
+}  # fmt: skip
+"""Verbs of owing and lending whose form says that the speaker does it."""
+_FRAME = re.compile(
+    r"\b(?:the (?:user|assistant) (?:has )?(?:said|says|mention(?:ed|s)|told (?:the assistant|the user)"
+    r"|explain(?:ed|s)|report(?:ed|s)|not(?:ed|es)|stat(?:ed|es)|add(?:ed|s)|pointed out) that"
+    r"|(?:der nutzer|die nutzerin|der assistent) (?:sagte?|erwähnte?|erklärte?|berichtete?),? dass"
+    r"|l'(?:utilisateur|utilisatrice|assistant) (?:a )?(?:dit|explique|expliqué|mentionne|mentionné) qu[e']"
+    r"|(?:el usuario|la usuaria|el asistente) (?:dijo|dice|mencionó|explicó|explica) que"
+    r"|(?:l'utente|l'assistente) (?:dice|ha detto|spiega|menziona) che"
+    r"|(?:o usuário|a usuária|o assistente) (?:disse|diz|mencionou|explicou) que"
+    r"|de (?:gebruiker|assistent) (?:zegt|zei|vertelt|vertelde|vermeldt) dat"
+    r"|(?:пользователь|ассистент) (?:сказал|говорит|сообщил|упомянул|отметил),? что"
+    r"|użytkownik (?:powiedział|mówi|wspomniał),? że)(?!\w)",
+    re.IGNORECASE,
+)
+"""Who reports something is not who does it."""
 _SHORTEST_STEM = 4
 _SHARE_OF_STEM = 0.7
 
@@ -88,6 +111,17 @@ class Clause:
         """0 or 1: whether what is said is denied."""
         kinds = [item.kind for item in self.items]
         return ("not" in kinds) ^ ("without" in kinds)
+
+    @cached_property
+    def is_instead(self) -> bool:
+        """Whether it names what something else stands for."""
+        return any(item.kind == "instead" for item in self.items)
+
+    @cached_property
+    def is_set_against(self) -> bool:
+        """Whether it names what is not so: denied, disliked, or "instead of" it."""
+        sides = sum(side for key, side in self.concepts.items() if key in _AGAINST)
+        return self.is_instead or bool((self.denials + sides) % 2)
 
     @cached_property
     def concepts(self) -> dict[str, int]:
@@ -139,6 +173,11 @@ class Claim:
         """All its items, in order."""
         return tuple(item for clause in self.clauses for item in clause.items)
 
+    @property
+    def is_question(self) -> bool:
+        """Whether it asks, and so says neither that something is nor that it is not."""
+        return self.text.rstrip().endswith(("?", "\uff1f", "\u061f"))
+
     @cached_property
     def is_denied(self) -> int:
         """0 or 1: whether clauses deny an odd number of times."""
@@ -156,17 +195,42 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
     """
     lexicon = get_lexicon(language)
     folded = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
-    reader = ValueReader(folded, lexicon)
+    reader = ValueReader(folded if speaker else _FRAME.sub("", folded), lexicon)
     marked = _compile_split(language).sub(" \x01 ", reader.text)
     read = _read_spaced if lexicon.is_spaced else _read_unspaced
     items = [_resolve(item, speaker) for item in read(marked, lexicon, reader.values)]
+    if speaker:
+        items = [part for item in items for part in _add_speaker(item, speaker, language)]
+    if speaker and language == "japanese" and _has_unsaid_subject(items):
+        items.insert(0, _make_person(speaker, role="agent"))
     return Claim(text, language, speaker, tuple(_cut_clauses(items, language)))
+
+
+def _add_speaker(item: Item, speaker: str, language: str) -> Iterator[Item]:
+    """Yield an item, after the speaker if the form of the verb alone says that it is them."""
+    if item.kind in _DIRECTIONS and item.text.lower() in _FIRST_PERSON.get(language, ()):
+        yield _make_person(speaker, role="agent")
+    yield item
+
+
+def _has_unsaid_subject(items: Sequence[Item]) -> bool:
+    is_told = any(item.role == "agent" for item in items)
+    return not is_told and any(item.kind in _DIRECTIONS for item in items)
+
+
+def _make_person(who: str, *, text: str = "", role: Role) -> Item:
+    kind = who if who in ("user", "assistant") else "name"
+    return Item(kind, who.lower(), text=text, role=role)
 
 
 @cache
 def _compile_split(language: str) -> re.Pattern[str]:
     words = _CONJUNCTIONS.get(language)
-    return re.compile(rf"{_SPLIT}|\s(?:{words})\s" if words else _SPLIT, re.IGNORECASE)
+    instead = get_lexicon(language).instead
+    parts = [_SPLIT, *([rf"\s(?:{words})\s"] if words else [])]
+    return re.compile(
+        "|".join([*parts, *([rf"\s(?={instead})"] if instead else [])]), re.IGNORECASE
+    )
 
 
 def _cut_clauses(items: Sequence[Item], language: str) -> Iterator[Clause]:
@@ -192,8 +256,7 @@ def _resolve(item: Item, speaker: str) -> Item:
     who = speaker if item.kind == "i" else others.get(speaker, "")
     if not who:
         return item
-    kind = who if who in ("user", "assistant") else "name"
-    return Item(kind, who.lower(), text=item.text, role=_judge_pronoun(item))
+    return _make_person(who, text=item.text, role=_judge_pronoun(item))
 
 
 def _judge_pronoun(item: Item) -> Role:
@@ -251,7 +314,9 @@ def _split_word(word: str, language: str) -> list[str]:
 def _classify_word(word: str, language: str) -> tuple[str, str, int]:
     """Return the kind, key and side of a lowercase word; no kind where it carries no claim."""
     lexicon = get_lexicon(language)
-    match = lexicon.pattern.fullmatch(word)
+    match = lexicon.pattern.fullmatch(word) or (
+        lexicon.pattern.fullmatch(word.removesuffix("'s")) if language == "english" else None
+    )
     if match is not None:
         sign = lexicon.get_sign(match)
         return ("", "", 0) if sign.kind == "skip" else (sign.kind, sign.key, sign.side)

@@ -212,12 +212,13 @@ class ValueReader:
         self.text = replace_number_words(
             _PART_OF_HOUR.sub(_write_minutes, self.text), self._language
         )
-        self.text = _HALF.sub("0.5 ", _VAGUE.sub("", self.text))
-        if _DIGIT.search(self.text):
+        self.text = _VAGUE.sub("", _FIRST_OF.sub("1 ", self.text))
+        if _DIGIT.search(self.text) or _HALF.search(self.text):
             for pattern, read in _DATES:
                 self._take(pattern, read)
             for clock, read_clock in _load_clocks(self._language):
                 self._take(clock, partial(read_clock, self))
+            self.text = _HALF.sub("0.5 ", self.text)
             self._take_amounts()
         else:
             self._take(*_DATES[-1])
@@ -320,7 +321,7 @@ _ID = re.compile(
 )
 _NO_CODE = re.compile(
     r"\d+[a-zµ]{1,4}|\d{1,2}h\d{2}|[+-]?\d+k(?:g|m)?|\d+(?:st|nd|rd|th|er|ère|e|ème|de|ste)"
-    r"|[12]\d{3}s|\d+-[a-z]+|[a-z]+-\d|[a-z]+\$\d+|\d+m2",
+    r"|[12]\d{3}s|\d+(?:-[a-z]+)+|[a-z]+-\d|[a-z]+\$\d+|\d+m2",
     re.IGNORECASE,
 )
 _ISO = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?-\d\d?-\d{4}|\d{1,2}-\d{1,2}|\d{4}-\d{4}")
@@ -365,6 +366,11 @@ _MONTH = r"[^\W\d_]{3,}"
 _HALF = re.compile(
     r"\b(?:half an?|a half|eine? halbe[nrs]?|une? demi-?e?|medi[oa]|mezz[oa]|mei[oa]|een halve)\s"
     r"(?!past\b|hour\b)",
+    re.IGNORECASE,
+)
+_FIRST_OF = re.compile(
+    r"\b(?:primo|primero|primeiro|premier|1(?:er|º|°|o))\s(?=(?:de |di )?[^\W\d_]{3,})"
+    r"|\b(?:ersten?|first of)\s(?=(?:[jfmasond][^\W\d_]{2,}))",
     re.IGNORECASE,
 )
 _VAGUE = re.compile(r"(?<=\d)-?ish\b")
@@ -455,7 +461,10 @@ _HOURS = {
     "turkish": "'?(?:de|da|te|ta|den|dan|ye|ya|e|a)", "arabic": "",
 }  # fmt: skip
 _SHIFTED = {
-    "english": ((r"half past (\d+)", 30), (r"quarter past (\d+)", 15), (r"quarter to (\d+)", -15)),
+    "english": (
+        (r"(?<=at )half (\d+)", 30), (r"half past (\d+)", 30), (r"quarter past (\d+)", 15),
+        (r"quarter to (\d+)", -15),
+    ),
     "german": ((r"halb (\d+)", -30), (r"viertel nach (\d+)", 15), (r"viertel vor (\d+)", -15)),
     "dutch": ((r"half (\d+)", -30), (r"kwart over (\d+)", 15), (r"kwart voor (\d+)", -15)),
     "french": (
@@ -479,7 +488,8 @@ _NAMED = re.compile(
 )
 _POLISH_HOURS = (
     "pierwszej drugiej trzeciej czwartej piątej szóstej siódmej ósmej dziewiątej dziesiątej "
-    "jedenastej dwunastej"
+    "jedenastej dwunastej trzynastej czternastej piętnastej szesnastej siedemnastej osiemnastej "
+    "dziewiętnastej dwudziestej"
 ).split()
 _Reader: TypeAlias = "Callable[[ValueReader, re.Match[str]], Value | None]"
 
@@ -537,8 +547,8 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         _read_digital,
     )
     if language == "polish":
-        hours = "|".join(_POLISH_HOURS)
-        yield re.compile(rf"(?<!\w)(?:o|od|do) ({hours})(?!\w)", re.IGNORECASE), _read_polish
+        hours = "|".join(f"{hour[:-2]}(?:ej|ą)" for hour in _POLISH_HOURS)
+        yield re.compile(rf"(?<!\w)(?:o|od|do|na) ({hours})(?!\w)", re.IGNORECASE), _read_polish
     yield _NAMED, _read_named_clock
 
 
@@ -567,7 +577,9 @@ def _read_shifted(reader: ValueReader, match: re.Match[str], shift: int) -> Valu
 
 
 def _read_polish(reader: ValueReader, match: re.Match[str]) -> Value | None:
-    return reader.read_clock(match, _POLISH_HOURS.index(match[1].lower()) + 1, 0)
+    return reader.read_clock(
+        match, _POLISH_HOURS.index(re.sub("ą$", "ej", match[1].lower())) + 1, 0
+    )
 
 
 def _read_named_clock(_reader: ValueReader, match: re.Match[str]) -> Value | None:

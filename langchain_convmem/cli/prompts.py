@@ -134,7 +134,7 @@ def _find_titles(prompt: PromptFile, wanted: Sequence[str]) -> list[str]:
 
 
 def _read_section(prompt: PromptFile, title: str, texts: Mapping[str, str]) -> _Section:
-    from langchain_convmem.views.messages import count_text_tokens
+    from langchain_convmem.views.tokens import count_text_tokens
 
     functions = dict.fromkeys(found.function_name for found in prompt.occurrences.get(title, ()))
     return _Section(title, texts[title], count_text_tokens(texts[title]), list(functions))

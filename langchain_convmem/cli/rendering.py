@@ -19,8 +19,9 @@ from langchain_convmem.records import (
     ThreadInfo,
 )
 from langchain_convmem.views.codec import get_line_time_ms
-from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name, get_moment
+from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.pins import is_pin
 
 _SHOWN_MATCHES = 3
 _EXCERPT_CHARS = 40
@@ -138,20 +139,17 @@ def _get_time(entry: Entry) -> int:
     return entry.metadata.timing["creation"] if own is None else own
 
 
-def _name_speaker(entry: Entry) -> str:
-    name = None if entry.message is None else entry.message.name
-    return clean_name(name or "") or DEFAULT_SPEAKERS.get(entry.role) or entry.role.capitalize()
-
-
 def _show_speaker(entry: Entry) -> str:
     """Return a speaker for a terminal: what is hidden in a name shows, and no second name does."""
     name = None if entry.message is None else entry.message.name
-    return clean_name(escape_line(name or "")) or _name_speaker(entry)
+    return clean_name(escape_line(name or "")) or name_speaker(entry)
 
 
 def _get_text(entry: Entry) -> str:
     if entry.damage:
         return f"[damaged: {entry.damage}]"
+    if is_pin(entry):
+        return f"pinned: {' '.join(entry.contents)}"
     if entry.control is not None:
         retracted = format_count(len(entry.control.retracts), "entry", "entries")
         return f"{entry.control.reason}: retracts {retracted}"
@@ -175,7 +173,7 @@ def _encode_entry(entry: Entry, *, is_retracted: bool) -> dict[str, Any]:
         "position": entry.position,
         "turn_id": entry.turn_id,
         "role": entry.role,
-        "speaker": _name_speaker(entry),
+        "speaker": name_speaker(entry),
         "time": format_millisecond(_get_time(entry)),
         "session": None if session is None else str(session),
         "contents": list(entry.contents),

@@ -50,7 +50,7 @@ from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
 from langchain_convmem.views.content import drop_reasoning
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.workers import run_in_thread
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
+    from langchain_convmem.integrations.read_tool import read_message_tool
     from langchain_convmem.integrations.search_tool import search_dialog_tool
     from langchain_convmem.integrations.vector_store import VectorStoreRecall
     from langchain_convmem.integrations.vector_store_sync import StoreDialect
@@ -19,6 +20,7 @@ __all__ = [
     "ConversationMemoryMiddleware",
     "StoreDialect",
     "VectorStoreRecall",
+    "read_message_tool",
     "search_dialog_tool",
 ]
 
@@ -26,6 +28,7 @@ _HOMES = {
     "ConversationMemoryMiddleware": "integrations.agents",
     "StoreDialect": "integrations.vector_store_sync",
     "VectorStoreRecall": "integrations.vector_store",
+    "read_message_tool": "integrations.read_tool",
     "search_dialog_tool": "integrations.search_tool",
 }
 

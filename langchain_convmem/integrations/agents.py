@@ -46,6 +46,7 @@ from langchain_convmem.turns.turn import (
     measure_times,
 )
 from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.models import ModelFacts
 from langchain_convmem.views.providers import Profile, find_profile, resolve_profile
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         Args:
             memory: The memory to use; the caller closes it.
             recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text (characters / 4).
+            recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead.
             history_tokens: Budget of what was said before the turn; None is all of it. The oldest
                 exchanges are left out whole; the turn under way does not count.
@@ -217,7 +218,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply."""
         asked = run_sync(self._run_steps(partial(self._prepare, request), request.runtime))
-        with collect_replies() as heard:
+        with collect_replies(self._turn_memory.token_counters.learn) as heard:
             try:
                 response = handler(asked.request)
             except BaseException:
@@ -234,7 +235,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply; see `wrap_model_call`."""
         asked = await run_async(self._run_steps(partial(self._prepare, request), request.runtime))
-        with collect_replies() as heard:
+        with collect_replies(self._turn_memory.token_counters.learn) as heard:
             try:
                 response = await handler(asked.request)
             except GeneratorExit:
@@ -254,7 +255,11 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             return AgentCall(request, None, get_now_ms())
         loop = yield from sync.catch_up(state["messages"], note)
         profile = self._profile or find_profile(request.model)
-        view = TurnView(self._turn_memory, sync.context.key, hook.options, profile, trace)
+        model = ModelFacts.read(request.model)
+        self._turn_memory.use_model(model)
+        view = TurnView(
+            self._turn_memory, sync.context.key, hook.options, profile, trace, model=model.name
+        )
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
         shown = loop.apply_edits(shown, held)
         ids = {message.id for message in held}

@@ -136,7 +136,7 @@ def memory_graph(
             LangGraph's `MessagesState`) the state keeps the messages, and the log follows it; with
             the keys of `MemoryState` it holds ids and plain values.
         recall: Whether to recall lines of earlier conversations.
-        recall_tokens: Budget of the recalled text (characters / 4).
+        recall_tokens: Budget of the recalled text.
         recall_k: Number of blocks to recall instead.
         history_tokens: Budget for earlier messages of the thread; None is unlimited.
         context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
@@ -394,7 +394,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
 
     def call(state: Any, config: RunnableConfig) -> Update:
         asked = run_sync(nodes.run_steps(nodes.prepare_call, state, config))
-        heard = PartialReplyHandler()
+        heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
             update = asked.answer(model.invoke(asked.payload, heard.listen(config)), heard)
         except BaseException:
@@ -410,7 +410,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
         asked = await run_async(nodes.run_steps(nodes.prepare_call, state, config))
-        heard = PartialReplyHandler()
+        heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
             output = await model.ainvoke(asked.payload, heard.listen(config))
             update = asked.answer(output, heard)
@@ -557,6 +557,7 @@ class MemoryNodes:
         shape = _PLAIN
         if self.model is not None:
             shape = ChainShape.from_chain(self.model, run.node.configurable, self.profile)
+            self.memory.use_model(shape.model, self.model)
         context = yield from self.read_context(run, shape=shape)
         has_messages = run.messages is not None
         return ModelCall(
@@ -675,7 +676,8 @@ class MemoryNodes:
             only: Lines that were recalled before: others are left out. None recalls anew.
         """
         key, trace = run.node.key, run.trace
-        view = TurnView(self.memory, key, run.options, shape.profile, trace, shape.slots)
+        name = shape.model.name
+        view = TurnView(self.memory, key, run.options, shape.profile, trace, shape.slots, name)
         return (yield from view.build_context_steps(turn.locate, only=only))
 
 

@@ -72,7 +72,7 @@ def search_dialog_tool(
         memory: The memory to use; the caller closes it.
         user_id: Search the lines of this user, whatever the config says.
         k: Exactly so many blocks; with `max_tokens`, at most so many.
-        max_tokens: As many as fit this budget (characters / 4); None is 1,000, unless there is a
+        max_tokens: As many as fit this budget; None is 1,000, unless there is a
             `k`.
         threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
             nothing if the question is unrelated to anything in the log.

@@ -177,7 +177,7 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
         row: The row.
         signer: Of a log that signs its rows.
     """
-    damage = row.damage if signer is None else signer.find_damage(key, row)
+    damage = find_damage(key, row, signer)
     if damage:
         return build_damaged_entry(key, row, damage)
     try:
@@ -186,6 +186,11 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
     except ValueError:  # which may quote what it could not read
         return build_damaged_entry(key, row, "its text is no stored message")
     return build_entry(key, row, decoded, metadata)
+
+
+def find_damage(key: ThreadKey | None, row: Row, signer: Signer | None) -> str:
+    """Return what is wrong with a row; without its thread or a signer, what its columns tell."""
+    return row.damage if key is None or signer is None else signer.find_damage(key, row)
 
 
 def build_damaged_entry(key: ThreadKey, row: Row, damage: str) -> Entry:
@@ -277,7 +282,11 @@ def note_damage(signer: Signer, key: ThreadKey, rows: Iterable[Row]) -> list[Row
 
 
 def annotate_row(
-    key: ThreadKey, row: Row, change: Callable[[str | None], str | None], signer: Signer
+    key: ThreadKey,
+    row: Row,
+    change: Callable[[str | None], str | None],
+    signer: Signer,
+    advice: str = "forget it",
 ) -> Row:
     """Return a row with other metadata, signed again.
 
@@ -286,13 +295,14 @@ def annotate_row(
         row: The row.
         change: Returns the new metadata as JSON text; see `annotate_metadata`.
         signer: That of the log.
+        advice: What to do with a damaged row.
 
     Raises:
         CorruptEntryError: If the row is damaged; a new signature would hide that.
     """
     damage = signer.find_damage(key, row)
     if damage:
-        msg = f"entry {row.id!r} of thread {key.thread_id!r} is damaged: {damage}; forget it"
+        msg = f"entry {row.id!r} of thread {key.thread_id!r} is damaged: {damage}; {advice}"
         raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position)
     changed = replace(row, metadata=change(row.metadata))
     changed.signature = signer.sign_metadata(key, changed)
@@ -349,7 +359,7 @@ def build_line_changes(
     count = 0
     for count, (key, row) in enumerate(rows, 1):  # noqa: B007 - what is left of it counts
         cursor = row.position
-        damage = row.damage if signer is None else signer.find_damage(key, row)
+        damage = find_damage(key, row, signer)
         if damage:
             controls.append(build_damaged_entry(key, row, damage))
             continue

@@ -72,6 +72,8 @@ from langchain_convmem.logs.postgres_pool import (
     Transaction,
 )
 from langchain_convmem.logs.signatures import (
+    CHECKSUM_BYTES,
+    CHECKSUM_PLACE,
     START,
     Signer,
     ThreadHead,
@@ -131,7 +133,8 @@ _DIALECT = Dialect(
 )
 _JOIN_HEAD = (
     "LEFT JOIN LATERAL (SELECT * FROM ("
-    "(SELECT e.position, substr(e.signature, 21, 12) AS checksum FROM {s}.entries e "
+    f"(SELECT e.position, substr(e.signature, {CHECKSUM_PLACE}, {CHECKSUM_BYTES}) AS checksum "
+    "FROM {s}.entries e "
     "WHERE e.thread = t.thread ORDER BY e.position DESC LIMIT 1) UNION ALL "
     "(SELECT b.position, b.checksum FROM {s}.tombstones b "
     "WHERE b.thread = t.thread ORDER BY b.position DESC LIMIT 1)"

@@ -29,23 +29,27 @@ if TYPE_CHECKING:
     from langchain_convmem.logs.base import Row
     from langchain_convmem.records import ThreadKey
 
-SIGNATURE_BYTES = 38
-"""Salt, the checksum before, the checksum, and that of the metadata."""
+CHECKSUM_BYTES = 10
+"""Of the checksum of a row."""
+START = bytes(CHECKSUM_BYTES)
+"""Stands for the checksum before the first row of a chain."""
 DOCUMENT_BYTES = 8
 """Of the checksum of a state document."""
-START = bytes(12)
-"""Stands for the checksum before the first row of a chain."""
 
 _SALT_BYTES = 8
-_SALT = slice(0, 8)
-_BEGIN = slice(0, 20)
-_PREVIOUS = slice(8, 20)
-_CHECKSUM = slice(20, 32)
-_DIGEST = slice(20, 38)
-_CHECKSUM_BYTES = 12
 _METADATA_BYTES = 6
 _MARK_BYTES = 8
-_DIGEST_BYTES = _CHECKSUM_BYTES + _METADATA_BYTES
+_BEGIN_BYTES = _SALT_BYTES + CHECKSUM_BYTES
+CHECKSUM_PLACE = _BEGIN_BYTES + 1
+"""Of the first byte of the checksum in a signature, counted from 1 as databases count."""
+_DIGEST_BYTES = CHECKSUM_BYTES + _METADATA_BYTES
+SIGNATURE_BYTES = _BEGIN_BYTES + _DIGEST_BYTES
+"""Salt, the checksum before, the checksum, and that of the metadata."""
+
+_SALT = slice(_SALT_BYTES)
+_BEGIN = slice(_BEGIN_BYTES)
+_PREVIOUS = slice(_SALT_BYTES, _BEGIN_BYTES)
+_CHECKSUM = slice(_BEGIN_BYTES, _BEGIN_BYTES + CHECKSUM_BYTES)
 _LEAST_KEY_BYTES = 16
 _MOST_KEY_BYTES = 64
 _THREADS_AT_MOST = 2_000
@@ -116,9 +120,12 @@ class Signer:
 
         def sign_next(row: Row) -> bytes:
             nonlocal head
-            signature = self.sign(key, row, head)
-            head = signature[_CHECKSUM]
-            return signature
+            begin = os.urandom(_SALT_BYTES) + head
+            digest = self._hash_row(key, row, begin)
+            if row.metadata is not None:
+                digest = self._add_metadata(begin, digest, row.metadata)
+            head = digest[:CHECKSUM_BYTES]
+            return begin + digest
 
         return sign_next
 
@@ -130,9 +137,7 @@ class Signer:
             row: The row; what it carries as a signature is not looked at.
             previous: The checksum of the row before it.
         """
-        begin = os.urandom(_SALT_BYTES) + previous
-        digest = self._hash_row(key, row, begin)
-        return begin + self._add_metadata(begin, digest, row.metadata)
+        return self.chain(key, previous)(row)
 
     def sign_metadata(self, key: ThreadKey, row: Row) -> bytes | None:
         """Return the signature of a row whose metadata alone changed; None for an unsigned one."""
@@ -147,24 +152,22 @@ class Signer:
 
         A row without a signature, as older versions wrote it, passes unless there is a key.
         """
-        if row.damage:
-            return row.damage
         signature = row.signature
-        if signature is None:
-            return self._find_reason_to_sign(row)
-        if not is_whole(signature):
-            return "its signature is damaged"
+        if row.damage or not is_whole(signature):
+            return row.damage or self._find_damage_unsigned(row)
         digest = self._hash_row(key, row, signature[_BEGIN])
         if row.metadata is not None:
             digest = self._add_metadata(signature, digest, row.metadata)
         # Nobody who measures how long this takes could write what is compared.
-        if digest == signature[_DIGEST]:
+        if signature.endswith(digest):
             return ""
-        is_metadata = digest[:_CHECKSUM_BYTES] == signature[_CHECKSUM]
+        is_metadata = digest[:CHECKSUM_BYTES] == signature[_CHECKSUM]
         return f"{'its metadata' if is_metadata else 'it'} does not match its checksum"
 
-    def _find_reason_to_sign(self, row: Row) -> str:
-        """Return why a row must not be without a signature; empty where it may."""
+    def _find_damage_unsigned(self, row: Row) -> str:
+        """Return what is wrong with a row without a whole signature; empty where it needs none."""
+        if row.signature is not None:
+            return "its signature is damaged"
         if self.unsigned_until is not None and row.position > self.unsigned_until:
             return "its signature is missing"
         return "it is not signed with the log's key" if self._key else ""
@@ -244,11 +247,10 @@ class Signer:
             row: The row.
             begin: Salt and the checksum before, as its signature begins.
         """
-        turn_id = row.turn_id
-        if turn_id == row.id:
-            turn_id = ""
+        row_id, turn_id = row.id, row.turn_id
         # Only the turn may hold a line end, and its length is told: no part can be shifted.
-        text = f"{row.position}\n{row.role}\n{row.id}\n{len(turn_id)}\n{turn_id}\n{row.body}"
+        turn = "0\n" if turn_id == row_id else f"{len(turn_id)}\n{turn_id}"
+        text = f"{row.position}\n{row.role}\n{row_id}\n{turn}\n{row.body}"
         known, begun = self._latest  # mostly the thread of the row before
         if known is not key or begun is None:
             begun = self._begin_thread(key)
@@ -264,7 +266,7 @@ class Signer:
         """Return what `_hash_row` does with the checksum of the metadata, where there is any."""
         if metadata is None:
             return digest
-        checksum = digest[:_CHECKSUM_BYTES]
+        checksum = digest[:CHECKSUM_BYTES]
         data = checksum + metadata.encode("utf-8", "surrogatepass")
         salt = signature[_SALT]
         return checksum + _digest(self._key, data, _METADATA_BYTES, salt, _PERSON_METADATA)
@@ -303,7 +305,7 @@ def check_key(stored: bytes, own: bytes, place: str) -> None:
 
 
 def _is_checksum(value: object) -> bool:
-    return isinstance(value, bytes) and len(value) == _CHECKSUM_BYTES
+    return isinstance(value, bytes) and len(value) == CHECKSUM_BYTES
 
 
 def _name_thread(key: ThreadKey) -> bytes:
@@ -339,7 +341,7 @@ def is_whole(signature: bytes | None) -> TypeGuard[bytes]:
 
 
 def is_linked(signatures: Sequence[bytes | None], head: bytes | None) -> bool:
-    """Return whether each row is signed and follows the one before.
+    """Return whether each row is signed and follows the one before; one alone follows any.
 
     The quick form of `find_breaks`; where it says no, ask that.
 
@@ -347,6 +349,8 @@ def is_linked(signatures: Sequence[bytes | None], head: bytes | None) -> bool:
         signatures: Of a thread's rows, with none left out between them.
         head: The checksum before the first one; None where it is not known.
     """
+    if head is None and len(signatures) == 1:
+        return True
     try:
         before = [signature[_PREVIOUS] for signature in signatures]  # type: ignore[index]
         own = [signature[_CHECKSUM] for signature in signatures]  # type: ignore[index]
@@ -363,7 +367,7 @@ class ThreadHead:
         user_id: Of the thread; None where it belongs to no user.
         thread_id: Of the thread.
         position: Of its last entry, erased ones included.
-        checksum: Of that entry, 24 hexadecimal digits.
+        checksum: Of that entry, 20 hexadecimal digits.
     """
 
     user_id: str | None

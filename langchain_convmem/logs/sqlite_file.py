@@ -57,6 +57,9 @@ share of it, and a commit takes no longer."""
 _BUSY_TIMEOUT_S = 30.0
 _RETRY_PAUSE_S = 0.02
 _CHECKPOINT_PATIENCE_S = 0.2
+_QUIET_NS = 3_000_000_000
+"""How long nothing has changed in a folder whose next change is certain to show: more than the
+coarsest clock of a file system."""
 _LASTING = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH}
 )
@@ -73,16 +76,27 @@ class SQLiteConnections:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._name = os.fspath(path)
+        self._folder = os.fspath(path.parent)
         self.errors = _ErrorTranslator(path)
         self._idle: list[_SQLiteConnection] = []
         self.loans: set[_Loan] = set()
         self._write_lock = threading.Lock()
         self._closed = False
+        self._file: _File | None = None
+        self.replacements = 0
+        """How often another file was found under the path than the one before."""
         FORKS.add(self)
 
     def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Lend a connection inside a read transaction: one consistent state of the file."""
         return _Reading(self)
+
+    def look(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Lend a connection outside a transaction: a single statement needs none.
+
+        Whoever wants more begins one; it ends with the block.
+        """
+        return _Looking(self)
 
     @contextmanager
     def read_apart(self) -> Iterator[sqlite3.Connection]:
@@ -199,7 +213,7 @@ class SQLiteConnections:
 
     def check_commit(self, loan: _Loan, db: _SQLiteConnection) -> None:
         """Refuse a commit to files that are no longer those under the path."""
-        if db.is_current(self._name):
+        if db.is_still_current(self._name, self._folder):
             return
         loan.db = None
         self._retire(db)
@@ -222,6 +236,8 @@ class SQLiteConnections:
             db.wal_path = f"{place}-wal"
             db.files = before, _find_file(db.wal_path)
             if db.is_current(self._name):
+                self.replacements += self._file not in (None, before)
+                self._file = before
                 return db
             db.close()  # as in `_retire`
         msg = f"the file of the log on {self.path} is replaced again and again; try again later"
@@ -325,6 +341,8 @@ class _SQLiteConnection(sqlite3.Connection):
     files: tuple[_File | None, _File | None] = (None, None)
     """The database and its write-ahead file, as they were opened."""
     wal_path = ""
+    _quiet_folder: tuple[int, int, int] | None = None
+    """The folder as it was when these files were found under their names, if that proves it."""
 
     def is_current(self, path: str) -> bool:
         """Whether the files that it has open are those under their names.
@@ -332,6 +350,19 @@ class _SQLiteConnection(sqlite3.Connection):
         They are not opened to see that: closing a database file would drop this process's locks.
         """
         return self.files == (_find_file(path), _find_file(self.wal_path))
+
+    def is_still_current(self, path: str, folder: str) -> bool:
+        """Return what `is_current` does, after every commit: mostly by one look instead of two.
+
+        No file of a folder is replaced unless the folder changes.
+        """
+        stamp = _stamp_folder(folder)
+        if stamp is not None and stamp == self._quiet_folder:
+            return True
+        if not self.is_current(path):
+            return False
+        self._quiet_folder = stamp if _is_quiet(stamp) and not Path(path).is_symlink() else None
+        return True
 
 
 class _Loan:
@@ -399,23 +430,35 @@ class _Borrowing(_Loan):
         self.end(error)
 
 
-class _Reading(_Loan):
-    """A read transaction for a block. As a generator, it would take half as long again."""
+class _Looking(_Loan):
+    """A connection for a block. As a generator, it would take half as long again."""
 
     __slots__ = ()
 
     def __enter__(self) -> sqlite3.Connection:
         self.begin()
         try:
-            db = self.pool.take(self)
-            db.execute("BEGIN")
+            return self._take()
         except BaseException as error:
             self.end(error)
             raise
-        return db
+
+    def _take(self) -> sqlite3.Connection:
+        return self.pool.take(self)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.end(error)
+
+
+class _Reading(_Looking):
+    """A read transaction for a block."""
+
+    __slots__ = ()
+
+    def _take(self) -> sqlite3.Connection:
+        db = self.pool.take(self)
+        db.execute("BEGIN")
+        return db
 
 
 class _Writing(_Loan):
@@ -477,6 +520,22 @@ def _find_file(path: str) -> _File | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _stamp_folder(path: str) -> tuple[int, int, int] | None:
+    """Return which folder it is, and when a name in it changed last, in nanoseconds."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - as above, after every commit
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def _is_quiet(folder: tuple[int, int, int] | None) -> bool:
+    """Return whether whatever happens to a folder from now on changes its stamp."""
+    if folder is None or os.name == "nt":  # where that time is of its making
+        return False
+    return time.time_ns() - folder[2] > _QUIET_NS
 
 
 def _create_file(path: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import decode_ulid, get_ulid_number
-from langchain_convmem.logs.base import Row, hash_message_id, read_message_id
+from langchain_convmem.logs.base import Row, find_damage, hash_message_id, read_message_id
 from langchain_convmem.logs.signatures import (
     START,
     Signer,
@@ -290,7 +290,7 @@ class _Check:
                 entry.signature,
             )
         )
-        damage = row.damage if key is None else self._signer.find_damage(key, row)
+        damage = find_damage(key, row, self._signer)
         self._unsigned += not damage and row.signature is None
         if damage:
             faults = faults or [f"{entry.place}: {damage}"]
@@ -313,7 +313,7 @@ class _Check:
                 continue
             key = self._make_key(thread, thread_id, user_id)
             row = read_one(self._db, position)
-            damage = row.damage if key is None else self._signer.find_damage(key, row)
+            damage = find_damage(key, row, self._signer)
             if damage:
                 self._note([f"{_describe_place(position, thread_id, user_id)}: {damage}"])
                 self._damaged.add(position)
@@ -810,7 +810,7 @@ def read_heads(db: sqlite3.Connection, signer: Signer | None) -> Iterator[tuple[
 
 
 def _read_sound_head(signer: Signer | None, key: ThreadKey, row: Row) -> bytes | None:
-    damage = row.damage if signer is None else signer.find_damage(key, row)
+    damage = find_damage(key, row, signer)
     is_sound = is_whole(row.signature) and not damage
     return get_head(row.signature) if is_sound else None
 

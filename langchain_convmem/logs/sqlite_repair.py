@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_convmem.errors import ConfigError, ConvMemError, LogError
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.logs.base import Row, hash_message_id, read_message_id
+from langchain_convmem.logs.base import Row, hash_message_id, note_damage, read_message_id
 from langchain_convmem.logs.signatures import START, Signer, get_head, get_previous, is_whole
 from langchain_convmem.logs.sqlite_file import (
     COLUMNS,
@@ -29,6 +29,7 @@ from langchain_convmem.logs.sqlite_file import (
     has_sound_tables,
     list_expected_objects,
     list_objects,
+    name_damaged,
     read_row,
     write_row,
 )
@@ -38,7 +39,7 @@ from langchain_convmem.logs.sqlite_maintenance import (
     list_links,
     verify_file,
 )
-from langchain_convmem.logs.sqlite_rows import note_damage, read_leniently, read_one
+from langchain_convmem.logs.sqlite_rows import read_leniently, read_one
 from langchain_convmem.logs.sqlite_signing import bridge_gap, bury, open_read_only
 from langchain_convmem.logs.verification import Finding
 from langchain_convmem.records import Entry, ThreadKey
@@ -56,7 +57,8 @@ class RepairReport:
     Attributes:
         restored: Entries that are again what was said, by their checksums.
         removed: Damaged entries that were taken out; tombstones keep their chains.
-        lost: What is still damaged or missing.
+        lost: What is still damaged or missing; also what stood at the end of a thread on a page
+            that cannot be read, of which the file itself tells nothing afterwards.
         segments: Derived index rows that were dropped; recall makes them again.
         documents: Damaged state documents that were restored, or deleted if they were caches.
         reindexed: Whether the file's indexes were built anew.
@@ -93,8 +95,13 @@ class Repair:
         self._segments = 0
         self._documents = 0
 
-    def run(self, *, remove: bool, kept: str | None = None) -> RepairReport:
-        """Repair what is damaged, in one transaction."""
+    def run(self, *, remove: bool, new_file: NewFile | None = None) -> RepairReport:
+        """Repair what is damaged, in one transaction.
+
+        Args:
+            remove: Take out what cannot be restored.
+            new_file: What was put in the place of the damaged file before, if anything was.
+        """
         before = verify_file(self._connections, self._signer)
         reindexed = False
         if not before.ok or self._source.path is not None:
@@ -117,13 +124,25 @@ class Repair:
         return RepairReport(
             tuple(self._restored),
             tuple(self._removed),
-            after.damaged,
+            after.damaged if new_file is None else (*after.damaged, *self._list_lost(new_file)),
             self._segments,
             self._documents,
             reindexed,
-            kept,
+            None if new_file is None else str(new_file.kept),
             after,
         )
+
+    def _list_lost(self, new_file: NewFile) -> Iterator[Finding]:
+        """Yield entries that were not read, and that no gap stands for: those at a thread's end."""
+        with self._connections.read() as db:
+            keys = dict(_list_threads(db))
+            query = "SELECT max(seq) FROM entries WHERE thread = ?"
+            ends = {thread: db.execute(query, (thread,)).fetchone()[0] or 0 for thread in keys}
+        for position, thread in sorted(new_file.unread.items()):
+            key = keys.get(thread)
+            if key is not None and position > ends[thread]:
+                name, what = name_damaged(position), "its page cannot be read"
+                yield Finding(key.user_id, key.thread_id, position, name, what)
 
     # -- entries --------------------------------------------------------------------------------
 
@@ -564,7 +583,19 @@ def needs_new_file(report: VerifyReport) -> bool:
     return False
 
 
-def build_new_file(path: Path, backup: Path | None) -> Path:
+class NewFile(NamedTuple):
+    """What was put in the place of a damaged file.
+
+    Attributes:
+        kept: Where the damaged one is kept.
+        unread: Positions that an index knows of and that cannot be read, each with its thread.
+    """
+
+    kept: Path
+    unread: Mapping[int, int]
+
+
+def build_new_file(path: Path, backup: Path | None) -> NewFile:
     """Put a new file in a damaged one's place, with all that can be read of it.
 
     Nobody may have the file open.
@@ -574,7 +605,7 @@ def build_new_file(path: Path, backup: Path | None) -> Path:
         backup: Tells what the damaged file's tables do not.
 
     Returns:
-        Where the damaged file is kept.
+        Where the damaged file is kept, and what could not be read of it.
 
     Raises:
         LogError: If even its tables are not known; then all is as it was.
@@ -588,7 +619,7 @@ def build_new_file(path: Path, backup: Path | None) -> Path:
         with connections.write() as target:
             target.execute("PRAGMA defer_foreign_keys = ON")
             with closing(_open_damaged(path, backup)) as source:
-                _copy_readable(source, target, backup)
+                unread = _copy_readable(source, target, backup)
         connections.fold_wal()
     except (*_UNREADABLE, ConvMemError) as error:
         connections.close()
@@ -598,7 +629,7 @@ def build_new_file(path: Path, backup: Path | None) -> Path:
         raise LogError(msg) from error
     connections.close()
     _replace_files(path, new, kept)
-    return kept
+    return NewFile(kept, unread)
 
 
 def _replace_files(path: Path, new: Path, kept: Path) -> None:
@@ -660,7 +691,8 @@ def _open_with_other_schema(path: Path, backup: Path) -> sqlite3.Connection:
 
 def _copy_readable(
     source: sqlite3.Connection, target: sqlite3.Connection, backup: Path | None
-) -> None:
+) -> dict[int, int]:
+    """Copy what can be read; return the positions of entries that cannot, with their threads."""
     for table, order in _TABLES.items():
         names = [row[1] for row in target.execute(f"PRAGMA table_info({table})")]
         rows = _read_table(source, table, order)
@@ -674,11 +706,15 @@ def _copy_readable(
             # What holds a value that it must not is left out.
             with suppress(*_UNREADABLE):
                 target.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
-    _copy_entries(source, target)
+    unread = _copy_entries(source, target)
+    # None of these positions may be given again.
+    query = "UPDATE meta SET position_floor = max(position_floor, ?)"
+    target.execute(query, (max(unread, default=0),))
     for table in ("entries", "tombstones", "documents"):
         query = f"DELETE FROM {table} WHERE thread NOT IN (SELECT thread FROM threads)"
         target.execute(query)
     _drop_segments(target)
+    return unread
 
 
 def _read_table(db: sqlite3.Connection, table: str, order: str) -> list[Sequence[Any]]:
@@ -695,33 +731,45 @@ def _read_table(db: sqlite3.Connection, table: str, order: str) -> list[Sequence
     return found
 
 
-def _copy_entries(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+def _copy_entries(source: sqlite3.Connection, target: sqlite3.Connection) -> dict[int, int]:
     query = f"SELECT {_ENTRY_COLUMNS} FROM entries NOT INDEXED WHERE seq = ?"
-    for position in _list_all_positions(source):
-        with suppress(*_UNREADABLE):
+    unread = {}
+    for position, thread in _list_all_positions(source).items():
+        try:
             row = source.execute(query, (position,)).fetchone()
-            if row is None:
-                continue
+        except _UNREADABLE:
+            if thread is not None:
+                unread[position] = thread
+            continue
+        if row is None:
+            continue
+        with suppress(*_UNREADABLE):
             values = ["" if isinstance(value, Garbled) else value for value in row]
             values[-1] = b"" if values[-1] is None else values[-1]
             marks = ", ".join("?" * len(values))
             target.execute(
                 f"INSERT OR IGNORE INTO entries({_ENTRY_COLUMNS}) VALUES ({marks})", values
             )
+    return unread
 
 
 _ENTRY_COLUMNS = "seq, thread, id, turn, role, key_hash, body, metadata, signature"
 
 
-def _list_all_positions(db: sqlite3.Connection) -> list[int]:
-    """Return the positions that the table or one of its indexes knows of."""
-    found: set[int] = set()
-    for rest in (
-        "NOT INDEXED ORDER BY seq",
-        "NOT INDEXED ORDER BY seq DESC",
-        "INDEXED BY entries_by_thread WHERE thread IN (SELECT thread FROM threads)",
+def _list_all_positions(db: sqlite3.Connection) -> dict[int, int | None]:
+    """Return the positions that the table or one of its indexes knows of, ascending.
+
+    Each has its thread where an index tells it; None where it does not.
+    """
+    found: dict[int, int | None] = {}
+    for columns, rest in (
+        ("seq, NULL", "NOT INDEXED ORDER BY seq"),
+        ("seq, NULL", "NOT INDEXED ORDER BY seq DESC"),
+        (
+            "seq, thread",
+            "INDEXED BY entries_by_thread WHERE thread IN (SELECT thread FROM threads)",
+        ),
     ):
         with suppress(*_UNREADABLE):
-            for (position,) in db.execute(f"SELECT seq FROM entries {rest}"):
-                found.add(position)
-    return sorted(found)
+            found.update(db.execute(f"SELECT {columns} FROM entries {rest}"))
+    return dict(sorted(found.items()))

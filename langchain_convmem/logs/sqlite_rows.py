@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter, itemgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from langchain_convmem.logs.base import (
     Row,
@@ -21,6 +21,7 @@ from langchain_convmem.logs.base import (
     decode_entry,
     hash_message_id,
     make_gap_row,
+    note_damage,
     read_message_id,
 )
 from langchain_convmem.logs.signatures import START, Signer, Tombstone, find_breaks, is_linked
@@ -39,24 +40,55 @@ _HASHES_AT_ONCE = 500
 _DECODED_AT_MOST = 4096
 _DECODED_BODY_CHARS = 20_000
 
-SQL = Statements(
-    Dialect(
-        value="?",
-        tables="",
-        position="seq",
-        columns=COLUMNS,
-        control=str(ROLES.index("control")),
-        among=lambda count: f"IN ({', '.join('?' * count)})",
-    ),
-    thread="?",
+OF_THREAD = "WHERE o.user_id = ? AND o.lone_thread = ? AND t.thread_id = ?"
+"""Binds what `name_thread` returns."""
+_FIND_THREAD = f"SELECT t.thread FROM owners o JOIN threads t ON t.owner = o.owner {OF_THREAD}"
+_SCAN_THREADS = _FIND_THREAD.replace(" o JOIN", " o NOT INDEXED JOIN").replace(
+    " t ON", " t NOT INDEXED ON"
 )
 
-
-Found: TypeAlias = Sequence[Any] | Row
-"""The `COLUMNS` of a row; or a row whose `damage` was noted."""
-
+_DIALECT = Dialect(
+    value="?",
+    tables="",
+    position="seq",
+    columns=COLUMNS,
+    control=str(ROLES.index("control")),
+    among=lambda count: f"IN ({', '.join('?' * count)})",
+)
+SQL = Statements(_DIALECT, thread="?")
+_SQL_BY_NAME = Statements(_DIALECT, thread=f"({_FIND_THREAD})")
 
 # -- one thread ---------------------------------------------------------------------------------
+
+
+def name_thread(key: ThreadKey) -> tuple[str, str, str]:
+    """Return user id, thread id where there is no user, and thread id, as tables have them."""
+    return key.user_id or "", key.thread_id if key.user_id is None else "", key.thread_id
+
+
+def find_thread(db: sqlite3.Connection, key: ThreadKey) -> int | None:
+    """Return a thread's number; None if nothing is kept of it."""
+    values = name_thread(key)
+    try:
+        found = db.execute(_FIND_THREAD, values).fetchone()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        # Without the index of names, which is damaged, the tables themselves still tell.
+        found = db.execute(_SCAN_THREADS, values).fetchone()
+    return None if found is None else int(found[0])
+
+
+def read_named_range(
+    db: sqlite3.Connection, key: ThreadKey, *, after: int, until: int | None, last: int | None
+) -> list[Row]:
+    """Return what `read_range` does, of a thread that nobody has looked up, in one statement."""
+    bounds = cap_bound(after), cap_bound(until), cap_count(last)
+    try:
+        found = db.execute(_SQL_BY_NAME.entries, (*name_thread(key), *bounds)).fetchall()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+        return read_range(db, find_thread(db, key), after=after, until=until, last=last)
+    return [read_row(columns) for columns in reversed(found)]
 
 
 def read_range(
@@ -72,36 +104,9 @@ def read_range(
     return [read_row(columns) for columns in reversed(found)]
 
 
-def read_stretch(
-    db: sqlite3.Connection,
-    key: ThreadKey,
-    thread: int | None,
-    signer: Signer,
-    *,
-    after: int,
-    until: int | None,
-) -> Sequence[Found]:
-    """Return all rows of a thread from one position to another, ascending, and gaps between.
-
-    They are columns where each row follows the one before, as they mostly do: rows that were
-    decoded before need no more.
-    """
-    head = START if after <= 0 else None
-    try:
-        found = db.execute(SQL.stretch, (thread, cap_bound(after), cap_bound(until))).fetchall()
-    except sqlite3.DatabaseError as error:
-        _require_damage(error)
-        rows = _salvage(db, thread, after, until)
-    else:
-        if is_linked([columns[-1] for columns in found], head):
-            return found
-        rows = [read_row(columns) for columns in found]
-    return link_rows(db, key, thread, note_damage(signer, key, rows), signer, head=head)
-
-
 def read_versions(db: sqlite3.Connection, thread: int | None, hashes: Collection[int]) -> list[Row]:
     """Return rows whose message ids have these hashes, by position."""
-    wanted = sorted(set(hashes))
+    wanted = sorted(set(hashes)) if len(hashes) > 1 else list(hashes)
     found: list[Sequence[Any]] = []
     try:
         for start in range(0, len(wanted), _HASHES_AT_ONCE):
@@ -261,7 +266,6 @@ def _list_positions(
 def link_rows(
     db: sqlite3.Connection,
     key: ThreadKey,
-    thread: int | None,
     rows: Sequence[Row],
     signer: Signer,
     *,
@@ -272,7 +276,6 @@ def link_rows(
     Args:
         db: Inside the transaction that read them.
         key: The thread.
-        thread: Its number.
         rows: Ascending, with none left out between them, and with their `damage`.
         signer: That of the log.
         head: The checksum before the first row; None where it is not known.
@@ -283,6 +286,7 @@ def link_rows(
         return list(rows)
     first = 0 if head is not None else rows[0].position
     until = rows[-1].position
+    thread = find_thread(db, key)
     tombstones = read_tombstones(db, key, thread, signer, after=first, until=until)
     breaks = find_breaks(rows, tombstones, after=head)
     if not breaks:
@@ -314,20 +318,22 @@ def _find_lost_rows(
         return [read_one(db, position) for (position,) in found]
 
 
-def note_damage(signer: Signer, key: ThreadKey, rows: Iterable[Row]) -> list[Row]:
-    """Return rows, each with its `damage`."""
-    noted = list(rows)
-    for row in noted:
-        row.damage = signer.find_damage(key, row)
-    return noted
-
-
 def decode_noted(key: ThreadKey, row: Row) -> Entry:
     """Return the entry of a row whose damage was noted."""
     return build_damaged_entry(key, row, row.damage) if row.damage else decode_entry(key, row)
 
 
 # -- decoded entries ----------------------------------------------------------------------------
+
+
+class _Decoded(NamedTuple):
+    """An entry that was decoded, and what of."""
+
+    key: ThreadKey
+    columns: Sequence[Any]
+    entry: Entry
+    before: int | None
+    """Position of the row that it is known to follow: 0 at the thread's start, None if unknown."""
 
 
 class DecodedEntries:
@@ -342,48 +348,98 @@ class DecodedEntries:
         self._most = most
         self._signer = signer or Signer()
         # Single operations on a dict need no lock, which a fork could leave held.
-        self._kept: dict[int, tuple[ThreadKey, Sequence[Any], Entry]] = {}
+        self._kept: dict[int, _Decoded] = {}
         self._epoch: int | None = None
-        self._key: ThreadKey | None = None
 
     def clear(self) -> None:
         """Let go of all."""
         self._kept = {}
 
-    def decode(self, key: ThreadKey, found: Iterable[Found], epoch: int) -> list[Entry]:
-        """Return the entries of rows.
+    def begin(self, epoch: int) -> None:
+        """Let go of all if an entry was erased: what another process forgot must not stay here.
 
         Args:
-            key: Their thread.
-            found: What `read_stretch` returns.
-            epoch: Number of the file's last `forget`: what another process has forgotten must not
-                stay in the memory of this one.
+            epoch: Number of the file's last `forget`.
         """
         if epoch != self._epoch:
             self.clear()
             self._epoch = epoch
-        if key == self._key:
-            key = self._key  # is found faster where it is the same object
-        self._key = key
+
+    def read_stretch(
+        self,
+        db: sqlite3.Connection,
+        key: ThreadKey,
+        thread: int | None,
+        *,
+        after: int,
+        until: int | None,
+    ) -> list[Entry]:
+        """Return all entries of a thread from one position to another, ascending, and gaps between.
+
+        Args:
+            db: Inside a transaction; call `begin` first, with its epoch.
+            key: The thread.
+            thread: Its number.
+            after: Position before the first one.
+            until: Position of the last one; None for all.
+        """
+        head = START if after <= 0 else None
+        try:
+            found = db.execute(SQL.stretch, (thread, cap_bound(after), cap_bound(until))).fetchall()
+        except sqlite3.DatabaseError as error:
+            _require_damage(error)
+            rows = _salvage(db, thread, after, until)
+        else:
+            start = 0 if after <= 0 else None
+            known = self._recall(key, found, start)
+            if known is not None:
+                return known
+            if is_linked([columns[-1] for columns in found], head):
+                return self._decode(key, found, start)
+            rows = [read_row(columns) for columns in found]
+        rows = link_rows(db, key, note_damage(self._signer, key, rows), self._signer, head=head)
+        return [decode_noted(key, row) for row in rows]
+
+    def _recall(
+        self, key: ThreadKey, found: Iterable[Sequence[Any]], before: int | None
+    ) -> list[Entry] | None:
+        """Return the entries of rows if each is known, and to follow the one before."""
         kept = self._kept
         entries = []
-        for one in found:
-            if isinstance(one, Row):
-                entries.append(decode_noted(key, one))
-                continue
-            known = kept.get(one[0])
-            if known is not None and known[1] == one and (known[0] is key or known[0] == key):
-                entries.append(known[2])
-            else:
-                entries.append(self._decode_one(key, one))
+        for columns in found:
+            known = kept.get(columns[0])
+            if known is None or known[1] != columns:
+                return None
+            its_key, _, entry, its_before = known
+            if (its_key is not key and its_key != key) or before not in (None, its_before):
+                return None
+            key = its_key  # the next ones are compared faster with the same object
+            entries.append(entry)
+            before = columns[0]
         return entries
 
-    def _decode_one(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
-        entry = decode_entry(key, read_row(columns), self._signer)
-        if not entry.damage and len(columns[4]) <= _DECODED_BODY_CHARS:
-            self._kept[columns[0]] = (key, columns, entry)
-            self._make_room()
-        return entry
+    def _decode(
+        self, key: ThreadKey, found: Iterable[Sequence[Any]], before: int | None
+    ) -> list[Entry]:
+        """Return the entries of rows that follow each other, and keep what is new."""
+        entries = []
+        for columns in found:
+            known = self._find(key, columns)
+            entry = (
+                decode_entry(key, read_row(columns), self._signer) if known is None else known.entry
+            )
+            if not entry.damage and len(columns[4]) <= _DECODED_BODY_CHARS:
+                self._kept[columns[0]] = _Decoded(key, columns, entry, before)
+                self._make_room()
+            before = columns[0]
+            entries.append(entry)
+        return entries
+
+    def _find(self, key: ThreadKey, columns: Sequence[Any]) -> _Decoded | None:
+        known = self._kept.get(columns[0])
+        if known is None or known.columns != columns:
+            return None
+        return known if known.key is key or known.key == key else None
 
     def _make_room(self) -> None:
         kept = self._kept

@@ -27,7 +27,8 @@ from langchain_convmem.offline.matching import (
     is_question,
     split_sentences,
 )
-from langchain_convmem.views.messages import count_text_tokens, count_tokens
+from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 MODEL_NAME = "convmem-offline (quotes its context; not a language model)"
 

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import get_line_time_ms
-from langchain_convmem.views.context import SUMMARY_SOURCE
+from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.lines import INDENT, format_day
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 
@@ -71,9 +71,10 @@ def read_context(messages: Sequence[BaseMessage]) -> Given:
             message, tuple(split_fences(text) for text in _collect_texts(message.content))
         )
         for message in messages
+        if message.additional_kwargs.get("source") != NOTED_SOURCE
     ]
     at, question = _find_question(parts)
-    asker = messages[at].name if at >= 0 else None
+    asker = parts[at].message.name if at >= 0 else None
     collector = _Collector(asker)
     for number, part in enumerate(parts):
         collector.read_fences(part)
@@ -147,6 +148,8 @@ def _find_question(parts: Sequence[_MessageParts]) -> tuple[int, str]:
 
 def _name_voice(message: BaseMessage, asker: str | None) -> tuple[str, Source]:
     kind = _get_role(message)
+    if message.additional_kwargs.get("source") == SUMMARY_SOURCE:
+        return "", "summary"
     if kind in _USER_TYPES:
         return _name_speaker(message.name or "user", asker), "dialogue"
     if kind in _ASSISTANT_TYPES:
@@ -154,8 +157,7 @@ def _name_voice(message: BaseMessage, asker: str | None) -> tuple[str, Source]:
     if kind in _TOOL_TYPES:
         return message.name or "", "tool"
     if kind in _SYSTEM_TYPES:
-        is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
-        return "", "summary" if is_summary else "system"
+        return "", "system"
     return _name_speaker(kind, asker), "dialogue"
 
 
@@ -199,7 +201,7 @@ _FENCE = re.compile(
 
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
 _DEFUSED = re.compile(r"&lt;(?=\s*/?\s*recalled\b)", re.IGNORECASE)
-_DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*summary\b)", re.IGNORECASE)
+_DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*(?:recalled|summary|context)\b)", re.IGNORECASE)
 _UTTERANCE = re.compile(r"(?P<speaker>\S.*?):(?: (?P<text>.*))?")
 
 

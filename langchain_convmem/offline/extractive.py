@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.views.facts import FactSource, KnownFacts, find_facts, split_sentences
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 _LINE = re.compile(r"(?P<speaker>[^\n:]{1,60}): (?P<text>.*)", re.DOTALL)
 _DAY = re.compile(r"\(\d{4}-\d\d-\d\d\)")

@@ -41,6 +41,7 @@ from langchain_convmem.prompts.variables import (
     fill_pieces,
     split_pieces,
 )
+from langchain_convmem.views.context import make_summary_messages
 from langchain_convmem.views.messages import escape_fences
 from langchain_convmem.views.summaries import format_summary
 
@@ -230,14 +231,17 @@ class SectionText(Serializable):
 
 
 class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
-    """A message made of sections; no message at all when all its parts are blank."""
+    """A message made of sections; no message at all when all its parts are blank.
+
+    The summary follows in a message with the authority of the user, and a short answer to it.
+    """
 
     sections: SectionText
 
     role: Role = "system"
 
     summary_heading: str | None = None
-    """What stands over the summary, which comes last; None has no place for one."""
+    """What stands over the summary, in a message of its own; None has no place for one."""
 
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
@@ -250,7 +254,7 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         return self.sections.variables
 
     def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return the message, or nothing.
+        """Return the messages, or nothing.
 
         Args:
             **kwargs: A value for each input variable; `summary` may be missing, None or blank.
@@ -266,19 +270,21 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
 
     def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
         """Return the text with `{name}` for what is filled in later."""
-        return self._join(self.sections.show_outline(), "{summary}")
+        blocks = self.sections.show_outline()
+        if self.summary_heading is not None:
+            blocks.append((self.summary_heading, "{summary}"))
+        return join_blocks(blocks)
 
     def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
         summary = _read_summary(given)
         values = yield from self.sections.evaluate_steps(given)
         blocks = self.sections.fill_blocks(values)
-        text = self._join(blocks, format_summary([summary]) if summary.strip() else "")
-        return [_MESSAGES[self.role](text)] if text else []
-
-    def _join(self, blocks: Sequence[tuple[str, str]], summary: str) -> str:
-        if self.summary_heading is None:
-            return join_blocks(blocks)
-        return join_blocks([*blocks, (self.summary_heading, summary)])
+        text = join_blocks(blocks)
+        shown = [_MESSAGES[self.role](text)] if text else []
+        if self.summary_heading is None or not summary.strip():
+            return shown
+        told = join_blocks([(self.summary_heading, format_summary([summary]))])
+        return [*shown, *make_summary_messages(told, (None, None))]
 
 
 class InputPlaceholder(MessagesPlaceholder):

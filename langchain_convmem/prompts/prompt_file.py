@@ -319,7 +319,7 @@ class PromptFile:
         functions: Mapping[str, VariableFunction] | None = None,
         on_problem: OnProblem | None = None,
     ) -> ChatPromptTemplate:
-        """Return a chat prompt: system message, example turns, the history, the input.
+        """Return a chat prompt: system message, summary, example turns, history, input.
 
         The template takes `input` (the user's message: text, a message, or a list of them), and
         optionally `history` (a list of messages), `summary` (a string; it is fenced and labelled
@@ -338,7 +338,7 @@ class PromptFile:
                 text block of the user's message, so that all before it is the same text from turn
                 to turn and providers can reuse it. `"head"`: in the system message, in order.
             include_titles: See `format`.
-            include_summary: Have a place for the summary, at the end of the system message.
+            include_summary: Have a place for the summary, behind the system message.
             strict: See `render`.
             functions: See `render`; of all calls of this template.
             on_problem: See `render`; not kept when the template is dumped.

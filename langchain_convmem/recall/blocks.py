@@ -21,6 +21,8 @@ from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import LineMatch, Recall, RecalledBlock, Verdict
 from langchain_convmem.views.lines import indent_text
+from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import Span
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-CHARS_PER_TOKEN = 4
-"""A budget of n tokens is 4 n characters of returned text."""
 Window: TypeAlias = "int | tuple[int, int]"
 """Lines on each side of a hit, or how many before it and how many after."""
 Passage: TypeAlias = "tuple[tuple[int, int], ...]"
@@ -46,6 +46,8 @@ _UNITS = (("years", 365), ("months", 30), ("weeks", 7), ("days", 1))
 _DAY_MS = 24 * 3_600_000
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
+_CHARS_PER_TOKEN = 6
+"""More characters than this no token of a spoken line has on average, by any counter."""
 
 
 def show_whole(_number: int) -> Passage | None:
@@ -91,12 +93,14 @@ class LineGroup:
         hits: The segments that brought the group about, best first.
         passages: Of segments that are not shown whole, what is shown.
         text: What a model reads, where a budget asked for it; else empty.
+        tokens: How many tokens that takes.
     """
 
     lines: dict[int, set[int]]
     hits: list[int] = field(default_factory=list)
     passages: dict[int, Passage] = field(default_factory=dict)
     text: str = ""
+    tokens: int = 0
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -245,6 +249,7 @@ def fill_budget(
     *,
     window: Window = 0,
     max_blocks: int | None = None,
+    count_text: TextCounter = count_text_tokens,
 ) -> list[LineGroup]:
     """Return the groups of the best segments that fit, best first.
 
@@ -254,23 +259,24 @@ def fill_budget(
     Args:
         ranked: Segment numbers, best first.
         ground: Where they stand.
-        max_tokens: Four characters of the groups' text each.
+        max_tokens: Of the text of all groups together.
         window: Lines to add around a segment, fewer where they do not fit.
         max_blocks: No more groups than this.
+        count_text: Counts the tokens of a text.
     """
     before, after = _split_window(window)
     smaller_windows = [
         (min(reach, before), min(reach, after)) for reach in range(max(before, after), -1, -1)
     ]
-    filler = _BudgetPacker(ground, max_tokens * CHARS_PER_TOKEN, max_blocks, smaller_windows)
+    filler = _BudgetPacker(ground, max_tokens, max_blocks, smaller_windows, count_text)
     held = filler.group_of
     hits: list[tuple[int, int]] = []
     misses = 0
     for number, line, chars in _measure_segments(ranked, ground.table):
         if line in held and number in held[line].lines[line]:
             hits.append((line, number))
-        # The segment itself costs at least its text: most misses end here.
-        elif chars <= filler.room and filler.add(number, line):
+        # No text is that much shorter in tokens: most misses end here.
+        elif chars <= filler.room * _CHARS_PER_TOKEN and filler.add(number, line):
             hits.append((line, number))
             misses = 0
         else:
@@ -309,6 +315,7 @@ class _BudgetPacker:
         room: int,
         max_blocks: int | None,
         windows: Sequence[tuple[int, int]],
+        count_text: TextCounter,
     ) -> None:
         """Begin without groups; of these windows the first that fits is taken."""
         self.groups: list[LineGroup] = []
@@ -317,6 +324,7 @@ class _BudgetPacker:
         self.room = room
         self._max_blocks = max_blocks
         self._windows = windows
+        self._count_text = count_text
         self.group_of: dict[int, LineGroup] = {}
 
     def add(self, number: int, line: int) -> bool:
@@ -339,9 +347,9 @@ class _BudgetPacker:
                 else LineGroup(chosen, passages=shown)
             )
             merged.text = render(merged, self._table, ground.now_ms, ground.older)
-            cost = len(merged.text)
+            merged.tokens = cost = self._count_text(merged.text)
             for group in adjacent:
-                cost -= len(group.text)
+                cost -= group.tokens
             if cost <= self.room:
                 self.room -= cost
                 self._replace(adjacent, merged)
@@ -600,7 +608,12 @@ def _build_groups(query: RecallQuery, ranked: Iterable[int], ground: TableView) 
         k, window = query.k or 0, settings.window
         return take_blocks(ranked, ground, k, window=window, refill=settings.refill)
     return fill_budget(
-        ranked, ground, query.max_tokens, window=settings.budget_window, max_blocks=query.k
+        ranked,
+        ground,
+        query.max_tokens,
+        window=settings.budget_window,
+        max_blocks=query.k,
+        count_text=query.count_text,
     )
 
 

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
-from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, LineGroup, TableView, render
+from langchain_convmem.recall.blocks import LineGroup, TableView, render
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import DialogLine, LineMatch, RecalledBlock, StateDocument, ThreadKey
+from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,6 +198,7 @@ def render_blocks(
     allowed: NDArray[np.bool_],
     *,
     max_tokens: int | None = None,
+    count_text: TextCounter = count_text_tokens,
     fresh: Sequence[RecalledBlock] = (),
     now_ms: int | None = None,
 ) -> tuple[RecalledBlock, ...]:
@@ -208,8 +211,8 @@ def render_blocks(
         blocks: Newest first, without lines that are gone.
         table: Where the lines stand.
         allowed: Which segments may be shown.
-        max_tokens: Budget of all of them, four characters of text each; what does not fit is
-            left out, as is whatever is older.
+        max_tokens: Budget of all of them; what does not fit is left out, as is whatever is older.
+        count_text: Counts the tokens of a text.
         fresh: What the present question found; its matches say why.
         now_ms: The time from which headers count a block's age; None omits ages.
     """
@@ -220,11 +223,10 @@ def render_blocks(
         following = shown
         for piece in _find_pieces(block, ground):
             following = _add_piece(following, piece)
-        if (
-            max_tokens is not None
-            and _count_chars(following, ground) > max_tokens * CHARS_PER_TOKEN
-        ):
-            break
+        if max_tokens is not None:
+            tokens = sum(count_text(_render_piece(one, ground)) for one in following)
+            if tokens > max_tokens:
+                break
         shown = following
     return tuple(_make_block(piece, ground, why) for piece in shown)
 
@@ -262,10 +264,6 @@ def _add_piece(shown: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
         for one in shown
         if one is sharing[0] or not any(one is other for other in sharing)
     ]
-
-
-def _count_chars(pieces: Sequence[_Piece], ground: TableView) -> int:
-    return sum(len(_render_piece(piece, ground)) for piece in pieces)
 
 
 def _render_piece(piece: _Piece, ground: TableView) -> str:

@@ -17,6 +17,8 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Owner, Scalar, ThreadKey
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name
+from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import is_stop_word, select_telling_words
 from langchain_convmem.words.dates import Span, find_time_spans
 from langchain_convmem.words.speech import (
@@ -71,8 +73,8 @@ class RecallOptions(TypedDict, total=False):
 
     Attributes:
         k: Number of blocks; fewer if there are not enough lines.
-        max_tokens: Budget of all blocks, 4 characters of text each, headers included. With `k`:
-            at most so many blocks. Neither: what the settings say, else 1000.
+        max_tokens: Budget of all blocks, headers included. With `k`: at most so many blocks.
+            Neither: what the settings say, else 1000.
         threshold: Cosine similarity that a hit must surpass, up to 1; -1: every line may be a hit;
             "auto": every line too, but nothing is found where the question is not related to
             anything; None: what the settings say, which is "auto" within a budget and none for `k`
@@ -98,6 +100,7 @@ class RecallOptions(TypedDict, total=False):
             2 seconds by default. The others are found by their words meanwhile.
         settings: Instead of the recall's own, but for `index` and `vector_bits`, which are matters
             of building.
+        count_text: Counts the tokens of a text; by default the estimate of this package.
     """
 
     k: int | None
@@ -115,6 +118,7 @@ class RecallOptions(TypedDict, total=False):
     now_ms: int | None
     patience_s: float
     settings: RecallSettings | None
+    count_text: TextCounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +309,7 @@ class RecallQuery:
         buffer: The thread whose relevance buffer takes part; None where none does.
         remember: Whether the buffer is written.
         patience_s: How long to wait at most for lines that are being embedded.
+        count_text: Counts the tokens of a text.
     """
 
     text: str
@@ -319,6 +324,7 @@ class RecallQuery:
     buffer: ThreadKey | None = None
     remember: bool = False
     patience_s: float = 0.0
+    count_text: TextCounter = count_text_tokens
 
     @property
     def search_text(self) -> str:
@@ -351,6 +357,7 @@ def make_query(
     now_ms: int | None = None,
     patience_s: float = 2.0,
     settings: RecallSettings | None = None,
+    count_text: TextCounter = count_text_tokens,
 ) -> RecallQuery:
     """Validate a caller's options and return the request.
 
@@ -387,6 +394,7 @@ def make_query(
         buffer if settings.buffer_size else None,
         remember,
         patience_s,
+        count_text,
     )
 
 
@@ -398,13 +406,23 @@ def make_buffer_query(
     max_tokens: int | None = None,
     exclude: Mapping[ThreadKey, Collection[int]] | None = None,
     settings: RecallSettings | None = None,
+    count_text: TextCounter = count_text_tokens,
 ) -> RecallQuery:
     """Return the query for what a thread's buffer shows where there is no question."""
     settings = settings or defaults
     k, max_tokens = _read_limits(k, max_tokens, settings)
     scope = make_scope(buffer.owner, exclude=exclude)
     shown = buffer if settings.buffer_size else None
-    return RecallQuery("", scope, settings, k, max_tokens, now_ms=_read_now_ms(None), buffer=shown)
+    return RecallQuery(
+        "",
+        scope,
+        settings,
+        k,
+        max_tokens,
+        now_ms=_read_now_ms(None),
+        buffer=shown,
+        count_text=count_text,
+    )
 
 
 def _read_limits(

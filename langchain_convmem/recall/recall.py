@@ -58,6 +58,8 @@ from langchain_convmem.recall.ranking import Columns, Ranking, rank
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Owner, Recall, ThreadKey
 from langchain_convmem.views.lines import indent_text
+from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ class DialogRecall(ABC):
 
     query_hooks: tuple[QueryHook, ...] = ()
     """What each question passes first, in this order."""
+    count_text: TextCounter = staticmethod(count_text_tokens)
+    """Counts the tokens of a text where a call says nothing."""
 
     def bind_query_hook(self, hook: QueryHook) -> Self:
         """Return this recall, over the same indexes, with a hook that each question passes first.
@@ -98,6 +102,12 @@ class DialogRecall(ABC):
         """
         recall = copy(self)
         recall.query_hooks = (hook, *self.query_hooks)
+        return recall
+
+    def bind_counter(self, count_text: TextCounter) -> Self:
+        """Return this recall, over the same indexes, with what counts the tokens of its texts."""
+        recall = copy(self)
+        recall.count_text = count_text
         return recall
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -128,6 +138,7 @@ class DialogRecall(ABC):
         self, owner: Owners, query: str, **options: Unpack[RecallOptions]
     ) -> Steps[Recall]:
         """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
+        options.setdefault("count_text", self.count_text)
         checked = make_query(owner, query, self.settings, **options)
         if self.query_hooks:
             checked = self._pass_hooks(checked)
@@ -151,10 +162,17 @@ class DialogRecall(ABC):
         max_tokens: int | None = None,
         exclude: Mapping[ThreadKey, Collection[int]] | None = None,
         settings: RecallSettings | None = None,
+        count_text: TextCounter | None = None,
     ) -> Steps[Recall]:
         """Return the steps that read a thread's relevance buffer where there is no question."""
         query = make_buffer_query(
-            buffer, self.settings, k=k, max_tokens=max_tokens, exclude=exclude, settings=settings
+            buffer,
+            self.settings,
+            k=k,
+            max_tokens=max_tokens,
+            exclude=exclude,
+            settings=settings,
+            count_text=count_text or self.count_text,
         )
         return (yield from self.answer_from_buffer_steps(query))
 
@@ -693,6 +711,7 @@ def look_up_blocks(
             table,
             allowed,
             max_tokens=query.max_tokens,
+            count_text=query.count_text,
             fresh=fresh,
             now_ms=query.header_now_ms,
         )

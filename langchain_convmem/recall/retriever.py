@@ -73,7 +73,7 @@ class DialogLineRetriever(BaseRetriever):
     k: int | None = Field(default=None, ge=1)
     """Exactly so many documents, as long as there are lines enough."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Budget of all documents together, 4 characters of text each."""
+    """Budget of all documents together, headers included."""
     threshold: Annotated[float, Field(ge=-1, le=1)] | Literal["auto"] | None = None
     """Cosine similarity that a hit must surpass; None and -1 let every line be one.
 

@@ -7,15 +7,27 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.summarizing.compactor import Compactor, SummaryReport
+    from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent, SummaryReport
     from langchain_convmem.summarizing.planning import SummarySettings
+    from langchain_convmem.summarizing.prefix import PrefixSummarizer
+    from langchain_convmem.summarizing.record import SummaryRecord
 
-__all__ = ["Compactor", "SummaryReport", "SummarySettings"]
+__all__ = [
+    "Compactor",
+    "PrefixSummarizer",
+    "SummaryEvent",
+    "SummaryRecord",
+    "SummaryReport",
+    "SummarySettings",
+]
 
 __getattr__, __dir__ = load_lazily(
     __name__,
     {
         "Compactor": "summarizing.compactor",
+        "PrefixSummarizer": "summarizing.prefix",
+        "SummaryRecord": "summarizing.record",
+        "SummaryEvent": "summarizing.compactor",
         "SummaryReport": "summarizing.compactor",
         "SummarySettings": "summarizing.planning",
     },

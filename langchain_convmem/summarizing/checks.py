@@ -6,35 +6,47 @@ says so. Nothing is dropped without a record of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from langchain_convmem.records import Entry
-from langchain_convmem.views.facts import Fact, FactSource, find_facts, find_untold
+from langchain_convmem.summarizing.kinds import KINDS, FactKind, find_kinds, get_kind
+from langchain_convmem.summarizing.telling import find_untold_facts
+from langchain_convmem.views.facts import Fact, FactSource
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import SummaryWindow
+from langchain_convmem.views.tokens import count_text_tokens
 
 TITLE = "Details, word for word:"
 """The line that a list of details begins with."""
 
-_KINDS = ("promise", "id", "date", "number", "name")
 _ENOUGH_FACTS = 5
 _MOST_WANTED = 40
 
 
 def list_facts(window: SummaryWindow) -> list[Fact]:
     """Return what the summary of a window must tell, that of the summary before it included."""
+    return find_kinds(list_sources(window))
+
+
+def list_sources(window: SummaryWindow) -> list[FactSource]:
+    """Return what the summary of a window stands for: the summary before it, and what was said."""
     previous = "" if window.previous is None else "\n".join(window.previous.contents)
     told = [FactSource(line.removeprefix("- ")) for line in previous.splitlines() if line != TITLE]
-    said = (piece for turn in window.turns for entry in turn.entries for piece in _list_said(entry))
-    return find_facts([*told, *said])
+    said = (piece for turn in window.turns for piece in list_said(turn.entries))
+    return [*told, *said]
 
 
-def _list_said(entry: Entry) -> list[FactSource]:
-    name = None if entry.message is None else entry.message.name
-    speaker = name or DEFAULT_SPEAKERS.get(entry.role, "")
-    return [FactSource(text, speaker, entry.position) for text in entry.contents]
+def list_said(entries: Iterable[Entry]) -> list[FactSource]:
+    """Return what entries say, in order, each text with its speaker and position."""
+    found: list[FactSource] = []
+    for entry in entries:
+        name = None if entry.message is None else entry.message.name
+        speaker = name or DEFAULT_SPEAKERS.get(entry.role, "")
+        found += [FactSource(text, speaker, entry.position) for text in entry.contents]
+    return found
 
 
 def is_empty_talk(facts: Sequence[Fact], missing: Sequence[Fact]) -> bool:
@@ -43,17 +55,24 @@ def is_empty_talk(facts: Sequence[Fact], missing: Sequence[Fact]) -> bool:
 
 
 def pick_missing(missing: Sequence[Fact]) -> tuple[str, ...]:
-    """Return what a summariser is told that it left out: the most telling, in their sentences."""
-    sentences = dict.fromkeys(_as_said(fact) for fact in _sort_by_kind(missing))
+    """Return what a summariser is told that it left out: some of each kind, in their sentences."""
+    sentences = dict.fromkeys(describe_fact(fact) for fact in _balance(missing))
     return tuple(sentences)[:_MOST_WANTED]
 
 
-def _sort_by_kind(facts: Iterable[Fact]) -> list[Fact]:
-    return sorted(facts, key=lambda fact: _KINDS.index(fact.kind))
-
-
-def _as_said(fact: Fact) -> str:
+def describe_fact(fact: Fact) -> str:
+    """Return the sentence that tells a fact, with who said it."""
     return f"{fact.said.speaker}: {fact.sentence}" if fact.said.speaker else fact.sentence
+
+
+def _balance(facts: Iterable[Fact]) -> Iterator[Fact]:
+    """Yield facts by turns, one of each kind, so that none crowds out another."""
+    queues: defaultdict[FactKind, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        queues[get_kind(fact)].append(fact)
+    for place in range(max(map(len, queues.values()), default=0)):
+        for kind in KINDS:
+            yield from queues[kind][place : place + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +88,59 @@ class Details:
     left: tuple[Fact, ...]
 
 
-def list_details(missing: Sequence[Fact], reachable: Collection[str], max_tokens: int) -> Details:
-    """Return the sentences that tell what is missing, as far as they fit, latest first to go in.
+def list_details(
+    missing: Sequence[Fact],
+    reachable: Collection[str],
+    max_tokens: int,
+    *,
+    first: Sequence[Fact] = (),
+    count: TextCounter = count_text_tokens,
+) -> Details:
+    """Return the sentences that tell what is missing, as far as they fit.
+
+    Each kind gets its share, the latest first; what recall finds comes after the rest.
 
     Args:
         missing: What the summary does not tell.
-        reachable: The keys of those that recall finds; the others come first.
+        reachable: The keys of those that recall finds.
         max_tokens: How long the list may be, its title included.
+        first: What comes before all others: sentences that a summary told otherwise.
+        count: Counts the tokens of a text.
     """
-    room = max_tokens - count_text_tokens(TITLE)
-    lines: dict[int, str] = {}
-    left = list(missing)
-    untold_ids = {id(fact) for fact in left}
-    places = {id(fact): place for place, fact in enumerate(missing)}
-    for fact in sorted(_sort_by_kind(reversed(missing)), key=lambda fact: fact.key in reachable):
-        line = f"- {_as_said(fact)}"
-        cost = count_text_tokens(f"\n{line}")
-        if id(fact) in untold_ids and cost <= room:
-            room -= cost
-            lines[places[id(fact)]] = line
-            left = find_untold(left, line)
-            untold_ids = {id(fact) for fact in left}
-    in_order = [line for _, line in sorted(lines.items())]
-    return Details("\n".join([TITLE, *in_order]) if lines else "", tuple(left))
+    listed = _DetailList(max_tokens, [*first, *missing], count)
+    for fact in [*first, *_sort_missing(missing, reachable)]:
+        listed.add(fact)
+    return Details(listed.text, tuple(find_untold_facts(missing, listed.text)))
+
+
+def _sort_missing(missing: Sequence[Fact], reachable: Collection[str]) -> list[Fact]:
+    return sorted(_balance(reversed(missing)), key=lambda fact: fact.key in reachable)
+
+
+class _DetailList:
+    """A list of details under way. Not thread-safe."""
+
+    def __init__(self, max_tokens: int, facts: Sequence[Fact], count: TextCounter) -> None:
+        self._count = count
+        self._room = max_tokens - count(TITLE)
+        self._places = {id(fact): place for place, fact in enumerate(facts)}
+        self._untold = {id(fact): fact for fact in facts}
+        self._lines: dict[str, int] = {}
+
+    @property
+    def text(self) -> str:
+        """The list; empty if nothing was added."""
+        in_order = sorted(self._lines, key=lambda line: self._lines[line])
+        return "\n".join([TITLE, *in_order]) if in_order else ""
+
+    def add(self, fact: Fact) -> None:
+        """Add the line of a fact, unless another line tells it or it is too long."""
+        line = f"- {describe_fact(fact)}"
+        cost = self._count(f"\n{line}")
+        if id(fact) not in self._untold or cost > self._room:
+            return
+        self._room -= cost
+        self._lines[line] = self._places[id(fact)]
+        self._untold.pop(id(fact))
+        left = find_untold_facts([*self._untold.values()], line)
+        self._untold = {id(other): other for other in left}

@@ -11,34 +11,42 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, TypeAlias, cast
 
-from langchain_convmem.effects import Steps, perform
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
 from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
 from langchain_convmem.summarizing.checks import list_details
+from langchain_convmem.summarizing.citations import cite
 from langchain_convmem.summarizing.planning import (
     ROLLED,
     SummaryPlan,
     SummarySettings,
+    is_overdue,
     make_plan_again,
     plan_leaves,
 )
+from langchain_convmem.summarizing.prefix import PrefixSummarizer, show_window
+from langchain_convmem.summarizing.record import FindWords
+from langchain_convmem.summarizing.sections import find_missing_sections
 from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
     WrittenSummary,
+    notify_application,
     read_transcript,
     write_steps,
 )
 from langchain_convmem.summarizing.tree import plan_parent
-from langchain_convmem.views.facts import Fact
 from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
 from langchain_convmem.views.messages import DraftBuilder
 from langchain_convmem.views.summaries import (
@@ -49,12 +57,10 @@ from langchain_convmem.views.summaries import (
     draft_replacement,
     draft_summary,
 )
+from langchain_convmem.workers import run_in_worker
 
 ReadThread: TypeAlias = Callable[[ThreadKey], Steps[Sequence[Entry]]]
 """Reads the entries of a thread that its next view needs, by position."""
-
-Findable: TypeAlias = Callable[[ThreadKey, Sequence[Fact]], Steps[list[bool]]]
-"""Says which facts recall finds by the sentence that they were said in."""
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -70,7 +76,8 @@ class Compactor:
         *,
         drafting: DraftBuilder,
         read: ReadThread,
-        findable: Findable | None = None,
+        findable: FindWords | None = None,
+        on_report: Callable[[SummaryReport], object] | None = None,
     ) -> None:
         """Create a compactor.
 
@@ -80,10 +87,14 @@ class Compactor:
             settings: When, and how much.
             drafting: Makes drafts, through the write hook.
             read: Reads what is live of a thread.
-            findable: Checks what may be left to recall; None leaves nothing to it.
+            findable: Says what may be left to recall, and by what words it is found; None leaves
+                nothing to it.
+            on_report: Gets what came of each attempt.
         """
         self.summarizer = summarizer
         self.settings = settings
+        self.budget: int | None = None
+        self._on_report = on_report
         self._log = log
         self._drafting = drafting
         self._read = read
@@ -101,14 +112,18 @@ class Compactor:
         Raises:
             LogError: If the log cannot be read or written.
         """
-        if not (yield from self._has_work(key, force=force)):
+        entries = yield from self._read(key)
+        if not self._has_work(key, entries, force=force):
             return SummaryReport(key=key, outcome="not_due")
         by, planning = self.summarizer, self._plan(key, force=force)
-        return (yield from self._compact_under_lease(key, planning, by, even_resting=force))
+        # What a model no longer sees and no summary covers must not wait for the end of a pause.
+        is_late = is_overdue(entries, self.budget, self.settings)
+        taking = self._leases.take(key, even_resting=force, after_outage=is_late)
+        return (yield from self._compact_under_lease(key, taking, planning, by))
 
     def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
         """Return whether there is something to compact in a thread now."""
-        return (yield from self._has_work(key, force=False))
+        return self._has_work(key, (yield from self._read(key)), force=False)
 
     def redo_steps(self, key: ThreadKey, by: Summarizer | None = None) -> Steps[SummaryReport]:
         """Write the live summary of a thread anew, of what it covers; see `compact_steps`.
@@ -119,12 +134,12 @@ class Compactor:
         """
         by = by or self.summarizer
         planning = self._plan_again(key)
-        return (yield from self._compact_under_lease(key, planning, by, even_resting=True))
+        taking = self._leases.take(key, even_resting=True)
+        return (yield from self._compact_under_lease(key, taking, planning, by))
 
     # -- plan ------------------------------------------------------------------------------------
 
-    def _has_work(self, key: ThreadKey, *, force: bool) -> Steps[bool]:
-        entries = yield from self._read(key)
+    def _has_work(self, key: ThreadKey, entries: Sequence[Entry], *, force: bool) -> bool:
         if plan_leaves(key, entries, self.settings, force=force):
             return True
         return plan_parent(entries, self.settings) is not None
@@ -135,33 +150,43 @@ class Compactor:
 
     def _plan_again(self, key: ThreadKey) -> Steps[list[SummaryPlan]]:
         entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
-        plan = make_plan_again(key, entries)
+        plan = make_plan_again(key, entries, self.settings)
         return [] if plan is None or plan.window.is_empty else [plan]
 
     def _compact_under_lease(
         self,
         key: ThreadKey,
+        taking: Steps[Lease | None],
         planning: Steps[list[SummaryPlan]],
         by: Summarizer,
-        *,
-        even_resting: bool,
     ) -> Steps[SummaryReport]:
-        lease = yield from self._leases.take(key, even_resting=even_resting)
+        lease = yield from taking
         if lease is None:
-            return SummaryReport(key=key, outcome="busy")
+            rests = yield from self._leases.find_rest(key)
+            return self._report(SummaryReport(key=key, outcome="resting" if rests else "busy"))
         try:
             # Planned under the lease: another one may have compacted the thread before.
             reports = yield from self._execute_all(lease, (yield from planning), by)
             if not reports or any(reports):
-                reports += yield from self._fold(lease)
+                reports += yield from self._write_parents(lease)
         except BaseException as error:
             # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
             ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
             yield from self._leases.give_back(lease, ended)
             raise
-        has_failed = any(report.outcome == "failed" for report in reports)
-        yield from self._leases.give_back(lease, "failed" if has_failed else "done")
-        return _join_reports(reports or [SummaryReport(key=key, outcome="not_due")])
+        report = _join_reports(reports or [SummaryReport(key=key, outcome="not_due")])
+        ended = "outage" if report.is_outage else "done"
+        if any(one.outcome == "failed" and not one.is_outage for one in reports):
+            ended = "failed"
+        yield from self._leases.give_back(lease, ended)
+        return self._report(report)
+
+    def _report(self, report: SummaryReport) -> SummaryReport:
+        """Tell the application of a report, and return it."""
+        if self._on_report is not None:
+            what = f"the events of thread {report.key.thread_id!r}"
+            notify_application(self._on_report, report, what)
+        return report
 
     # -- summarise, check, commit ----------------------------------------------------------------
 
@@ -179,27 +204,43 @@ class Compactor:
     def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[SummaryReport]:
         key = lease.key
         try:
-            written = yield from write_steps(by, plan.window, self.settings)
+            shown = yield from self._show(plan.window, by)
+            written = yield from write_steps(by, plan.window, self.settings, shown)
             pieces, report = yield from self._check(key, written)
-            report = replace(report, covered=len(plan.window.entry_ids))
+            left_out = find_missing_sections(written.text, self.settings.sections)
+            report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
             entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
             _logger.warning("thread %r was not compacted: %s", key.thread_id, error)
-            return SummaryReport(key=key, outcome="failed", problem=str(error))
+            problem, is_outage = str(error), error.is_outage
+            return SummaryReport(key=key, outcome="failed", problem=problem, is_outage=is_outage)
         return replace(report, summary=entry)
+
+    def _show(self, window: SummaryWindow, by: Summarizer) -> Steps[Sequence[BaseMessage]]:
+        """Return the window as the conversation's model reads it, for who builds on that."""
+        if not isinstance(by, PrefixSummarizer):
+            return ()
+        entries = yield from self._read(window.key)
+        return show_window(entries, window, by.profile)
 
     def _check(
         self, key: ThreadKey, written: WrittenSummary
     ) -> Steps[tuple[tuple[str, ...], SummaryReport]]:
         """Return the pieces of a summary, and what they tell of what they should."""
         missing = written.missing
-        found = [False] * len(missing)
+        words = [""] * len(missing)
         if self._findable is not None and missing:
-            found = yield from self._findable(key, missing)
-        reachable = {fact.key for fact, is_found in zip(missing, found, strict=True) if is_found}
-        details = list_details(missing, reachable, self.settings.facts_tokens)
+            words = yield from self._findable(key, missing)
+        reachable = {fact.key for fact, said in zip(missing, words, strict=True) if said}
+        details = list_details(
+            missing,
+            reachable,
+            self.settings.facts_tokens,
+            first=written.corrected,
+            count=self.settings.count_text,
+        )
         lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
         report = SummaryReport(
             key=key,
@@ -210,6 +251,9 @@ class Compactor:
             listed=len(missing) - len(details.left),
             recallable=len(details.left) - len(lost),
             lost=lost,
+            changed=written.changed,
+            invented=written.invented,
+            unjudged=written.unjudged,
         )
         pieces = (written.text, details.text) if details.text else (written.text,)
         return pieces, report
@@ -242,7 +286,8 @@ class Compactor:
             entries = yield from self._read(lease.key)
         write = draft_replacement if plan.is_redone else draft_summary
         draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
-        record = {**report.to_record(0), LEVEL: 0, **_note_days(plan.window)}
+        cites: list[list[int]] = yield _make_worker_step(partial(cite, kept, plan.window))
+        record = {**report.to_record(0), LEVEL: 0, **_note_days(plan.window), CITES: cites}
         draft = replace(draft, metadata=replace(draft.metadata, aux={RECORD: record}))
         [added] = yield from perform(self._log.append, self._log.aappend, lease.key, [draft])
         yield from self._check_kept(plan.window, added)
@@ -267,7 +312,7 @@ class Compactor:
 
     # -- put summaries under parents --------------------------------------------------------------
 
-    def _fold(self, lease: Lease) -> Steps[list[SummaryReport]]:
+    def _write_parents(self, lease: Lease) -> Steps[list[SummaryReport]]:
         """Put summaries under parents until all that a model reads fit their budget."""
         reports: list[SummaryReport] = []
         while True:
@@ -297,6 +342,11 @@ class Compactor:
         return False
 
 
+def _make_worker_step(call: Callable[[], Any]) -> Effect:
+    """Return the step that makes the call here, or in a worker thread of an event loop."""
+    return Effect(call, lambda: run_in_worker(call))
+
+
 def _note_days(window: SummaryWindow) -> dict[str, list[str]]:
     """Return the first and the last day of what a window holds, as part of a record."""
     days = [line.day for line in read_transcript(window) if line.day]
@@ -311,9 +361,9 @@ def _keep_cites_true(kept: Draft, made: Draft) -> Draft:
     return replace(kept, metadata=replace(kept.metadata, aux={RECORD: record}))
 
 
-Outcome = Literal["written", "not_due", "busy", "stale", "failed"]
-"""`busy`: another one is at it, or the thread rests after a failure; `stale`: what was summarised
-has changed meanwhile, and nothing was written."""
+Outcome = Literal["written", "not_due", "busy", "resting", "stale", "failed"]
+"""`busy`: another one is at it; `resting`: the thread rests after a failure; `stale`: what was
+summarised has changed meanwhile, and nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,20 +375,26 @@ class SummaryReport:
         outcome: What happened.
         summary: The entry that was written, if one was; of several, the last.
         problem: Why nothing was written, in one sentence; empty if there is nothing to say.
+        is_outage: Whether that is because the summariser raised an error instead of answering.
         covered: How many entries the summaries that were written stand for.
         calls: How often the summariser was asked.
-        facts: Names, numbers, dates, ids and promises that the summary had to tell.
+        facts: Prices, codes, dates, numbers, names, promises and preferences it had to tell.
         in_text: How many of them its text tells.
         listed: How many more its list of details tells.
         recallable: How many more are found by recall.
         lost: The rest, as they were said: in the log alone.
+        missing_sections: Headings of the template that the summary does not have.
         folded: How many parents were put over summaries that a model would else read.
+        changed: How many sentences were left out of the text because they said something otherwise.
+        invented: How many because nobody said what they say.
+        unjudged: How many stand there of which neither rules nor a judge could decide.
     """
 
     key: ThreadKey
     outcome: Outcome
     summary: Entry | None = None
     problem: str = ""
+    is_outage: bool = False
     covered: int = 0
     calls: int = 0
     facts: int = 0
@@ -346,7 +402,11 @@ class SummaryReport:
     listed: int = 0
     recallable: int = 0
     lost: tuple[str, ...] = ()
+    missing_sections: tuple[str, ...] = ()
     folded: int = 0
+    changed: int = 0
+    invented: int = 0
+    unjudged: int = 0
 
     def __bool__(self) -> bool:
         """Whether a summary was written."""
@@ -354,13 +414,18 @@ class SummaryReport:
 
     def to_record(self, rolled: int) -> dict[str, Any]:
         """Return what stands with the summary about how it was made."""
+        noted = {"missing_sections": list(self.missing_sections)} if self.missing_sections else {}
         return {
+            **noted,
             ROLLED: rolled,
             "facts": self.facts,
             "in_text": self.in_text,
             "listed": self.listed,
             "recallable": self.recallable,
             "lost": list(self.lost),
+            "changed": self.changed,
+            "invented": self.invented,
+            "unjudged": self.unjudged,
         }
 
 
@@ -376,18 +441,91 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
     counts: dict[str, Any] = {}
     for name in (one.name for one in fields(SummaryReport)):
         values = [getattr(report, name) for report in reports]
-        if isinstance(values[0], int):
+        if isinstance(values[0], bool):
+            counts[name] = any(values)
+        elif isinstance(values[0], int):
             counts[name] = sum(values)
         elif isinstance(values[0], tuple):
             counts[name] = tuple(chain.from_iterable(values))
     return replace(last, problem=problem, **counts)
 
 
+# -- Events: what an application is told of compactions; nothing that was said -------------------
+
+EventKind = Literal["compacted", "lost", "failed", "resting"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryEvent:
+    """Something that happened to the summaries of a thread.
+
+    Attributes:
+        key: The thread.
+        kind: `compacted`: a summary was written. `lost`: that summary, its details and recall do
+            not tell all facts. `failed`: no summary came about, and the thread rests. `resting`:
+            the thread was due, and rests after a failure.
+        problem: For `failed`: why, in one sentence.
+        covered: How many messages the new summaries stand for.
+        folded: How many parents were made.
+        calls: How often the summariser was asked.
+        facts: How many facts there were to tell.
+        in_text: How many the text tells.
+        listed: How many more the list of details tells.
+        recallable: How many more recall finds.
+        lost: How many are in the log alone.
+        missing_sections: How many sections of the template were left out.
+    """
+
+    key: ThreadKey
+    kind: EventKind
+    problem: str = ""
+    covered: int = 0
+    folded: int = 0
+    calls: int = 0
+    facts: int = 0
+    in_text: int = 0
+    listed: int = 0
+    recallable: int = 0
+    lost: int = 0
+    missing_sections: int = 0
+
+
+def list_events(report: SummaryReport) -> Iterator[SummaryEvent]:
+    """Yield what there is to tell of an attempt, in order; nothing where nothing was due."""
+    if report:
+        counts = {name: getattr(report, name) for name in _COUNTS}
+        for kind in _find_kinds(report):
+            yield SummaryEvent(
+                key=report.key,
+                kind=kind,
+                lost=len(report.lost),
+                missing_sections=len(report.missing_sections),
+                **counts,
+            )
+    if report.outcome == "resting":
+        yield SummaryEvent(key=report.key, kind="resting")
+    elif report.outcome == "failed" or (report and report.problem):
+        yield SummaryEvent(
+            key=report.key, kind="failed", problem=report.problem, calls=report.calls
+        )
+
+
+_COUNTS = ("covered", "folded", "calls", "facts", "in_text", "listed", "recallable")
+
+
+def _find_kinds(report: SummaryReport) -> list[EventKind]:
+    return ["compacted", "lost"] if report.lost else ["compacted"]
+
+
 # -- Leases: at most one summary of a thread in the making, over all threads, loops and processes -
 
-Ended = Literal["done", "failed", "stopped"]
-"""How the work under a lease ended. `stopped`: by a cancellation, which tells nothing of the
-summariser; failures before it still count, and the thread does not rest."""
+Ended = Literal["done", "failed", "outage", "stopped"]
+"""How the work under a lease ended. `outage`: the summariser could not be asked, which may be over
+any time. `stopped`: by a cancellation, which tells nothing of the summariser; failures before it
+still count, and the thread does not rest."""
+
+_MOST_RESTING = 10_000
+"""How many threads of a log without state are remembered to rest."""
 
 _DOCUMENT = "summary:lease"
 _LONGEST_PAUSE_MS = 3_600_000
@@ -408,12 +546,16 @@ class Leases:
     """Gives out leases. Thread-safe."""
 
     def __init__(
-        self, log: MessageLog, settings: SummarySettings, *, clock: Callable[[], int] = get_now_ms
+        self,
+        log: MessageLog | None,
+        settings: SummarySettings,
+        *,
+        clock: Callable[[], int] = get_now_ms,
     ) -> None:
         """Create the leases of a log; where it keeps no state, those of this process alone.
 
         Args:
-            log: Whose threads.
+            log: Whose threads; None for those of this process alone.
             settings: How long a lease lasts, and a thread rests.
             clock: Tells the time in milliseconds since the epoch.
         """
@@ -423,10 +565,18 @@ class Leases:
         self._lock = make_lock()
         self._pid = os.getpid()
         self._held: set[ThreadKey] = set()
-        self._resting: dict[ThreadKey, tuple[int, int]] = {}
+        self._resting: dict[ThreadKey, dict[str, Any]] = {}
 
-    def take(self, key: ThreadKey, *, even_resting: bool = False) -> Steps[Lease | None]:
-        """Take the lease of a thread; None if it is taken, or rests after a failure."""
+    def take(
+        self, key: ThreadKey, *, even_resting: bool = False, after_outage: bool = False
+    ) -> Steps[Lease | None]:
+        """Take the lease of a thread; None if it is taken, or rests after a failure.
+
+        Args:
+            key: The thread.
+            even_resting: Take it where the thread rests, too.
+            after_outage: Take it where the thread rests because the summariser could not be asked.
+        """
         with self._lock:
             if self._pid != os.getpid():
                 # A forked child holds none of its parent's, and nobody would give them back.
@@ -437,29 +587,40 @@ class Leases:
             self._held.add(key)
         lease = None
         try:
-            lease = yield from self._take_free(key, even_resting=even_resting)
+            lease = yield from self._take_free(key, even_resting, after_outage)
         finally:
             if lease is None:
                 self._drop(key)
         return lease
 
-    def _take_free(self, key: ThreadKey, *, even_resting: bool) -> Steps[Lease | None]:
+    def find_rest(self, key: ThreadKey) -> Steps[bool]:
+        """Return whether a thread rests after a failure."""
+        value, _ = yield from self._read(key)
+        return bool(value.get("rests_until_ms", 0) > self._clock())
+
+    def _take_free(
+        self, key: ThreadKey, even_resting: bool, after_outage: bool
+    ) -> Steps[Lease | None]:
+        value, version = yield from self._read(key)
+        now = self._clock()
+        is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
+        is_resting = value.get("rests_until_ms", 0) > now and not even_resting
+        if is_taken or (is_resting and not (after_outage and value.get("is_outage"))):
+            return None
+        lease = Lease(key, int(value.get("failures", 0)), version=version)
         if self._state is None:
-            failures, rests_until = self._resting.get(key, (0, 0))
-            is_free = even_resting or rests_until <= self._clock()
-            return Lease(key, failures) if is_free else None
+            return lease
+        return lease if (yield from self._write(lease, self._claim(lease))) else None
+
+    def _read(self, key: ThreadKey) -> Steps[tuple[Mapping[str, Any], int | None]]:
+        """Return what is noted of a thread, and the version of the note."""
+        if self._state is None:
+            return self._resting.get(key, {}), None
         found: StateDocument | None = yield from perform(
             self._state.get_state, self._state.aget_state, key, _DOCUMENT
         )
         value = found.value if found is not None and isinstance(found.value, Mapping) else {}
-        now = self._clock()
-        is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
-        is_resting = value.get("rests_until_ms", 0) > now and not even_resting
-        if is_taken or is_resting:
-            return None
-        lease = Lease(key, int(value.get("failures", 0)))
-        lease.version = None if found is None else found.version
-        return lease if (yield from self._write(lease, self._claim(lease))) else None
+        return value, None if found is None else found.version
 
     def renew(self, lease: Lease) -> Steps[bool]:
         """Hold the lease anew; say whether it was still held."""
@@ -470,18 +631,31 @@ class Leases:
     def give_back(self, lease: Lease, ended: Ended) -> Steps[None]:
         """End the lease; after a failure the thread rests, each time twice as long."""
         try:
-            failed = ended == "failed"
-            failures = 0 if ended == "done" else lease.failures + failed
+            has_failed = ended in ("failed", "outage")
+            failures = 0 if ended == "done" else lease.failures + has_failed
             pause_ms = round(self._settings.first_pause_s * 1000) * 2 ** min(failures - 1, 20)
-            rests_until = self._clock() + min(pause_ms, _LONGEST_PAUSE_MS) if failed else 0
+            rests_until = self._clock() + min(pause_ms, _LONGEST_PAUSE_MS) if has_failed else 0
+            told = {
+                "holder": "",
+                "failures": failures,
+                "rests_until_ms": rests_until,
+                "is_outage": ended == "outage",
+            }
             if self._state is None:
-                self._resting[lease.key] = (failures, rests_until)
+                self._note_rest(lease.key, told)
             else:
                 # Fails if another one took over meanwhile, who then decides.
-                told = {"holder": "", "failures": failures, "rests_until_ms": rests_until}
                 yield from self._write(lease, told)
         finally:
             self._drop(lease.key)
+
+    def _note_rest(self, key: ThreadKey, told: dict[str, Any]) -> None:
+        with self._lock:
+            self._resting.pop(key, None)
+            if told["failures"]:
+                self._resting[key] = told
+            while len(self._resting) > _MOST_RESTING:
+                del self._resting[next(iter(self._resting))]
 
     def _claim(self, lease: Lease) -> dict[str, Any]:
         until = self._clock() + round(self._settings.lease_s * 1000)

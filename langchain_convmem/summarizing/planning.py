@@ -9,21 +9,28 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.summarizing.runnables import RunnableLike, as_runnable
+from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import (
     find_covers,
     find_frontier,
     find_live_entries,
     find_live_summary,
+    find_uncovered,
 )
-from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.messages import TextCounter, TokenCounter, count_tokens
+from langchain_convmem.views.pins import count_pin_tokens
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,
     find_continued,
+    find_held_back,
     find_said_since,
     make_window,
+    read_summaries,
 )
 from langchain_convmem.views.tool_calls import find_answered_calls
 
@@ -71,6 +78,10 @@ class Size:
     tokens: int
     messages: int
 
+    def add_tokens(self, tokens: int) -> Size:
+        """Return the size of as many messages with so many more tokens."""
+        return Size(self.tokens + tokens, self.messages)
+
     def measure_in(self, measure: str, window_tokens: int) -> float:
         """Return the size in one measure."""
         if measure == "messages":
@@ -95,8 +106,8 @@ class SummarySettings:
             that waits for an answer and an open tool loop stay in any case. Where both are counted
             in tokens, or both in messages, it is lowered to half of the high mark if it is not
             below it.
-        window_tokens: Size of the model's window, for marks in fractions of it; where one needs it
-            and it is not given, 16,000.
+        window_tokens: Size of the model's window, for marks in fractions of it; None is that of the
+            chain's model where LangChain has a profile of it, and else 16,000.
         max_summary_tokens: How long a summary should be at most, its list of details not counted.
             Of a short stretch a shorter one is asked for: a tenth of it.
         facts_tokens: How long the list of details may be that follows a summary: what the text
@@ -105,13 +116,22 @@ class SummarySettings:
             parents, made by rule of sentences of the summaries below. None: three summaries of
             full length, with their lists.
         fan_out: How many summaries stand under one parent at most.
-        retries: How often a summariser is asked again, told what was missing.
+        retries: How often a summariser is asked again where it changed or invented something, told
+            what, or wrote no summary.
         input_tokens: How much a summariser reads at once; more is summarised in parts first.
         rebuild_every: Has no effect any more: every stretch is read once, and no summary is made
             of another one's text.
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
+        instructions: What a summariser is asked besides, in the application's words. The rules that
+            the transcript is data, and how long a summary is, stay.
+        sections: Headings that a summary has, in this order; what it leaves out is reported.
+        judge: Asked about sentences of a summary of which rules cannot decide whether they agree
+            with what was said: a chat model, another Runnable or a function. One call for a
+            summary, and none where nothing is open. None: they stay undecided.
+        token_counter: Counts the tokens of messages; None is the memory's own, which without a
+            memory is the estimate of this package.
         notes: What was corrected, so that the settings can be followed; logged as well.
     """
 
@@ -127,6 +147,10 @@ class SummarySettings:
     rebuild_every: int | None = None
     lease_s: float = 300.0
     first_pause_s: float = 30.0
+    instructions: str = ""
+    sections: Sequence[str] = ()
+    judge: RunnableLike | None = None
+    token_counter: TokenCounter | None = field(default=None, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -147,9 +171,9 @@ class SummarySettings:
             if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
                 msg = f"{name} must be a whole number of at least {smallest}, got {value!r}"
                 raise ConfigError(msg)
-        for name in ("lease_s", "first_pause_s"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
+        _check_periods(self)
+        _check_judge(self.judge)
+        _check_wording(self)
         clauses = self.clauses
         keep: Clause = dict([_read_pair("keep", self.keep)])
         for name, amounts in (
@@ -159,7 +183,9 @@ class SummarySettings:
             _check_amounts(name, amounts)
             if "fraction" in amounts and self.window_tokens is None:
                 window = f"{_ASSUMED_WINDOW:,} tokens"
-                _correct(self, f"window_tokens is taken as {window}", window_tokens=_ASSUMED_WINDOW)
+                note = f"window_tokens is taken as {window} until the model's own is known"
+                if note not in self.notes:
+                    _correct(self, note)
         for clause in clauses:
             self._lower_keep(clause)
         if self.rebuild_every is not None:
@@ -194,18 +220,41 @@ class SummarySettings:
         room = max(budget - shown, 1)
         start = min(mark, room)
         trigger: list[Amount | Clause] = [*self.clauses, ("tokens", start)]
-        fitted = replace(
+        note = (
+            f"a budget of {budget} tokens has threads compacted from {start} tokens on, to "
+            f"summaries of {summary} with {facts} of details, {shown} of all together"
+        )
+        return _change(
             self,
+            note,
             trigger=trigger,
             max_summary_tokens=summary,
             facts_tokens=facts,
             tree_tokens=shown,
         )
-        note = (
-            f"a budget of {budget} tokens has threads compacted from {start} tokens on, to "
-            f"summaries of {summary} with {facts} of details, {shown} of all together"
-        )
-        return _correct(fitted, note)
+
+    def fit_window(self, window_tokens: int) -> SummarySettings:
+        """Return settings for a model that reads so many tokens at once.
+
+        Fractions are shares of it, unless `window_tokens` says of what; marks in tokens leave a
+        quarter of it for what stands around the conversation, and for the reply.
+        """
+        known = self
+        if self.window_tokens is None and self._has_fractions:
+            note = f"window_tokens is {window_tokens:,}, by the model's profile"
+            known = _change(self, note, window_tokens=window_tokens)
+        return known.fit_to(window_tokens * 3 // 4)
+
+    def fit_input(self, window_tokens: int) -> SummarySettings:
+        """Return settings for a summariser that reads so many tokens at once, its own included."""
+        most = max(window_tokens - self.max_summary_tokens - self.facts_tokens, window_tokens // 2)
+        if self.input_tokens <= most:
+            return self
+        return _change(self, f"input_tokens is {most:,}, by the model's profile", input_tokens=most)
+
+    @property
+    def _has_fractions(self) -> bool:
+        return self.keep[0] == "fraction" or any("fraction" in one for one in self.clauses)
 
     def count_asked(self, tokens: int) -> int:
         """Return how many tokens to ask for as the summary of so many: of little, little."""
@@ -230,7 +279,17 @@ class SummarySettings:
 
     @property
     def _window(self) -> int:
-        return self.window_tokens or 1
+        return self.window_tokens or _ASSUMED_WINDOW
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What counts the tokens of messages."""
+        return self.token_counter or count_tokens
+
+    @property
+    def count_text(self) -> TextCounter:
+        """What counts the tokens of a text."""
+        return get_text_counter(self.counter)
 
     @property
     def clauses(self) -> list[dict[Measure, float]]:
@@ -268,6 +327,34 @@ class SummarySettings:
         return size.measure_in(measure, self._window) <= amount
 
 
+def _check_periods(settings: SummarySettings) -> None:
+    for name in ("lease_s", "first_pause_s"):
+        if not getattr(settings, name) > 0:
+            raise ConfigError(f"{name} must be positive, got {getattr(settings, name)!r}")
+
+
+def _check_judge(judge: object) -> None:
+    if judge is not None and as_runnable(judge) is None:
+        msg = "judge must be a chat model, another Runnable or a function, got"
+        raise ConfigError(f"{msg} {describe_value(judge)}")
+
+
+def _check_wording(settings: SummarySettings) -> None:
+    """Refuse instructions and sections that are not text, and freeze the list of sections."""
+    if not isinstance(settings.instructions, str):
+        given = describe_value(settings.instructions)
+        raise ConfigError(f"instructions must be a text, got {given}")
+    headings: Any = settings.sections
+    is_list = isinstance(headings, Sequence) and not isinstance(headings, str)
+    if not is_list or not all(isinstance(one, str) and one.strip() for one in headings):
+        msg = 'sections must be a list of headings, such as ["Decisions"], none of them blank'
+        raise ConfigError(f"{msg}; got {headings!r:.80}")
+    names = tuple(" ".join(one.split()).rstrip(":") for one in headings)
+    if len({name.casefold() for name in names}) < len(names):
+        raise ConfigError(f"sections must differ from each other, got {headings!r:.200}")
+    object.__setattr__(settings, "sections", names)
+
+
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)  # noqa: PLR2004
 
@@ -284,6 +371,14 @@ def _correct(settings: SummarySettings, note: str, **values: Any) -> SummarySett
         object.__setattr__(settings, name, value)
     _logger.warning("summary settings: %s", note)
     return settings
+
+
+def _change(settings: SummarySettings, note: str, **values: Any) -> SummarySettings:
+    """Return changed settings that say so, beside what was corrected before."""
+    changed = replace(settings, **values)
+    earlier = [one for one in settings.notes if one not in changed.notes]
+    object.__setattr__(changed, "notes", (*earlier, *changed.notes))
+    return _correct(changed, note)
 
 
 def _label_clauses(clauses: Sequence[Clause]) -> list[tuple[str, Clause]]:
@@ -337,14 +432,15 @@ def make_plan(
         force: Cover all that may be covered, whatever the marks say.
     """
     live = find_live_entries(entries)
-    said = find_said_since(live, find_frontier(live))
-    if not force and not settings.is_due(measure(said)):
+    said = find_waiting(entries, live, force=force)
+    size = measure(said, settings.counter)
+    if not force and not settings.is_due(size):
         return None
-    end = _find_end(find_closing_points(said), said, measure(said), None if force else settings)
+    end = _find_end(find_closing_points(said), said, size, None if force else settings)
     if not end:
         return None
     window = make_window(key, entries, said[:end], find_continued(live))
-    return SummaryPlan(window, measure(said[:end]).tokens)
+    return SummaryPlan(window, measure(said[:end], settings.counter).tokens)
 
 
 def plan_leaves(
@@ -362,9 +458,11 @@ def plan_leaves(
         force: See `make_plan`.
     """
     live = find_live_entries(entries)
-    said = find_said_since(live, find_frontier(live))
-    rest = measure(said)
-    if not force and not settings.is_due(rest):
+    said = find_waiting(entries, live, force=force)
+    rest = measure(said, settings.counter)
+    if not force and not settings.is_due(
+        rest.add_tokens(count_pin_tokens(entries, settings.count_text))
+    ):
         return []
     plans: list[SummaryPlan] = []
     for stretch in find_stretches(live, said):
@@ -374,10 +472,41 @@ def plan_leaves(
         end = _find_end(points, stretch, rest, None if force else settings)
         for first, last in _cut(stretch, [point for point in points if point <= end], settings):
             part = stretch[first:last]
-            plans.append(SummaryPlan(make_window(key, entries, part, None), measure(part).tokens))
-        covered = measure(stretch[:end])
+            tokens = measure(part, settings.counter).tokens
+            plans.append(SummaryPlan(make_window(key, entries, part, None), tokens))
+        covered = measure(stretch[:end], settings.counter)
         rest = Size(rest.tokens - covered.tokens, rest.messages - covered.messages)
     return [plan for plan in plans if not plan.window.is_empty]
+
+
+def find_waiting(
+    entries: Sequence[Entry], live: Sequence[Entry], *, force: bool = False
+) -> list[Entry]:
+    """Return what was said that no summary covers and that is to be summarised, in order.
+
+    Args:
+        entries: The thread's entries.
+        live: Those that count.
+        force: Also what undoing a summary showed again.
+    """
+    held = () if force else find_held_back(entries)
+    return [one for one in find_said_since(live, find_frontier(live)) if one.id not in held]
+
+
+def is_overdue(entries: Sequence[Entry], budget: int | None, settings: SummarySettings) -> bool:
+    """Return whether a budget leaves out what no summary covers.
+
+    Args:
+        entries: A thread's entries, or those that its next view needs.
+        budget: How many tokens a model gets of a thread; None for any number.
+        settings: Say how tokens are counted.
+    """
+    if budget is None:
+        return False
+    live = find_live_entries(entries)
+    told = settings.count_text("\n".join(read_summaries(find_frontier(live))))
+    said = measure(find_uncovered(live), settings.counter).tokens
+    return said + told + count_pin_tokens(entries, settings.count_text) > budget
 
 
 def find_stretches(live: Sequence[Entry], said: Sequence[Entry]) -> list[list[Entry]]:
@@ -410,7 +539,8 @@ def _cut(
     stretch: Sequence[Entry], points: Sequence[int], settings: SummarySettings
 ) -> list[tuple[int, int]]:
     """Return where windows of about one size begin and end that hold all up to the last point."""
-    sums = list(accumulate(map(_count_tokens, stretch), initial=0))
+    sizes = (_count_tokens(entry, settings.counter) for entry in stretch)
+    sums = list(accumulate(sizes, initial=0))
     most = settings.stretch_tokens
     total = sums[points[-1]] if points else 0
     target = total / max(math.ceil(total / most), 1)
@@ -427,12 +557,15 @@ def _cut(
     return [*cuts, (start, last)] if last > start else cuts
 
 
-def make_plan_again(key: ThreadKey, entries: Sequence[Entry]) -> SummaryPlan | None:
+def make_plan_again(
+    key: ThreadKey, entries: Sequence[Entry], settings: SummarySettings
+) -> SummaryPlan | None:
     """Return the plan by which the live summary was made; None if there is none.
 
     Args:
         key: The thread.
         entries: All its entries by ascending position.
+        settings: Say how tokens are counted.
     """
     live = find_live_entries(entries)
     newest = find_live_summary(live)
@@ -444,16 +577,16 @@ def make_plan_again(key: ThreadKey, entries: Sequence[Entry]) -> SummaryPlan | N
     before = [] if base is None else [base]
     told = [entry for entry in find_said_since(live, before) if entry.id in covered]
     window = make_window(key, entries, told, base)
-    return SummaryPlan(window, measure(told).tokens, is_redone=True)
+    return SummaryPlan(window, measure(told, settings.counter).tokens, is_redone=True)
 
 
-def measure(said: Sequence[Entry]) -> Size:
+def measure(said: Sequence[Entry], counter: TokenCounter = count_tokens) -> Size:
     """Return how large what these entries say is."""
-    return Size(sum(map(_count_tokens, said)), len(said))
+    return Size(sum(_count_tokens(entry, counter) for entry in said), len(said))
 
 
-def _count_tokens(entry: Entry) -> int:
-    return 0 if entry.message is None else count_tokens([entry.message])
+def _count_tokens(entry: Entry, counter: TokenCounter) -> int:
+    return 0 if entry.message is None else counter([entry.message])
 
 
 def _find_end(
@@ -469,7 +602,8 @@ def _find_end(
     """
     if settings is None or not points:
         return points[-1] if points else 0
-    sums = list(accumulate(map(_count_tokens, said), initial=0))
+    sizes = (_count_tokens(entry, settings.counter) for entry in said)
+    sums = list(accumulate(sizes, initial=0))
     for point in points:
         if settings.is_small(Size(rest.tokens - sums[point], rest.messages - point)):
             return point

@@ -137,7 +137,7 @@ def _read_words(text: str) -> _Words:
         frozenset(telling | {one for one in numbers if len(one) > 1}),
         frozenset(name for name in names if len(name) > 2),  # noqa: PLR2004
         frozenset(numbers - {""}),
-        frozenset(_find_concepts(plain, words)),
+        frozenset(find_concepts(plain, words)),
     )
 
 
@@ -442,7 +442,8 @@ def _index_concepts() -> tuple[dict[str, int], list[tuple[str, int]]]:
     return by_stem, pieces
 
 
-def _find_concepts(text: str, words: Iterable[str]) -> set[int]:
+def find_concepts(text: str, words: Iterable[str]) -> set[int]:
+    """Return the everyday things that a casefolded text mentions, by number: in any language."""
     by_stem, pieces = _index_concepts()
     found = {by_stem[stem] for stem in map(_shape, set(words)) if stem in by_stem}
     if not text.isascii():

@@ -7,10 +7,9 @@ retold in other words, and where a sentence comes from stays known.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -26,17 +25,19 @@ from langchain_convmem.views.facts import (
     split_sentences,
 )
 from langchain_convmem.views.live import LEVEL, RECORD, find_frontier, find_live_entries, get_level
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import (
     CHILDREN,
     CITES,
     DAYS,
     DAYS_LINE,
+    digest_children,
     format_days,
     get_cites,
     get_days,
     make_summary_draft,
 )
+from langchain_convmem.views.tokens import count_text_tokens
 
 AUTHOR = "rule"
 """What stands with a parent as its author."""
@@ -82,7 +83,7 @@ def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Seque
         frontier: The summaries that a model reads, in their order.
         settings: Say how much they may take together.
     """
-    sizes = [count_summary_tokens(summary) for summary in frontier]
+    sizes = [count_summary_tokens(summary, settings.count_text) for summary in frontier]
     excess = sum(sizes) - settings.shown_tokens
     older = frontier[:-1]
     if len(older) < 2 or (excess <= 0 and len(frontier) <= _MOST_SHOWN):  # noqa: PLR2004 - a pair
@@ -91,23 +92,30 @@ def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Seque
     highest = [max(pair) for pair in pairwise(levels)]
     start = highest.index(min(highest))
     end = start + 2
-    while (
-        end < min(len(older), start + settings.fan_out)
-        and levels[end] == highest[start]
-        and sum(sizes[start:end]) - _find_room(sizes[start:end], settings) < excess
-    ):
+    most = min(len(older), start + settings.fan_out)
+    while end < most and levels[end] == highest[start] and excess > sum(sizes[start:end]) // 2:
         end += 1
     return older[start:end]
 
 
-def count_summary_tokens(summary: Entry) -> int:
+def count_summary_tokens(summary: Entry, count: TextCounter) -> int:
     """Return how much of a model's context a summary takes."""
-    return count_text_tokens("\n".join(summary.contents))
+    return count("\n".join(summary.contents))
 
 
-def _find_room(sizes: Sequence[int], settings: SummarySettings) -> int:
-    """Return how long a parent may be: half of what stands under it, and no more than a share."""
-    return max(min(sum(sizes) // 2, settings.shown_tokens // 3), _LEAST_TOKENS)
+def find_room(
+    children: Sequence[Entry], frontier: Sequence[Entry], settings: SummarySettings
+) -> int:
+    """Return how long a parent may be.
+
+    As long as lets all summaries fit together, but at least half as long as its children, an eighth
+    shorter than they are, and no more than half of what a model reads of summaries.
+    """
+    count = settings.count_text
+    below = sum(count_summary_tokens(child, count) for child in children)
+    excess = sum(count_summary_tokens(one, count) for one in frontier) - settings.shown_tokens
+    wanted = max(below - max(excess, below // 8), below // 2)
+    return max(min(wanted, settings.shown_tokens // 2), _LEAST_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +138,29 @@ def plan_parent(entries: Sequence[Entry], settings: SummarySettings) -> ParentPl
         entries: A thread's entries by ascending position; what its next view needs is enough.
         settings: Say how much all summaries may take that a model reads.
     """
-    children = pick_siblings(find_frontier(find_live_entries(entries)), settings)
-    draft = draft_parent(children, settings) if children else None
+    frontier = find_frontier(find_live_entries(entries))
+    children = pick_siblings(frontier, settings)
+    if not children:
+        return None
+    room = find_room(children, frontier, settings)
+    draft = draft_parent(children, room, settings.count_text)
     return None if draft is None else ParentPlan(children, draft)
 
 
 # -- What a parent tells ---------------------------------------------------------------------------
-def draft_parent(children: Sequence[Entry], settings: SummarySettings) -> Draft | None:
+def draft_parent(
+    children: Sequence[Entry], max_tokens: int, count: TextCounter = count_text_tokens
+) -> Draft | None:
     """Return the parent of neighbouring summaries; None if it would be no shorter than they are.
 
     Args:
         children: Two or more, in the order of the frontier.
-        settings: Say how long it may be.
+        max_tokens: How long its text may be.
+        count: Counts the tokens of a text.
     """
-    sizes = [count_summary_tokens(child) for child in children]
-    told = choose_sentences(list_sentences(children), _find_room(sizes, settings))
+    told = choose_sentences(list_sentences(children), max_tokens, count)
     text, cites = write_text(told)
-    if not text or count_text_tokens(text) >= sum(sizes):
+    if not text or count(text) >= sum(count_summary_tokens(child, count) for child in children):
         return None
     record: dict[str, Any] = {
         "rolled": 0,
@@ -177,11 +191,6 @@ def _join_covers(children: Sequence[Entry]) -> Cover:
         else:
             ranges.append((first, last))
     return Cover(tuple(ranges), digest_children([child.id for child in children]), AUTHOR)
-
-
-def digest_children(ids: Iterable[str]) -> str:
-    """Return what tells a parent from every other summary: a hash of its children's ids."""
-    return hashlib.blake2b("\n".join(("parent", *ids)).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +266,9 @@ def write_text(told: Sequence[ToldSentence]) -> tuple[str, list[list[int]]]:
 
 
 # -- Choosing --------------------------------------------------------------------------------------
-def choose_sentences(told: Sequence[ToldSentence], max_tokens: int) -> list[ToldSentence]:
+def choose_sentences(
+    told: Sequence[ToldSentence], max_tokens: int, count: TextCounter = count_text_tokens
+) -> list[ToldSentence]:
     """Return the sentences to keep, in their order: those that tell most for their length.
 
     A kind of fact counts less the more of it was chosen, and so does a summary. What is left of
@@ -267,27 +278,29 @@ def choose_sentences(told: Sequence[ToldSentence], max_tokens: int) -> list[Told
         told: What may be chosen.
         max_tokens: How long the text of the chosen may be; if no sentence is so short, the
             shortest one is chosen.
+        count: Counts the tokens of a text.
     """
     if not told:
         return []
-    choice = _Choice(told, max_tokens)
+    choice = _Choice(told, max_tokens, count)
     while choice.take_best():
         pass
     if not choice.chosen:
-        return [min(told, key=lambda sentence: count_text_tokens(sentence.line))]
+        return [min(told, key=lambda sentence: count(sentence.line))]
     return [told[number] for number in sorted(choice.chosen)]
 
 
 class _Choice:
     """Sentences under choice. Not thread-safe."""
 
-    def __init__(self, told: Sequence[ToldSentence], max_tokens: int) -> None:
+    def __init__(self, told: Sequence[ToldSentence], max_tokens: int, count: TextCounter) -> None:
         self.chosen: set[int] = set()
+        self._count = count
         self._told = told
         self._room = max_tokens
         self._share = max(max_tokens / len({sentence.child for sentence in told}), 1)
         self._worth = _weigh(told)
-        self._lengths = [count_text_tokens(f"{sentence.line}\n") for sentence in told]
+        self._lengths = [count(f"{sentence.line}\n") for sentence in told]
         self._begun: set[tuple[int, str]] = set()
         self._known: set[str] = set()
         self._kinds: Counter[str] = Counter()
@@ -297,13 +310,13 @@ class _Choice:
         """Choose the best sentence that fits; say whether there was one."""
         best, highest = -1, (-1.0, 0.0)
         for number in range(len(self._told)):
-            if number not in self.chosen and self._cost(number) <= self._room:
-                value = self._value(number)
+            if number not in self.chosen and self._count_cost(number) <= self._room:
+                value = self._find_value(number)
                 if value > highest:
                     best, highest = number, value
         if best < 0:
             return False
-        cost = self._cost(best)
+        cost = self._count_cost(best)
         self._room -= cost
         self._used[self._told[best].child] += cost
         self._begun.add(self._find_group(best))
@@ -317,13 +330,13 @@ class _Choice:
         """Return which summary's days a sentence stands under."""
         return self._told[number].child, self._told[number].days
 
-    def _cost(self, number: int) -> int:
+    def _count_cost(self, number: int) -> int:
         """Return how many tokens longer the text is with a sentence."""
         days = self._told[number].days
         is_begun = not days or self._find_group(number) in self._begun
-        return self._lengths[number] + (0 if is_begun else count_text_tokens(f"{days}\n"))
+        return self._lengths[number] + (0 if is_begun else self._count(f"{days}\n"))
 
-    def _value(self, number: int) -> tuple[float, float]:
+    def _find_value(self, number: int) -> tuple[float, float]:
         """Return what a sentence is worth by its facts, and without any by its summary's share."""
         sentence = self._told[number]
         spent = 1 + self._used[sentence.child] / self._share
@@ -336,6 +349,11 @@ def _weigh(told: Sequence[ToldSentence]) -> list[Mapping[str, str]]:
     """Return for each sentence the kind of each of its facts by the fact's key."""
     known = KnownFacts(find_facts([FactSource(sentence.text) for sentence in told]))
     return [dict(_list_kinds(sentence.text, known.find_in(sentence.text))) for sentence in told]
+
+
+def find_kinds(text: str) -> frozenset[str]:
+    """Return the kinds of facts that a sentence tells: price, id, date, number, name and so on."""
+    return frozenset(kind for _, kind in _list_kinds(text, find_facts([FactSource(text)])))
 
 
 def _list_kinds(text: str, facts: Sequence[Fact]) -> Iterator[tuple[str, str]]:

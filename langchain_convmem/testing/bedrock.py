@@ -28,7 +28,7 @@ from langchain_convmem.testing.scripted_replies import (
     split_pieces,
     split_words,
 )
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 _ADDRESS = re.compile(r"POST /model/[^/]+/(converse|converse-stream)")
 _SIGNED = ("AWS4-HMAC-SHA256 ", "Bearer ")

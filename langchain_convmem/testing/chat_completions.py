@@ -25,7 +25,7 @@ from langchain_convmem.testing.scripted_replies import (
     split_pieces,
     split_words,
 )
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 _STREAM_END = b"data: [DONE]\n\n"
 

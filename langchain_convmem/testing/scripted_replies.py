@@ -14,7 +14,7 @@ from types import UnionType
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 T = TypeVar("T")
 

@@ -48,7 +48,7 @@ from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.call_syntaxes import BARE_JSON, BARE_PYTHON
 from langchain_convmem.text.replies import ReplyReader, StopTexts
 from langchain_convmem.text.reply_formats import ReplyFormat, find_reply_format, get_reply_format
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 _MOST_STOPS = 4
 """Many services take no more; the text is cut here in any case."""

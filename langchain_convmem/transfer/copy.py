@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, LogError
@@ -29,6 +29,7 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.views.codec import redraft
+from langchain_convmem.views.summaries import translate_record
 
 _PAGE = 500
 """Entries per read."""
@@ -463,10 +464,17 @@ class Replay:
         return replace(
             draft,
             message=message,
-            metadata=replace(known, summary_ids=summary_ids),
+            metadata=replace(known, summary_ids=summary_ids, aux=self._translate_aux(entry)),
             control=None if entry.control is None else self._translate_control(entry.control),
             cover=None if entry.cover is None else self._translate_cover(entry.cover),
         )
+
+    def _translate_aux(self, entry: Entry) -> Mapping[str, Any]:
+        """Return what stands with an entry; a summary's names ids and places of others."""
+        aux = entry.metadata.aux
+        if entry.role != "summary":
+            return aux
+        return translate_record(aux, self._ids, dict(self._positions))
 
     def _translate_control(self, control: Control) -> Control:
         new = control.replacement

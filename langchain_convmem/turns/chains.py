@@ -29,7 +29,8 @@ from langchain_core.runnables.base import (
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.providers import Profile, find_profile
+from langchain_convmem.views.models import NO_MODEL, ModelFacts
+from langchain_convmem.views.providers import Profile, find_profile, join_profiles
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -42,11 +43,13 @@ class ChainShape:
         slots: The variables that its prompts use; None for a chain that takes messages.
         profile: Whose rules the messages must keep.
         is_fixed: Whether it is the same for every call.
+        model: What its chat models say of themselves.
     """
 
     slots: frozenset[str] | None
     profile: Profile
     is_fixed: bool = True
+    model: ModelFacts = NO_MODEL
 
     @classmethod
     def from_chain(
@@ -67,7 +70,7 @@ class ChainShape:
             slots = _find_slots(inner, configurable, frozenset()) or frozenset()
         parts = list(_walk(inner, configurable, frozenset()))
         is_fixed = not any(isinstance(part, DynamicRunnable) for part in parts)
-        return cls(slots, profile or _find_profile(parts), is_fixed)
+        return cls(slots, profile or _find_profile(parts), is_fixed, _read_models(parts))
 
 
 def read_chain(inner: RunnableLike[Any, Any]) -> Runnable[Any, Any]:
@@ -156,7 +159,12 @@ def _find_profile(parts: Iterable[Runnable[Any, Any]]) -> Profile:
     none can be seen, what all providers accept.
     """
     found = {find_profile(part) for part in parts if isinstance(part, BaseLanguageModel)}
-    return found.pop() if len(found) == 1 else "strict"
+    return join_profiles(found)
+
+
+def _read_models(parts: Iterable[Runnable[Any, Any]]) -> ModelFacts:
+    models = [part for part in parts if isinstance(part, BaseLanguageModel)]
+    return ModelFacts.merge(map(ModelFacts.read, models))
 
 
 def _walk(

@@ -5,6 +5,7 @@ The same at every host: wrapped chains, conversations, graphs and agents.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
@@ -20,6 +21,8 @@ from langchain_convmem.views.context import ContextBudget
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
+
+_logger = logging.getLogger("langchain_convmem")
 
 NAMESPACE = "memory"
 """Where a call sets options: `configurable={"memory": {"recall": False}}`."""
@@ -56,7 +59,7 @@ class TurnSettings(TypedDict, total=False):
 class TurnOptions:
     """What a model gets in a turn, and whether the turn is stored.
 
-    Tokens are counted as everywhere: characters / 4.
+    Tokens are counted by the memory's counter, as everywhere.
 
     Attributes:
         recall: Whether to recall lines of earlier conversations.
@@ -69,11 +72,12 @@ class TurnOptions:
             lines, what was said before and the turn itself. First comes what cannot be cut, then
             recalled lines, then as many of the latest exchanges as fit.
         reserved_tokens: Of these, so many are left for what stands outside the messages, such as
-            the prompt's own words and the descriptions of tools.
+            the prompt's own words and the descriptions of tools. What leaves no room for messages
+            is lowered to half of them, and logged.
         remember: Whether the turn is stored.
 
     Raises:
-        ConfigError: If a value is of the wrong type, or leaves no room for messages.
+        ConfigError: If a value is of the wrong type, or too small to be one.
     """
 
     recall: bool = True
@@ -96,7 +100,18 @@ class TurnOptions:
         _check_count("history_tokens", self.history_tokens, least=0)
         _check_count("context_tokens", self.context_tokens, least=1)
         _check_count("reserved_tokens", self.reserved_tokens, least=0, is_optional=False)
-        _ = self.budget
+        if self.context_tokens is not None and self.reserved_tokens >= self.context_tokens:
+            self._lower_reserved(self.context_tokens // 2)
+
+    def _lower_reserved(self, tokens: int) -> None:
+        """Leave room for messages in a budget that is reserved whole, and say so."""
+        _logger.warning(
+            "reserved_tokens=%d leaves no room in context_tokens=%d and is lowered to %d",
+            self.reserved_tokens,
+            self.context_tokens,
+            tokens,
+        )
+        object.__setattr__(self, "reserved_tokens", tokens)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], *, where: str) -> TurnOptions:

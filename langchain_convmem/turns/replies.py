@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -30,6 +30,9 @@ from langchain_convmem.streams import add_up
 from langchain_convmem.views.codec import describe_as_json, make_storable
 from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import find_calls
+
+LearnUsage: TypeAlias = Callable[[str, Sequence[BaseMessage], Any, Any], object]
+"""Gets a model's name, the messages that it got, the input tokens it reports, and its tools."""
 
 INTERRUPTED = "interrupted"
 """Attribute of a reply that was cut off."""
@@ -475,8 +478,14 @@ class PartialReplyHandler(BaseCallbackHandler):
     ignore_agent = True
     ignore_custom_event = True
 
-    def __init__(self) -> None:
-        """Start with nothing heard."""
+    def __init__(self, learn: LearnUsage | None = None) -> None:
+        """Start with nothing heard.
+
+        Args:
+            learn: Is told what models report to have read, of any that is called.
+        """
+        self._learn = learn
+        self._requests: dict[UUID, _Request] = {}
         self.first_token_ms: int | None = None
         """When the first words of the latest reply came, if it was streamed."""
         self.message: AIMessage | None = None
@@ -496,14 +505,16 @@ class PartialReplyHandler(BaseCallbackHandler):
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],  # noqa: ARG002 - LangChain passes it by place
-        messages: Sequence[Any],  # noqa: ARG002
+        messages: Sequence[Any],
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
         tags: Sequence[str] | None = None,
-        **_: Any,
+        **more: Any,
     ) -> None:
         """Listen to a reply, unless another model makes it, or the memory for itself."""
+        if self._learn is not None and len(messages) == 1:
+            self._requests[run_id] = _Request.read(messages[0], more)
         if parent_run_id not in self._runs and not set(INTERNAL_TAGS) & set(tags or ()):
             self._runs.add(run_id)
             self._replies[run_id] = ReplyCollector()
@@ -527,8 +538,13 @@ class PartialReplyHandler(BaseCallbackHandler):
         if self.first_token_ms is None and reply.has_text:
             self.first_token_ms = get_now_ms()
 
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
+        """Forget what was sent: nothing is reported of it."""
+        self._requests.pop(run_id, None)
+
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
         """Keep a reply that came whole; forget what broke before it: it was tried again."""
+        self._note_usage(response, self._requests.pop(run_id, None))
         if run_id not in self._runs:
             return
         begun = list(self._replies)  # models that run at the same time end in any order
@@ -542,11 +558,42 @@ class PartialReplyHandler(BaseCallbackHandler):
             whole = message_chunk_to_message(said) if isinstance(said, AIMessageChunk) else said
             self.message = whole if isinstance(whole, AIMessage) else None
 
+    def _note_usage(self, response: Any, request: _Request | None) -> None:
+        generations = response.generations
+        if self._learn is None or request is None or request.model is None or not generations:
+            return
+        said = getattr(generations[0][0], "message", None) if generations[0] else None
+        usage = getattr(said, "usage_metadata", None) or {}
+        if usage:
+            self._learn(request.model, request.messages, usage.get("input_tokens"), request.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a model was called with.
+
+    Attributes:
+        model: Its name; None if it has none.
+        messages: All that it got.
+        tools: Descriptions of tools that it got beside them.
+    """
+
+    model: str | None
+    messages: Sequence[BaseMessage]
+    tools: Any
+
+    @classmethod
+    def read(cls, messages: Sequence[BaseMessage], more: Mapping[str, Any]) -> _Request:
+        """Return what the start of a run tells."""
+        name = (more.get("metadata") or {}).get("ls_model_name")
+        tools = (more.get("invocation_params") or {}).get("tools")
+        return cls(name if isinstance(name, str) and name else None, messages, tools)
+
 
 @contextmanager
-def collect_replies() -> Iterator[PartialReplyHandler]:
-    """Listen to the models that are called inside the block."""
-    heard = PartialReplyHandler()
+def collect_replies(learn: LearnUsage | None = None) -> Iterator[PartialReplyHandler]:
+    """Listen to the models that are called inside the block; see `PartialReplyHandler`."""
+    heard = PartialReplyHandler(learn)
     before = var_child_runnable_config.get()
     var_child_runnable_config.set(heard.listen(before))
     try:

@@ -33,6 +33,7 @@ from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
 from langchain_convmem.turns.turn import SPOKEN, CallContext, has_same_content
 from langchain_convmem.views.codec import get_role, make_draft, make_storable
+from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message
@@ -933,8 +934,10 @@ def _find_caller(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMe
 
 
 def is_stand_in(message: BaseMessage) -> bool:
-    """Return whether a message stands for others that a summarising middleware took away."""
-    return message.additional_kwargs.get("lc_source") == _SUMMARY_SOURCE
+    """Return whether a message stands for others that a summary took the place of."""
+    more = message.additional_kwargs
+    is_ours = more.get("source") in (SUMMARY_SOURCE, NOTED_SOURCE)
+    return is_ours or more.get("lc_source") == _SUMMARY_SOURCE
 
 
 def select_spoken(

@@ -176,9 +176,15 @@ class TurnTrace:
             error = problem
             yield _make_step(lambda: manager.on_retriever_error(error))
             raise
+        from langchain_core.documents import Document
+
         from langchain_convmem.recall.retriever import to_document
 
         documents = [to_document(block) for block in found.blocks]
+        documents += [
+            Document(one.text, id=one.summary_id, metadata={"position": one.position})
+            for one in found.opened
+        ]
         yield _make_step(lambda: manager.on_retriever_end(documents))
         return found
 

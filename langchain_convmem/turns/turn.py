@@ -22,10 +22,12 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
+from langchain_core.runnables import Runnable
 
 from langchain_convmem.effects import Steps
 from langchain_convmem.errors import ThreadBusyError
@@ -36,12 +38,13 @@ from langchain_convmem.history import (
     make_note,
     read_all_steps,
     read_live_steps,
+    read_thread_steps,
     write_cache_steps,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.logs.base import has_same_payload
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.protocols import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
     Context,
@@ -50,6 +53,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     Metadata,
+    OpenedSummary,
     Recall,
     RecalledBlock,
     Role,
@@ -59,21 +63,33 @@ from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
-from langchain_convmem.views.context import ContextBudget, SummaryPlace, build_context
+from langchain_convmem.views.context import (
+    SUMMARY_SOURCE,
+    ContextBudget,
+    SummaryPlace,
+    build_context,
+    count_said,
+    format_summary_text,
+)
+from langchain_convmem.views.counting import TokenCounters, get_text_counter
 from langchain_convmem.views.lines import indent_text
-from langchain_convmem.views.live import find_frontier, find_live_entries
+from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
 from langchain_convmem.views.messages import (
     DraftBuilder,
-    count_text_tokens,
-    count_tokens,
+    TextCounter,
+    TokenCounter,
     escape_tag,
 )
+from langchain_convmem.views.models import ModelFacts
 from langchain_convmem.views.providers import Profile
-from langchain_convmem.views.summaries import read_summaries
+from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
 
+_NO_DOCUMENT = "cache:none"
+_MANY = 999_999
+"""For the line on what a view leaves out, where its room is kept free: no number is longer."""
 _PATIENCE_S = 0.3
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
@@ -89,6 +105,7 @@ class TurnView:
         profile: Provider rules for the messages.
         trace: Where recall is reported.
         slots: The variables of the prompt that can be filled; None where it gets messages alone.
+        model: The name of the model, by which tokens are counted; None if it is not known.
     """
 
     memory: TurnMemory
@@ -97,6 +114,7 @@ class TurnView:
     profile: Profile
     trace: TurnTrace = field(repr=False)
     slots: Collection[str] | None = None
+    model: str | None = None
 
     def build_context_steps(
         self,
@@ -122,9 +140,12 @@ class TurnView:
             query = join_searchable(filter(None, asked), self.memory.drafting)
         found = yield from self.recall_steps(seen, query, is_first=only is None)
         if only is not None:
-            blocks = [b for b in found.blocks if any(name_line(line) in only for line in b.lines)]
-            found = replace(found, blocks=blocks)
-        return seen.add_recalled(found)
+            found = found.select(only)
+        return self.add_recalled(seen, found)
+
+    def add_recalled(self, seen: ModelContext, found: RecalledLines) -> ModelContext:
+        """Return the context with as many recalled lines as fit."""
+        return seen.add_recalled(found, self._count_text)
 
     def read_view_steps(
         self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
@@ -193,9 +214,10 @@ class TurnView:
             "k": options.recall_k,
             "max_tokens": tokens if room is None else room,
             "exclude": {self.key: seen.view.positions | later},
+            "count_text": self._count_text,
         }
         if query:
-            recall = partial(
+            find = partial(
                 engine.recall_steps,
                 self.key.owner,
                 query,
@@ -205,21 +227,96 @@ class TurnView:
                 patience_s=_PATIENCE_S,
                 **limits,
             )
+            recall = partial(self._recall_and_open_steps, find, seen, query, room)
             found = yield from (self.trace.trace_recall(query, recall) if is_first else recall())
         else:
             found = yield from engine.read_buffer_steps(self.key, **limits)
-        blocks, by_time = select_visible(found, has_buffer=bool(engine.settings.buffer_size))
-        return RecalledLines(blocks, by_time, room)
+        blocks, by_time = self._select_visible(found)
+        return RecalledLines(blocks, by_time, room, found.opened)
+
+    def _select_visible(self, found: Recall) -> tuple[tuple[RecalledBlock, ...], bool]:
+        has_buffer = bool(self.memory.line_recall.settings.buffer_size)
+        return select_visible(found, has_buffer=has_buffer)
+
+    # -- Folded summaries -------------------------------------------------------------------------
+
+    def _recall_and_open_steps(
+        self,
+        find: Callable[[], Steps[Recall]],
+        seen: ModelContext,
+        query: str,
+        room: int | None,
+    ) -> Steps[Recall]:
+        """Return a recall with what the folded summaries of the thread add to it."""
+        found = yield from find()
+        if not any(map(get_level, seen.thread.entries)):
+            return found
+        blocks, _ = self._select_visible(found)
+        is_answered = found.verdict == "answered"
+        may_give_way = not is_answered and blocks is found.blocks and self.options.recall_k is None
+        total = self._wished if room is None else room
+        kept = _take_blocks(blocks, total // 2) if may_give_way else blocks
+        opened = yield from self._open_steps(seen, query, kept, total, is_answered=is_answered)
+        if not may_give_way:
+            return replace(found, opened=opened)
+        # What the sentences leave goes to the lines again.
+        left = total - sum(count_text_tokens(f"\n\n{one.text}") for one in opened)
+        return replace(found, blocks=_take_blocks(blocks, left) or kept, opened=opened)
+
+    def _open_steps(
+        self,
+        seen: ModelContext,
+        query: str,
+        lines: Sequence[RecalledBlock],
+        room: int,
+        *,
+        is_answered: bool,
+    ) -> Steps[tuple[OpenedSummary, ...]]:
+        """Return what folded summaries say, in the room that recalled lines leave."""
+        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
+        from langchain_convmem.summarizing.branches import (
+            BRANCHES,
+            find_folding,
+            fold_text,
+            open_steps,
+        )
+
+        entries = seen.thread.entries
+        fence = _write_fence([], _NOTICES) if self.options.budget is not None else ""
+        texts = [fence, *(block.text for block in lines)]
+        shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
+        shown += [format_summary_text(entries), *(block.text for block in lines)]
+        folded = fold_text("\n".join(shown))
+        own = [line for block in lines for line in block.lines if line.key == self.key]
+        parts = [line for line in own if fold_text(line.text) not in folded]
+        hits = {line.position for line in own}
+        return (
+            yield from open_steps(
+                BRANCHES.get(self.memory.log_place, self.key),
+                find_folding(find_live_entries(entries)),
+                query,
+                partial(_read_stretches_steps, self.memory.log, self.key),
+                hits=hits,
+                whole=hits - {line.position for line in parts},
+                shown=folded,
+                max_tokens=room - sum(map(self._count_text, texts)),
+                count=self._count_text,
+                embed=None if is_answered else EmbeddedEmbeddings().embed_documents,
+            )
+        )
 
     # -- Budgets --------------------------------------------------------------------------------
 
     def _list_budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
         own = self.options.history_tokens
-        # The history's budget does not count the turn.
-        most = (
-            None if own is None else own + self._count_own_tokens([*turn.instructions, *turn.own])
-        )
+        most = None
+        if own is not None:
+            # The history's budget does not count the turn, and never takes the summary's place.
+            kept = [entry for entry in turn.fixed if entry.role != "system"]
+            least = build_context(kept, **self._make_view_options(None)).tokens
+            turn_tokens = self._count_own_tokens([*turn.instructions, *turn.own])
+            most = max(own + turn_tokens, least)
         budget = self._find_budget(turn.entries)
         if budget is None:
             return (most,)
@@ -228,15 +325,23 @@ class TurnView:
 
     def _count_own_tokens(self, own: Sequence[Entry]) -> int:
         if len(own) > 1:  # calls and results, as the model reads them
-            return build_context(own, profile=self.profile).tokens
-        return count_tokens([entry.message for entry in own if entry.message is not None])
+            return build_context(own, profile=self.profile, token_counter=self._counter).tokens
+        return self._counter([entry.message for entry in own if entry.message is not None])
 
     def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
         budget = self.options.budget
         if budget is None or not self._shows_summary:
             return budget
-        return budget.reserve(count_text_tokens(_read_summary(entries)))
+        return budget.reserve(self._count_text(format_summary_text(entries, _MANY)))
+
+    @property
+    def _counter(self) -> TokenCounter:
+        return self.memory.token_counters.get_counter(self.model)
+
+    @property
+    def _count_text(self) -> TextCounter:
+        return get_text_counter(self._counter)
 
     @property
     def _wished(self) -> int:
@@ -250,14 +355,19 @@ class TurnView:
         return "summary" in (self.slots or ())
 
     def _make_view_options(self, budget: int | None) -> dict[str, Any]:
-        place: SummaryPlace = "omit" if self._shows_summary else "system"
-        return {"profile": self.profile, "max_tokens": budget, "summary": place}
+        place: SummaryPlace = "omit" if self._shows_summary else "user"
+        return {
+            "profile": self.profile,
+            "max_tokens": budget,
+            "summary": place,
+            "token_counter": self._counter,
+        }
 
     def _fit_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
         """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
         seen = replace(thread, entries=turn.entries)
         views = (
-            seen.build_view(**self._make_view_options(budget))
+            seen.build_view(**self._make_view_options(budget), shorten=False)
             for budget in self._list_budgets(turn)
         )
         return next((view for view in views if view is not None), None)
@@ -265,12 +375,13 @@ class TurnView:
     def _make_view_of_turn(self, turn: TurnEntries) -> Context:
         """Return the turn alone, after the system messages.
 
-        What was said before and never answered is one exchange with it, which is never cut; but an
-        old message must not block the thread for good.
+        What was said before and never answered is one exchange with it, which is never left out;
+        but an old message must not block the thread for good. Where the turn alone does not fit,
+        its longest texts are cut.
         """
         options = self._make_view_options(self._list_budgets(turn)[-1])
-        framing = [entry for entry in turn.before if entry.role not in SPOKEN]
-        return build_context([*turn.instructions, *framing, *turn.own], **options)
+        left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+        return build_context(turn.fixed, earlier_left_out=left_out, **options)
 
     def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
@@ -278,7 +389,7 @@ class TurnView:
         The message may hold what was said before and never answered as well. Where it holds what
         is said now alone, or with it, it goes by the id of what is said now.
         """
-        humans = [n for n, one in enumerate(view.messages) if isinstance(one, HumanMessage)]
+        humans = [n for n, one in enumerate(view.messages) if _is_said_by_user(one)]
         if not humans:
             return None
         said = [entry for entry in own if entry.role == "user"]
@@ -303,6 +414,11 @@ def join_searchable(messages: Iterable[BaseMessage], drafting: DraftBuilder) -> 
     return "\n".join(piece for one in kept if one is not None for piece in get_text_pieces(one))
 
 
+def _is_said_by_user(message: BaseMessage) -> bool:
+    is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
+    return isinstance(message, HumanMessage) and not is_summary
+
+
 def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     """Return what the user said last before the turn; None where that is nothing."""
     before = [one for one in entries if one.control is not None or one.position < start]
@@ -310,9 +426,17 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     return "\n".join(said[-1].contents) if said else None
 
 
-def _read_summary(entries: Sequence[Entry]) -> str:
-    """Return what the summaries of a thread tell; empty without one."""
-    return "\n".join(read_summaries(find_frontier(find_live_entries(entries))))
+def _take_blocks(blocks: Sequence[RecalledBlock], max_tokens: int) -> tuple[RecalledBlock, ...]:
+    """Return as many of the first blocks as their texts fit."""
+    sizes = accumulate(count_text_tokens(block.text) for block in blocks)
+    return tuple(block for block, size in zip(blocks, sizes, strict=True) if size <= max_tokens)
+
+
+def _read_stretches_steps(
+    log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
+) -> Steps[Sequence[Entry]]:
+    _, entries = yield from read_thread_steps(log, key, _NO_DOCUMENT, lambda _: stretches)
+    return entries
 
 
 # -- What a model gets ----------------------------------------------------------------------------
@@ -327,7 +451,8 @@ class ModelContext:
         asked: Which of them holds what the user says in the turn; None if none does.
         slots: The variables of the prompt; None for a chain that takes messages.
         blocks: The recalled blocks.
-        recalled: Their text; may be empty.
+        opened: What folded summaries of the thread say.
+        recalled: The text of both; may be empty.
         note: What the next view needs of the thread, to be written beside the reply, if anything.
     """
 
@@ -337,13 +462,18 @@ class ModelContext:
     asked: int | None
     slots: Collection[str] | None = None
     blocks: Sequence[RecalledBlock] = ()
+    opened: Sequence[OpenedSummary] = ()
     recalled: str = ""
     note: CacheDraft | None = None
 
-    def add_recalled(self, found: RecalledLines) -> ModelContext:
-        """Return the context with recalled lines."""
-        blocks, text = fit_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
-        return replace(self, blocks=blocks, recalled=text)
+    def add_recalled(
+        self, found: RecalledLines, count: TextCounter = count_text_tokens
+    ) -> ModelContext:
+        """Return the context with as many recalled lines as fit, by what counts their text."""
+        blocks, opened, text = fit_blocks(
+            found.blocks, found.opened, by_time=found.by_time, max_tokens=found.room, count=count
+        )
+        return replace(self, blocks=blocks, opened=opened, recalled=text)
 
     @property
     def given(self) -> list[BaseMessage]:
@@ -376,14 +506,15 @@ class ModelContext:
             "history": MessageList(given[:at]),
             "input": MessageList(given[at:]),
             "recalled": make_recalled_messages(self.recalled),
-            "summary": _read_summary(self.turn.entries),
+            "summary": format_summary_text(self.turn.entries, self.view.left_out),
             "messages": MessageList(self._whole),
         }
 
     @property
     def line_refs(self) -> list[str]:
-        """What names the recalled lines in a state."""
-        return [name_line(line) for block in self.blocks for line in block.lines]
+        """What names the recalled lines, and the sentences of opened summaries, in a state."""
+        sentences = [name for one in self.opened for name in name_sentences(one)]
+        return [*(name_line(line) for block in self.blocks for line in block.lines), *sentences]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -393,14 +524,21 @@ class ModelContext:
             "messages": len(self.view.messages),
             "tokens": self.view.tokens,
             "repairs": len(self.view.repairs),
+            "left_out": self.view.left_out,
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
+            "opened": sum(len(one.sentences) for one in self.opened),
         }
 
 
 def name_line(line: DialogLine) -> str:
     """Return the reference of a line in a state: its entry, and the line within it."""
     return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
+
+
+def name_sentences(opened: OpenedSummary) -> list[str]:
+    """Return the references of the sentences of an opened summary in a state."""
+    return [f"{opened.summary_id}#{number + 1}" for number in opened.numbers]
 
 
 # -- A turn among the entries of its thread -------------------------------------------------------
@@ -421,6 +559,12 @@ class TurnEntries:
     start: int
     is_whole: bool = True
     instructions: Sequence[Entry] = ()
+
+    @property
+    def fixed(self) -> list[Entry]:
+        """What no budget leaves out: system messages, the summary, and the turn."""
+        framing = [entry for entry in self.before if entry.role not in SPOKEN]
+        return [*self.instructions, *framing, *self.own]
 
     @property
     def entries(self) -> list[Entry]:
@@ -546,11 +690,19 @@ class RecalledLines:
         blocks: Best first, or in the order of a relevance buffer.
         by_time: Whether they are shown oldest first instead.
         room: How many tokens their text may take; None for any number.
+        opened: What folded summaries of the thread say.
     """
 
     blocks: Sequence[RecalledBlock] = ()
     by_time: bool = True
     room: int | None = None
+    opened: Sequence[OpenedSummary] = ()
+
+    def select(self, names: Collection[str]) -> RecalledLines:
+        """Return the blocks with lines of these names, and what is opened if it has such a name."""
+        blocks = [b for b in self.blocks if any(name_line(line) in names for line in b.lines)]
+        known = [name for one in self.opened for name in name_sentences(one) if name in names]
+        return replace(self, blocks=blocks, opened=self.opened if known else ())
 
 
 class RecallCache:
@@ -592,6 +744,12 @@ _NOTICE = (
 )
 
 
+_NOTICES = (
+    f"{_NOTICE} Items under a header that ends with `from a summary` were not said like this: they "
+    "sum up what was."
+)
+
+
 class MessageList(list[BaseMessage]):
     """Messages that also format well as text in a prompt: each begins at the margin, alone."""
 
@@ -615,36 +773,54 @@ def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBl
     return (found.buffer, False) if has_buffer else (found.blocks, True)
 
 
-def fence_blocks(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
+def fence_blocks(
+    blocks: Sequence[RecalledBlock],
+    opened: Sequence[OpenedSummary] = (),
+    *,
+    by_time: bool = True,
+) -> str:
     """Return recalled blocks as one fenced text; empty without blocks.
 
     They come as they were said, oldest first, or in the order given. Only dates and speakers begin
-    at the margin. Text that imitates the fence is defused, so that no line can end it early.
+    at the margin. What summaries say follows, each sentence as an item. Text that imitates the
+    fence is defused, so that no line can end it early.
     """
-    if not blocks:
+    if not blocks and not opened:
         return ""
     if by_time:
         blocks = sorted(blocks, key=lambda one: (one.lines[0].time_ms, one.lines[0].position))
-    body = "\n\n".join(escape_tag(block.text, "recalled") for block in blocks)
-    return f"<recalled>\n{_NOTICE}\n\n{body}\n</recalled>"
+    texts = [*(block.text for block in blocks), *(one.text for one in opened)]
+    return _write_fence(texts, _NOTICES if opened else _NOTICE)
+
+
+def _write_fence(texts: Iterable[str], notice: str) -> str:
+    body = "\n\n".join(escape_tag(text, "recalled") for text in texts)
+    return f"<recalled>\n{notice}\n\n{body}\n</recalled>"
 
 
 def fit_blocks(
-    blocks: Sequence[RecalledBlock], *, by_time: bool, max_tokens: int | None = None
-) -> tuple[Sequence[RecalledBlock], str]:
-    """Return as many of the first blocks as fit, and their fenced text.
+    blocks: Sequence[RecalledBlock],
+    opened: Sequence[OpenedSummary] = (),
+    *,
+    by_time: bool,
+    max_tokens: int | None = None,
+    count: TextCounter = count_text_tokens,
+) -> tuple[Sequence[RecalledBlock], Sequence[OpenedSummary], str]:
+    """Return as many of the first blocks as fit, what summaries say if it fits, and the text.
 
     Args:
         blocks: Best first, or in the order of a relevance buffer.
-        by_time: Whether they are shown oldest first instead.
+        opened: What summaries say, which goes first where room is short.
+        by_time: Whether the blocks are shown oldest first instead.
         max_tokens: How long the text may be, fence included; None for any length.
+        count: Counts the tokens of a text.
     """
-    shown = list(blocks)
-    text = fence_blocks(shown, by_time=by_time)
-    while shown and max_tokens is not None and count_text_tokens(text) > max_tokens:
-        shown.pop()
-        text = fence_blocks(shown, by_time=by_time)
-    return shown, text
+    shown, said = list(blocks), list(opened)
+    text = fence_blocks(shown, said, by_time=by_time)
+    while (shown or said) and max_tokens is not None and count(text) > max_tokens:
+        (said or shown).pop()
+        text = fence_blocks(shown, said, by_time=by_time)
+    return shown, said, text
 
 
 def fold_recalled(message: HumanMessage, recalled: str) -> HumanMessage:
@@ -806,12 +982,21 @@ class TurnMemory(Protocol):
         """Finds lines of earlier conversations."""
         ...
 
+    @property
+    def token_counters(self) -> TokenCounters:
+        """What counts tokens, as the models of the turns were seen to take them."""
+        ...
+
     def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
         ...
 
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options leave something out."""
+        ...
+
+    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
+        """Have threads summarised before the window of a turn's model is full."""
         ...
 
     def finish_turn_steps(

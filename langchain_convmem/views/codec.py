@@ -369,7 +369,8 @@ MAX_DEPTH = 100
 """Levels of lists and maps within each other."""
 _PLAIN = frozenset({str, int, bool, type(None)})
 """What JSON has too, subclasses apart."""
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# What is tagged is a tree of known depth: nothing in it can hold itself.
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _to_ascii_json = json.JSONEncoder(separators=(",", ":")).encode
 _SECOND_TIME = "~"
 """Behind an hour that the clock shows twice, when summer time ends."""
@@ -411,13 +412,26 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _tag(value: Any, path: str, depth: int = 0) -> Any:
+_Path: TypeAlias = "str | tuple[_Path, str | int]"
+"""What an error names a value by: where it is, and its key or number there."""
+
+
+def _format_path(path: _Path) -> str:
+    if isinstance(path, str):
+        return path
+    outer, step = path
+    name = f"[{step}]" if isinstance(step, int) else f".{describe_name(step)}"
+    return f"{_format_path(outer)}{name}"
+
+
+def _tag(value: Any, path: _Path, depth: int = 0) -> Any:
     """Return `value` in plain JSON; `path` names it in an error."""
     kind = type(value)
     if kind in _PLAIN:
         return value
     if depth > MAX_DEPTH:
-        msg = f"{path} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
+        place = _format_path(path)
+        msg = f"{place} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
         raise InvalidMessageError(msg)
     if kind is dict or isinstance(value, Mapping):
         return _tag_mapping(value, path, depth)
@@ -434,35 +448,40 @@ def _tag(value: Any, path: str, depth: int = 0) -> Any:
     if isinstance(value, str | int):  # subclasses such as enums keep their plain value
         return _get_plain_text(value) if isinstance(value, str) else int(value)
     msg = (
-        f"{path} holds a {kind.__module__}.{kind.__qualname__}, which cannot be stored; "
-        "convert it to text, numbers, lists or dicts first"
+        f"{_format_path(path)} holds a {kind.__module__}.{kind.__qualname__}, which cannot be "
+        "stored; convert it to text, numbers, lists or dicts first"
     )
     raise InvalidMessageError(msg)
 
 
-def _tag_items(items: Iterable[Any], path: str, depth: int) -> list[Any]:
+def _tag_items(items: Iterable[Any], path: _Path, depth: int) -> list[Any]:
     return [
-        item if type(item) in _PLAIN else _tag(item, f"{path}[{n}]", depth + 1)
+        item if type(item) in _PLAIN else _tag(item, (path, n), depth + 1)
         for n, item in enumerate(items)
     ]
 
 
-def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+def _tag_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            msg = f"{path} has the key {describe_value(key)}; only text keys can be stored"
+            place = _format_path(path)
+            msg = f"{place} has the key {describe_value(key)}; only text keys can be stored"
             raise InvalidMessageError(msg)
         name = key if type(key) is str else _get_plain_text(key)
-        plain[name] = (
-            item if type(item) in _PLAIN else _tag(item, f"{path}.{describe_name(name)}", depth + 1)
-        )
+        plain[name] = item if type(item) in _PLAIN else _tag(item, (path, name), depth + 1)
     # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
     # keys that a JSON reader would change.
     looks_tagged = len(plain) == 1 and next(iter(plain)).startswith("$")
-    if looks_tagged or [key for key in plain if not key.isascii() and _SURROGATE_PAIR.search(key)]:
+    if looks_tagged or _has_surrogate_pairs(plain):
         return {"$map": [[key, item] for key, item in plain.items()]}
     return plain
+
+
+def _has_surrogate_pairs(keys: Iterable[str]) -> bool:
+    if "".join(keys).isascii():  # nearly always
+        return False
+    return any(_SURROGATE_PAIR.search(key) for key in keys)
 
 
 def _decode_tags(found: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
+from langchain_convmem.views.compactions import find_sendable_compaction, is_compaction
 from langchain_convmem.views.lines import INDENT, clean_name, indent_text
 from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.views.media import (
@@ -29,7 +30,7 @@ from langchain_convmem.views.media import (
     read_text_file,
     write_block,
 )
-from langchain_convmem.views.messages import build_message, get_block_type
+from langchain_convmem.views.messages import build_message, get_block_type, unwrap_block
 from langchain_convmem.views.providers import (
     Kind,
     Origin,
@@ -73,6 +74,7 @@ class BlockFitter:
         self._repairs = repairs
         self._file_names: set[str] = set()
         self._takes_addresses = True
+        self._takes_compactions = False
 
     def fit(
         self,
@@ -81,6 +83,7 @@ class BlockFitter:
         key: str,
         *,
         stale: bool = False,
+        compacts: bool = False,
         is_old: bool = False,
     ) -> None:
         """Give the message content that the provider takes; blank text is left out.
@@ -90,8 +93,10 @@ class BlockFitter:
             place: Whose message it is.
             key: What the repairs call it.
             stale: Whether it was made after a beginning other than the view's.
+            compacts: Whether its items of a compaction stand for what the view leaves out.
             is_old: Whether it is of an earlier turn than the view's last.
         """
+        self._takes_compactions = compacts
         self._takes_addresses = not is_old or self._profile.old_addresses == "keep"
         lost: list[str] = []
         whole = _read_content(message)
@@ -128,13 +133,15 @@ class BlockFitter:
         lost: list[str],
     ) -> Iterator[dict[str, Any]]:
         """Yield what stands for one block; `thoughts` are the reasoning blocks to be kept."""
-        block = _unwrap(block)
+        block = unwrap_block(block)
         if is_reasoning(block):
             yield from [shown] if (shown := next(thoughts, None)) is not None else ()
         elif place == "assistant" and get_block_type(block) in CALL_BLOCKS:
             yield block
         elif is_server_tool(block):
             yield from self._fit_server_tool(block, message, place, lost)
+        elif is_compaction(block):
+            yield from self._fit_compaction(block, message, lost)
         else:
             yield from self._fit_said(block, message, place, lost)
 
@@ -231,6 +238,15 @@ class BlockFitter:
         if not is_told_by_its_use(block, message):
             yield _make_text_block(f"[{name}: not shown]")
 
+    def _fit_compaction(
+        self, block: _Block, message: BaseMessage, lost: list[str]
+    ) -> Iterator[dict[str, Any]]:
+        whole = find_sendable_compaction(block, message, self._profile)
+        if whole is not None and self._takes_compactions:
+            yield whole
+        else:  # what it stands for is shown, or told by the summary
+            lost.append("left out the compaction")
+
 
 # -- Shapes of blocks -----------------------------------------------------------------------------
 def _read_content(message: BaseMessage) -> str | list[Any]:
@@ -243,12 +259,6 @@ def _read_content(message: BaseMessage) -> str | list[Any]:
 
 def _make_text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
-
-
-def _unwrap(block: Any) -> Any:
-    """Return a block that LangChain wrapped because it has no standard form."""
-    inner = block.get("value") if get_block_type(block) == "non_standard" else None
-    return inner if isinstance(inner, Mapping) else block
 
 
 def _is_refusal(block: Any) -> bool:

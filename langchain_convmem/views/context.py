@@ -17,6 +17,13 @@ from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.ids import is_ulid
 from langchain_convmem.records import Context, Entry, Role
 from langchain_convmem.views.codec import clean_text
+from langchain_convmem.views.compactions import (
+    CompactedPart,
+    find_compacted_part,
+    find_compactions,
+    keep_compactions,
+    read_compaction,
+)
 from langchain_convmem.views.content import (
     BlockFitter,
     add_speaker,
@@ -29,6 +36,7 @@ from langchain_convmem.views.content import (
     keep_newest,
     place_name,
 )
+from langchain_convmem.views.cuts import shorten_messages
 from langchain_convmem.views.live import (
     PLACEHOLDER_TEXT,
     describe_damage,
@@ -38,6 +46,7 @@ from langchain_convmem.views.live import (
     find_retracted_ids,
     find_uncovered,
     get_level,
+    is_blank,
     make_placeholder_turn,
 )
 from langchain_convmem.views.messages import (
@@ -48,6 +57,7 @@ from langchain_convmem.views.messages import (
     is_blank_message,
     is_plain_text,
 )
+from langchain_convmem.views.pins import Pin, find_pin_entries, find_pins, format_pins
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolve_profile
 from langchain_convmem.views.summaries import format_summary, read_summaries
 from langchain_convmem.views.tool_calls import (
@@ -56,9 +66,12 @@ from langchain_convmem.views.tool_calls import (
     find_answered_calls,
 )
 
-SummaryPlace = Literal["system", "omit"]
+SummaryPlace = Literal["user", "system", "omit"]
 SUMMARY_SOURCE = "convmem_summary"
 """Marks the message that carries the summary: `additional_kwargs["source"]`."""
+NOTED_SOURCE = "convmem_summary_noted"
+"""Marks the assistant's answer to it, after which the user speaks."""
+NOTED_TEXT = "Noted."
 
 
 def build_context(
@@ -66,46 +79,59 @@ def build_context(
     *,
     profile: Profile = "strict",
     max_tokens: int | None = None,
-    summary: SummaryPlace = "system",
+    summary: SummaryPlace = "user",
     token_counter: TokenCounter = count_tokens,
     earlier_speakers: Collection[str] = (),
+    earlier_left_out: int = 0,
+    shorten: bool = True,
 ) -> Context:
     """Return the model's view of a thread.
 
+    The message of the summary begins with the thread's pins and ends with a line on the messages
+    that are neither shown nor summarised, if there are any.
+
     Args:
         entries: The thread's entries by ascending position, control entries included.
-        profile: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`, `gemini`, `strict`
-            (what all of them accept), or a profile of the caller's.
+        profile: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`,
+            `openai_responses`, `gemini`, `strict` (what all of them accept), or a profile of the
+            caller's. What the provider compacted itself begins the view; see `views.compactions`.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
-            messages, the summary and the latest exchange are never cut.
-        summary: The summaries of the frontier as one marked system message, or left out.
+            messages and the summaries are never cut. Where the latest exchange does not fit, its
+            longest texts of the user and of tools are shown cut; see `views.cuts`.
+        summary: The summaries of the frontier as one marked message, with the authority of the
+            user, whose words they hold, and a short answer to it, or with that of the system; or
+            left out. Where not even the latest exchange would fit beside them, the latest of them.
         token_counter: Counts the tokens of messages.
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
+        earlier_left_out: How many messages before these entries no summary covers.
+        shorten: Whether long texts may be shown cut.
 
     Raises:
         BudgetError: If what must not be cut is larger than `max_tokens`.
         ConfigError: If an option is unknown.
     """
     rules = resolve_profile(profile)
-    if summary not in ("system", "omit"):
-        raise ConfigError(f"summary must be 'system' or 'omit', got {summary!r}")
+    if summary not in ("user", "system", "omit"):
+        raise ConfigError(f"summary must be 'user', 'system' or 'omit', got {summary!r}")
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     repairs = describe_damage(entries)
     live = find_live_entries(entries)
-    shown = find_uncovered(live)
+    part = find_compacted_part(entries, find_uncovered(live), rules)
+    if part.sent is not None:
+        name = part.sent.message_id
+        repairs.append(f"left out what was said before {name}: the compaction in it stands for it")
     several = len(find_first_speakers(live, earlier_speakers)) > 1
-    stale = find_stale_reasoning(entries, live, shown, hoists=rules.system == "head")
-    head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
-    if summary == "system":
-        head.extend(_make_summary_pieces(find_frontier(live)))
+    stale = find_stale_reasoning(entries, live, part.shown, hoists=rules.system == "head")
+    head, body = _ContextBuilder(rules, repairs, part, stale, several=several).build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
-    messages = [piece.message for piece in pieces]
-    positions = frozenset(position for piece in pieces for position in piece.positions)
-    is_whole = len(pieces) == len(head) + len(body)
-    return Context(messages, tuple(repairs), tokens, positions, is_whole)
+    told = None if summary == "omit" else _SummaryMessage.read(entries, live, part, summary)
+    said = [entry.position for entry in part.shown if count_said([entry])]
+    view = _FittedView(head, body, told, said, earlier_left_out, token_counter)
+    if max_tokens is not None:
+        view = view.fit_latest(max_tokens, repairs, shorten=shorten)
+    return view.build(max_tokens, repairs)
 
 
 class _ContextBuilder:
@@ -115,7 +141,7 @@ class _ContextBuilder:
         self,
         rules: ProviderProfile,
         repairs: list[str],
-        shown: Sequence[Entry],
+        part: CompactedPart,
         stale: Collection[str],
         *,
         several: bool,
@@ -123,7 +149,8 @@ class _ContextBuilder:
         self._stale = stale
         self._rules = rules
         self._repairs = repairs
-        self._shown = shown
+        self._shown = shown = part.shown
+        self._sent = part.sent
         self._several = several
         self._fitter = BlockFitter(rules, repairs)
         self._head: list[ContextPiece] = []
@@ -176,6 +203,7 @@ class _ContextBuilder:
             cast("Place", entry.role),
             key,
             stale=entry.id in self._stale,
+            compacts=entry is self._sent,
             is_old=self._is_old(entry),
         )
         if drop_idle_reasoning(message):
@@ -202,8 +230,11 @@ class _ContextBuilder:
             return
         if piece.role == "assistant" and not self._is_opened:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
-            self._body.append(ContextPiece("user", opening))
-            self._repairs.append("opened with a placeholder user turn: the assistant spoke first")
+            self._body.append(ContextPiece("user", opening, stays=entry is self._sent))
+            if entry is not self._sent:
+                self._repairs.append(
+                    "opened with a placeholder user turn: the assistant spoke first"
+                )
         self._is_opened = True
         before = self._body[-1] if self._body else None
         if before is None or not _may_join(before, piece):
@@ -267,20 +298,220 @@ def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     return list(message.content)
 
 
-def _make_summary_pieces(summaries: Sequence[Entry]) -> list[ContextPiece]:
-    """Return the message that tells of all that is covered; none where there is nothing to tell."""
-    told = [clean_text(text) for text in read_summaries(summaries)]
-    if not "".join(told).strip():
-        return []
-    message = SystemMessage(
-        format_summary(told),
-        id=max(summaries, key=lambda entry: entry.position).id,
-        additional_kwargs={"source": SUMMARY_SOURCE},
-    )
-    return [ContextPiece("system", message, {entry.position for entry in summaries})]
+def is_framing(message: BaseMessage) -> bool:
+    """Return whether a message stands before a conversation: a system's, or of the summary."""
+    source = message.additional_kwargs.get("source")
+    return isinstance(message, SystemMessage) or source in (SUMMARY_SOURCE, NOTED_SOURCE)
+
+
+def make_summary_messages(text: str, ids: Sequence[str | None]) -> list[BaseMessage]:
+    """Return the messages that tell a summary.
+
+    Args:
+        text: The summary as `format_summary` writes it.
+        ids: Two for a message of the user's, and for the assistant's answer to it, so that the
+            roles alternate whatever follows. What users and tools said must not speak as the
+            application. One is for a message of the system's, for whoever wants that.
+    """
+    mark = {"source": SUMMARY_SOURCE}
+    if len(ids) == 1:
+        return [SystemMessage(text, id=ids[0], additional_kwargs=mark)]
+    noted = {"source": NOTED_SOURCE}
+    return [
+        HumanMessage(text, id=ids[0], additional_kwargs=mark),
+        AIMessage(NOTED_TEXT, id=ids[1], additional_kwargs=noted),
+    ]
+
+
+# -- The message of the summary -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _SummaryMessage:
+    """What stands for all that a view does not show: pins, summaries, what is missing.
+
+    Attributes:
+        pins: The thread's pins.
+        pinned: Their entries.
+        summaries: Those that are shown, oldest first.
+        told: The entry whose item tells what a provider compacted, if there is one.
+        place: Whose message it is.
+    """
+
+    pins: Sequence[Pin]
+    pinned: Sequence[Entry]
+    summaries: Sequence[Entry]
+    told: Entry | None
+    place: SummaryPlace
+
+    @classmethod
+    def read(
+        cls,
+        entries: Sequence[Entry],
+        live: Sequence[Entry],
+        part: CompactedPart,
+        place: SummaryPlace = "user",
+    ) -> Self:
+        """Return the message of a thread; see `build_context`."""
+        summaries = [entry for entry in find_frontier(live) if not part.holds_all_of(entry)]
+        is_blank = not any("".join(entry.contents).strip() for entry in summaries)
+        shown = () if is_blank else summaries
+        return cls(find_pins(entries), find_pin_entries(entries), shown, part.told, place)
+
+    def format_text(self, left_out: int = 0) -> str:
+        """Return its text without a fence; empty where there is nothing to say."""
+        texts = read_summaries(self.summaries)
+        if self.told is not None:
+            texts.append(read_compaction(self.told.message))
+        told = "\n".join(map(clean_text, texts))
+        parts = [format_pins(self.pins), told, describe_left_out(left_out)]
+        return "\n\n".join(filter(None, parts))
+
+    def make_pieces(self, left_out: int = 0) -> list[ContextPiece]:
+        """Return the message, and the answer to it, if there is anything to say."""
+        text = self.format_text(left_out)
+        if not text:
+            return []
+        positions = {entry.position for entry in (*self.summaries, *self.pinned)}
+        fenced, name = format_summary([text]), self._find_id()
+        if self.place == "system":
+            [message] = make_summary_messages(fenced, (name,))
+            return [ContextPiece("system", message, positions)]
+        message, noted = make_summary_messages(fenced, (name, f"{name}-noted"))
+        return [ContextPiece("user", message, positions), ContextPiece("assistant", noted)]
+
+    def _find_id(self) -> str:
+        if self.summaries:
+            return max(self.summaries, key=lambda entry: entry.position).id
+        if self.told is not None:
+            return f"{self.told.id}-told"  # its reply has the id itself
+        return self.pinned[0].id if self.pinned else LEFT_OUT_ID
+
+
+LEFT_OUT_ID = "convmem-left-out"
+"""Id of a message that says nothing but how many others are left out."""
+
+
+def describe_left_out(count: int) -> str:
+    """Return the sentence about messages that a view neither shows nor summarises; "" for none."""
+    if not count:
+        return ""
+    said = "message of this conversation is" if count == 1 else "messages of this conversation are"
+    return f"{count:,} earlier {said} neither shown nor summarised here; search for what you miss."
+
+
+def format_summary_text(entries: Sequence[Entry], left_out: int = 0) -> str:
+    """Return what the message of the summary says, without its fence, for a place of its own.
+
+    Args:
+        entries: A thread's entries, or those that its next view needs.
+        left_out: How many earlier messages are neither shown nor summarised.
+    """
+    live = find_live_entries(entries)
+    return _SummaryMessage.read(entries, live, CompactedPart(())).format_text(left_out)
 
 
 # -- A view within a token budget -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedView:
+    """The parts of a view, on their way into a budget.
+
+    Attributes:
+        head: System messages before the conversation.
+        body: The conversation.
+        summarised: The message of the summary; None if it stands elsewhere.
+        said: Positions of the messages in it, in order; blank ones are left out.
+        earlier: How many messages before the conversation are left out anyway.
+        count: Counts the tokens of messages.
+    """
+
+    head: Sequence[ContextPiece]
+    body: Sequence[ContextPiece]
+    summarised: _SummaryMessage | None
+    said: Sequence[int]
+    earlier: int
+    count: TokenCounter
+
+    def fit_latest(self, max_tokens: int, repairs: list[str], *, shorten: bool) -> Self:
+        """Return the view with the latest summaries that the latest exchange fits beside.
+
+        So many are shown at once only until the next compaction puts them under a parent.
+
+        Args:
+            max_tokens: The budget.
+            repairs: Receives a sentence for each message that is cut.
+            shorten: Whether long texts of the exchange are cut where fewer summaries do not help.
+        """
+        fitted = self._fit_summaries(max_tokens)
+        if fitted is None and shorten:
+            shorten_latest(self._make_head(0), self.body, max_tokens, self.count, repairs)
+            fitted = self._fit_summaries(max_tokens)
+        return self if fitted is None else fitted
+
+    def _fit_summaries(self, max_tokens: int) -> Self | None:
+        """Return the view with as many of the latest summaries as fit; None if not one does."""
+        told = self.summarised
+        for first in range(max(len(told.summaries), 1) if told is not None else 1):
+            fitted = self
+            if told is not None:
+                fitted = replace(self, summarised=replace(told, summaries=told.summaries[first:]))
+            if fitted.weigh_latest() <= max_tokens:
+                return fitted
+        return None
+
+    def build(self, max_tokens: int | None, repairs: list[str]) -> Context:
+        """Return the view.
+
+        Raises:
+            BudgetError: If what must not be cut is larger than the budget.
+        """
+        # With a number that is never shorter than the true one.
+        most = self._count_left_out(()) if self._has_room_to_note(max_tokens) else 0
+        head = self._make_head(most)
+        pieces, tokens = fit_budget(head, self.body, max_tokens, self.count, repairs)
+        is_whole = len(pieces) == len(head) + len(self.body)
+        kept = [piece for piece in pieces[len(head) :] if piece.role != "system"]
+        left_out = self.earlier if is_whole else self._count_left_out(kept)
+        if most:
+            pieces = [*self._make_head(left_out), *pieces[len(head) :]]
+            tokens = _weigh(pieces, self.count)
+        messages = [piece.message for piece in pieces]
+        positions = frozenset(position for piece in pieces for position in piece.positions)
+        return Context(messages, tuple(repairs), tokens, positions, is_whole, left_out)
+
+    def _has_room_to_note(self, max_tokens: int | None) -> bool:
+        """Return whether something is left out, and a line that says so fits."""
+        if max_tokens is None:
+            return self.earlier > 0
+        whole = [*self._make_head(0), *self.body]
+        if not self.earlier and _weigh(whole, self.count) <= max_tokens:
+            return False
+        return self.weigh_latest(self._count_left_out(())) <= max_tokens
+
+    def weigh_latest(self, left_out: int = 0) -> int:
+        """Return how large what must not be cut is."""
+        head = self._make_head(left_out)
+        return _weigh(_keep_pieces(head, self.body, _find_exchanges(self.body)[-1]), self.count)
+
+    def _make_head(self, left_out: int) -> list[ContextPiece]:
+        summarised = [] if self.summarised is None else self.summarised.make_pieces(left_out)
+        return [*self.head, *summarised]
+
+    def _count_left_out(self, kept: Sequence[ContextPiece]) -> int:
+        """Return how many messages are said before all that these pieces of the body show."""
+        shown = {position for piece in kept for position in piece.positions}
+        places = (number for number, position in enumerate(self.said) if position in shown)
+        return self.earlier + next(places, len(self.said))
+
+
+def count_said(entries: Iterable[Entry]) -> int:
+    """Return how many messages somebody said in these; neither blank ones nor instructions."""
+    return sum(entry.role not in _FRAMING and not is_blank(entry) for entry in entries)
+
+
+_FRAMING = frozenset({"system", "summary", "control"})
 
 
 @dataclass(slots=True)
@@ -292,12 +523,21 @@ class ContextPiece:
         message: The message.
         positions: Positions of the entries it shows.
         speaker: The name of who says it, where the text does not.
+        stays: Whether it stays where its exchange is cut.
     """
 
     role: Role
     message: BaseMessage
     positions: set[int] = field(default_factory=set)
     speaker: str | None = None
+    stays: bool = False
+
+    def shorten(self) -> ContextPiece | None:
+        """Return what stays of the piece where its exchange is cut, if anything does."""
+        if self.stays or self.role == "system":
+            return self
+        kept = keep_compactions(self.message)
+        return None if kept is None else replace(self, message=kept, positions=set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +585,33 @@ class ContextBudget:
         return max(min(wished, self.tokens - self.reserved - messages), 0)
 
 
+def shorten_latest(
+    head: Sequence[ContextPiece],
+    body: Sequence[ContextPiece],
+    max_tokens: int,
+    count: TokenCounter,
+    repairs: list[str],
+) -> None:
+    """Cut the longest texts of users and tools in the latest exchange, if it does not fit.
+
+    Args:
+        head: What stands before the conversation.
+        body: The conversation, whose pieces are changed.
+        max_tokens: The budget.
+        count: Counts the tokens of messages.
+        repairs: Receives a sentence for each message that is cut.
+    """
+    latest = _find_exchanges(body)[-1]
+    needed = _weigh(_keep_pieces(head, body, latest), count)
+    if needed <= max_tokens:
+        return
+    pieces = [piece for piece in body[latest:] if piece.role in ("user", "tool")]
+    messages = [piece.message for piece in pieces]
+    for message, number in shorten_messages(messages, needed - max_tokens, count):
+        pieces[number].message = message
+        repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
+
+
 def fit_budget(
     head: Sequence[ContextPiece],
     body: Sequence[ContextPiece],
@@ -366,13 +633,13 @@ def fit_budget(
     """
     if max_tokens is None:
         return [*head, *body], _weigh([*head, *body], count)
-    starts = [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
+    starts = _find_exchanges(body)
     kept = _keep_pieces(head, body, starts[-1])
     needed = _weigh(kept, count)
     if needed > max_tokens:
         msg = (
-            f"the system messages and the latest exchange need {needed} tokens, "
-            f"more than the budget of {max_tokens}; raise it or shorten them"
+            f"the system messages and the latest exchange need {needed} tokens even where long "
+            f"texts are cut, more than the budget of {max_tokens}; raise it or shorten them"
         )
         raise BudgetError(msg, needed=needed, available=max_tokens)
     start = _find_start(body, starts, max_tokens - needed, count)
@@ -390,6 +657,11 @@ def fit_budget(
     return kept, weight
 
 
+def _find_exchanges(body: Sequence[ContextPiece]) -> list[int]:
+    """Return where exchanges begin, in order."""
+    return [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
+
+
 def _find_start(
     body: Sequence[ContextPiece], starts: Sequence[int], room: int, count: TokenCounter
 ) -> int:
@@ -405,8 +677,8 @@ def _find_start(
 def _keep_pieces(
     head: Sequence[ContextPiece], body: Sequence[ContextPiece], start: int
 ) -> list[ContextPiece]:
-    earlier = (piece for piece in body[:start] if piece.role == "system")
-    return [*head, *earlier, *body[start:]]
+    earlier = (piece.shorten() for piece in body[:start])
+    return [*head, *(piece for piece in earlier if piece is not None), *body[start:]]
 
 
 def _weigh(pieces: Sequence[ContextPiece], count: TokenCounter) -> int:
@@ -429,6 +701,8 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
 # -- The live part of a thread: what its next view needs, so that no view reads an archive --------
 _FORM = 2
 _MOST_KEPT = 64
+_COMPACTIONS_KEPT = 4
+"""How many of the latest messages with a provider's compaction are kept: of each provider, one."""
 _RESERVE = 1.25
 """How much further than its budget a note reaches back, since budgets and threads change."""
 
@@ -441,13 +715,14 @@ class LivePart:
         upto: The newest position when this was noted.
         newest_id: Id of the entry there; ids made later are greater.
         floor: Entries up to this position are not needed, but for those at `kept`.
-        kept: Their positions: system messages and the summaries of the frontier, with what they
-            replaced.
+        kept: Their positions: system messages, pins and the summaries of the frontier, with what
+            they replaced.
         summary_ids: The entries of that frontier.
         speakers: Up to two names that messages up to `floor` bear.
         is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
             views that leave something of it out for their budget.
         reach: At least this many tokens lie after `floor`; 0 if all that counts does.
+        left_out: How many messages up to `floor` no summary covers.
     """
 
     upto: int
@@ -458,6 +733,7 @@ class LivePart:
     speakers: tuple[str, ...]
     is_whole: bool
     reach: int
+    left_out: int = 0
 
     @classmethod
     def read(cls, document: Any) -> Self | None:
@@ -493,6 +769,8 @@ def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
         and all(_is_known(name, by_id) for entry in fresh for name in _get_retracted(entry))
         and _begin_here(fresh, known, part.newest_id)
         and (part.is_whole or _have_calls_here(fresh, entries))
+        # A new summary may cover what was left out.
+        and not (part.left_out and any(entry.role == "summary" for entry in fresh))
     )
 
 
@@ -566,7 +844,9 @@ def narrow_live_part(
     reach = max(round(_RESERVE * (max_tokens or 0)), 0 if before is None else before.reach)
     needed = _find_latest(said, reach, token_counter) if max_tokens or reach else said
     frontier = find_frontier(live)
-    framing = [*(entry for entry in shown if entry.role == "system"), *frontier]
+    system = [entry for entry in shown if entry.role == "system"]
+    framing = [*system, *frontier, *find_pin_entries(entries)]
+    framing += [entry for entry in said if find_compactions(entry.message)][-_COMPACTIONS_KEPT:]
     floor = _find_floor(entries, needed)
     kept = sorted(position for position in _find_origins(entries, framing) if position <= floor)
     saved = sum(entry.position <= floor for entry in entries) - len(kept)
@@ -575,6 +855,7 @@ def narrow_live_part(
     earlier = [entry for entry in live if entry.position <= floor and entry.position not in kept]
     speakers = () if before is None else before.speakers
     is_whole = len(needed) == len(said) and (before is None or before.is_whole)
+    left_out = 0 if before is None else before.left_out
     return LivePart(
         upto=entries[-1].position,
         newest_id=entries[-1].id,
@@ -584,6 +865,7 @@ def narrow_live_part(
         speakers=find_first_speakers(earlier, speakers),
         is_whole=is_whole,
         reach=0 if is_whole else reach,
+        left_out=left_out + count_said(entry for entry in said if entry.position <= floor),
     )
 
 

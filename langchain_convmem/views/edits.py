@@ -31,22 +31,26 @@ from langchain_convmem.records import (
     Turn,
 )
 from langchain_convmem.views.codec import get_role, make_draft
+from langchain_convmem.views.compactions import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
     EntryPlaces,
     find_live_entries,
     find_retracted_ids,
+    get_level,
     is_blank,
 )
 from langchain_convmem.views.messages import build_message
+from langchain_convmem.views.pins import FORKED_FROM, find_pin_entries, is_pin
 from langchain_convmem.views.summaries import (
     check_pieces,
+    digest_children,
     find_summaries_over,
+    get_children,
     make_cover,
     make_summary_draft,
+    translate_record,
 )
 
-FORKED_FROM = "forked_from"
-"""Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
 INTERRUPTED = "interrupted"
 """Mark of a reply that was cut off: among the attributes of its entry, and in the message's
 `response_metadata`."""
@@ -62,7 +66,8 @@ _OF_THE_ENTRY = frozenset({"attempt_of", FORKED_FROM, "own_tokens", "provenance"
 
 def plan_clear(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that empties every view; nothing if they are empty."""
-    return _retract([entry.id for entry in find_live_entries(entries)], "cleared")
+    shown = [*find_live_entries(entries), *find_pin_entries(entries)]
+    return _retract([entry.id for entry in shown], "cleared")
 
 
 def plan_undo(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
@@ -126,12 +131,12 @@ def _find_starts(said: Sequence[Entry]) -> list[Entry]:
 
 
 def plan_redo(entries: Sequence[Entry]) -> list[Draft]:
-    """Return the control entry that takes back the latest undo or clear.
+    """Return the control entry that takes back the latest undo, unpinning or clear.
 
     Nothing comes back once something was said after it: that would stand in another place.
     """
     dead = find_retracted_ids(entries)
-    shown = {entry.id for entry in entries if entry.control is None}
+    shown = {entry.id for entry in entries if entry.control is None or is_pin(entry)}
     for entry in reversed(entries):
         if entry.id in dead:
             continue
@@ -171,6 +176,38 @@ def plan_replace(
     named = {old.id, *(entry.id for entry in later if entry.role in _SAID)}
     drafts = _retract_with_summaries(live, named, "rewind", kept={old.id})
     return [*drafts, make_draft(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
+
+
+def plan_without_compactions(
+    entries: Sequence[Entry], erased: Collection[str]
+) -> tuple[list[Draft], list[str]]:
+    """Return what takes the place of messages in which a provider's compaction tells of entries.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+        erased: Ids of those that are to be erased.
+
+    Returns:
+        The same messages without their compactions, and the ids of the entries to erase for them.
+        A message of which nothing else is left, or that has no id of its own by which it could be
+        told apart from its new version, goes whole.
+    """
+    first = min((entry.position for entry in entries if entry.id in erased), default=None)
+    if first is None:
+        return [], []
+    telling = [
+        entry
+        for entry in entries
+        if entry.position > first and entry.id not in erased and find_compactions(entry.message)
+    ]
+    live = {entry.id for entry in find_live_entries(entries)}
+    drafts: list[Draft] = []
+    for entry in telling:
+        if entry.id in live and entry.message is not None and entry.message.id is not None:
+            bare = drop_compactions(entry.message)
+            if bare.content or getattr(bare, "tool_calls", None):
+                drafts += plan_replace(entries, entry.id, bare, keep_later=True)
+    return drafts, [entry.id for entry in telling]
 
 
 def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]:
@@ -480,12 +517,20 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
     known = _add_origin(summary)
     names = tuple(copies[name].id for name in known.summary_ids if name in copies)
     cover = make_cover(spoken, covered)
+    if get_level(summary):
+        cover = replace(cover, digest=digest_children(names))
     if summary.cover is not None:
         model, version = summary.cover.model, summary.cover.prompt_version
         cover = replace(cover, model=model, prompt_version=version)
     # Where nothing is left of what it covers, it stands before all that was said.
     cover = replace(cover, ranges=cover.ranges or ((0, 0),))
-    return make_summary_draft(summary.contents, cover, replace(known, summary_ids=names))
+    places = {entry.position: copies[entry.id].position for entry in kept}
+    children = [row[:2] for row in get_children(summary) if row[0] in copies]
+    places |= {place: copies[child].position for child, place in children}
+    ids = {name: copy.id for name, copy in copies.items()}
+    aux = translate_record(known.aux, ids, places)
+    metadata = replace(known, summary_ids=names, aux=aux)
+    return make_summary_draft(summary.contents, cover, metadata)
 
 
 def _add_origin(entry: Entry) -> Metadata:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-Kind = Literal["id", "date", "number", "name", "promise"]
+Kind = Literal["id", "date", "number", "price", "name", "promise", "preference"]
+"""What `find_facts` finds; prices and preferences are told apart where summaries are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +117,20 @@ _ENOUGH_WORDS = 60
 
 def find_facts(texts: Sequence[FactSource]) -> list[Fact]:
     """Return the facts of texts, in order, each key once."""
+    found: dict[str, Fact] = {}
+    for fact in list_mentions(texts):
+        found.setdefault(f"{fact.kind}:{fact.key}", fact)
+    return list(found.values())
+
+
+def list_mentions(texts: Sequence[FactSource]) -> Iterator[Fact]:
+    """Yield the facts of texts, in order, as often as they are said."""
     capitals = not _has_capitalised_nouns(texts)
     names = _find_sure_names(texts) if capitals else frozenset()
-    found: dict[str, Fact] = {}
     for said in texts:
         for sentence in split_sentences(said.text):
             for kind, text in _find_in_sentence(sentence, names):
-                key = f"{kind}:{_make_key(kind, text)}"
-                found.setdefault(key, Fact(kind, _make_key(kind, text), text, sentence, said))
-    return list(found.values())
+                yield Fact(kind, _make_key(kind, text), text, sentence, said)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -243,7 +249,7 @@ class _TextBody:
     def has_fact(self, fact: Fact) -> bool:
         if fact.kind == "name":
             return fact.key in self.words
-        if fact.kind == "number":
+        if fact.kind in ("number", "price"):
             return fact.key in self.numbers
         if fact.kind == "date":
             parts = _split_date(fact.text)

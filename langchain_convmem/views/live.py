@@ -169,7 +169,7 @@ def find_frontier(live: Sequence[Entry]) -> list[Entry]:
     folded: set[str] = set()
     told: list[tuple[int, int]] = []
     for summary in sorted(by_id.values(), key=lambda entry: entry.position, reverse=True):
-        if summary.id in folded or _overlap(_get_ranges(summary), told):
+        if summary.id in folded or _is_overlapping(_get_ranges(summary), told):
             continue
         shown.append(summary)
         for node in _walk_down([summary], by_id):
@@ -205,7 +205,7 @@ def _get_ranges(summary: Entry) -> tuple[tuple[int, int], ...]:
     return (summary.cover.ranges if summary.cover is not None else ()) or ((0, 0),)
 
 
-def _overlap(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
+def _is_overlapping(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
     return any(first <= end and start <= last for first, last in ranges for start, end in others)
 
 

@@ -46,6 +46,7 @@ from langchain_convmem.views.codec import (
     get_text_pieces,
     make_draft,
 )
+from langchain_convmem.views.tokens import count_text_tokens
 
 M = TypeVar("M", bound=BaseMessage)
 OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
@@ -338,6 +339,12 @@ def get_block_type(block: object) -> str:
     return kind if isinstance(kind, str) else ""
 
 
+def unwrap_block(block: Any) -> Any:
+    """Return a block that LangChain wrapped because it has no standard form."""
+    inner = block.get("value") if get_block_type(block) == "non_standard" else None
+    return inner if isinstance(inner, Mapping) else block
+
+
 def escape_tag(text: str, tag: str) -> str:
     """Return text in which no tag of that name opens or closes: quoted words cannot end a fence."""
     return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
@@ -360,6 +367,27 @@ is, and nothing is written.
 """
 
 
+def check_plain_function(name: str, function: object, *, of: str) -> None:
+    """Refuse what is no plain function.
+
+    Args:
+        name: The option that it is given as.
+        function: What was given.
+        of: What the function gets.
+
+    Raises:
+        ConfigError: If it cannot be called, or has to be awaited.
+    """
+    if not callable(function):
+        raise ConfigError(f"{name} must be a function of {of}, got {describe_value(function)}")
+    if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
+        msg = (
+            f"{name} must be a plain function, got the coroutine function "
+            f"{describe_value(function)}; synchronous calls write, too"
+        )
+        raise ConfigError(msg)
+
+
 class DraftBuilder:
     """Makes drafts of messages. Holds nothing but the hook; as thread-safe as that is."""
 
@@ -369,17 +397,8 @@ class DraftBuilder:
         Raises:
             ConfigError: If it is not a plain function.
         """
-        if hook is not None and not callable(hook):
-            raise ConfigError(
-                f"before_write must be a function of a message, got {describe_value(hook)}"
-            )
-        if any(map(inspect.iscoroutinefunction, (hook, getattr(hook, "__call__", None)))):  # noqa: B004
-            msg = (
-                f"before_write must be a plain function, got the coroutine function "
-                f"{describe_value(hook)}; "
-                "synchronous calls write, too"
-            )
-            raise ConfigError(msg)
+        if hook is not None:
+            check_plain_function("before_write", hook, of="a message")
         self.hook = hook
 
     # -- drafts ---------------------------------------------------------------------------------
@@ -534,72 +553,69 @@ def make_content(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
     return [{"type": "text", "text": piece} for piece in pieces]
 
 
-# -- The default token counter: one everywhere, without a network, honest about CJK text ----------
-# Latin text is about four characters a token; a CJK character is about one, so that dividing its
-# characters by four would be three quarters too low.
+# -- The default token counter: one everywhere, without a network; see `views.tokens` -------------
 TokenCounter: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of messages; it need not be additive."""
+TextCounter: TypeAlias = Callable[[str], int]
+"""Counts the tokens of a text."""
 TOKENS_PER_MESSAGE = 3
 """Role and separators that every chat format adds."""
 TOKENS_PER_MEDIA = 85
 """An image, audio clip or file; its bytes are not text and are not counted as text."""
+_BLOCK_TEXTS = ("text", "reasoning", "thinking", "refusal")
+_COMPACTED_TEXTS = ("content", "encrypted_content")
 _COUNTED_WITH_CALLS = frozenset({"function_call", "tool_call", "tool_call_chunk", "tool_use"})
 """Blocks that repeat what a message's tool calls say."""
 
-_CJK = re.compile(
-    "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef"
-    "\U0001f000-\U0001faff\U00020000-\U0003ffff]"
-)
-
 
 def count_tokens(messages: Iterable[MessageLikeRepresentation]) -> int:
-    """Return the approximate size of messages in tokens, tool calls and media included."""
+    """Return about how many tokens messages take, tool calls and media included."""
+    return count_by_text(messages, count_text_tokens)
+
+
+def count_by_text(messages: Iterable[MessageLikeRepresentation], count_text: TextCounter) -> int:
+    """Return about how many tokens messages take, by what counts their texts."""
     plain = list(messages)
     if not all(isinstance(message, BaseMessage) for message in plain):
         plain = list(convert_to_messages(plain))
-    return sum(
-        [
-            _count_message_tokens(message)
-            for message in plain
-            if isinstance(message, BaseMessage) and not isinstance(message, RemoveMessage)
-        ]
-    )
-
-
-def count_text_tokens(text: str) -> int:
-    """Return ceil(characters / 4) outside CJK, plus one per CJK character or emoji."""
-    wide = len(_CJK.findall(text)) if not text.isascii() else 0
-    return wide - (wide - len(text)) // 4
-
-
-def _count_message_tokens(message: BaseMessage) -> int:
-    content = message.content
-    total = TOKENS_PER_MESSAGE
-    if isinstance(content, str):
-        total += count_text_tokens(content)
-    else:
-        total += sum(_count_block_tokens(block) for block in content)
-    if message.name:
-        total += count_text_tokens(message.name)
-    if isinstance(message, AIMessage):
-        for call in (*message.tool_calls, *message.invalid_tool_calls):
-            total += count_text_tokens(json.dumps(call, default=str, ensure_ascii=False))
-    elif isinstance(message, ToolMessage):
-        total += count_text_tokens(message.tool_call_id)
+    total = 0
+    for message in plain:
+        if isinstance(message, BaseMessage) and not isinstance(message, RemoveMessage):
+            texts, media = list_counted(message)
+            total += TOKENS_PER_MESSAGE + TOKENS_PER_MEDIA * media + sum(map(count_text, texts))
     return total
 
 
-def _count_block_tokens(block: Any) -> int:
+def list_counted(message: BaseMessage) -> tuple[list[str], int]:
+    """Return the texts of a message that take tokens, and how many media it holds."""
+    content = message.content
+    texts: list[str] = []
+    media = 0
+    for block in [content] if isinstance(content, str) else content:
+        text = _get_block_text(block)
+        media += text is None
+        texts.append(text or "")
+    texts.append(message.name or "")
+    if isinstance(message, AIMessage):
+        calls = (*message.tool_calls, *message.invalid_tool_calls)
+        texts += [json.dumps(call, default=str, ensure_ascii=False) for call in calls]
+    elif isinstance(message, ToolMessage):
+        texts.append(message.tool_call_id)
+    return [text for text in texts if text], media
+
+
+def _get_block_text(block: Any) -> str | None:
+    """Return what counts of a block; None for media."""
     if isinstance(block, str):
-        return count_text_tokens(block)
+        return block
     if not isinstance(block, Mapping):
-        return TOKENS_PER_MEDIA
-    for key in ("text", "reasoning", "thinking", "refusal"):
-        if isinstance(block.get(key), str):
-            return count_text_tokens(block[key])
+        return None
     kind = get_block_type(block)
+    for key in _COMPACTED_TEXTS if kind == "compaction" else _BLOCK_TEXTS:
+        if isinstance(block.get(key), str):
+            return str(block[key])
     if kind in _COUNTED_WITH_CALLS:
-        return 0
+        return ""
     if kind.endswith(("_tool_use", "_tool_result")):  # tools that ran at a provider
-        return count_text_tokens(json.dumps(block, default=str, ensure_ascii=False))
-    return TOKENS_PER_MEDIA
+        return json.dumps(block, default=str, ensure_ascii=False)
+    return None

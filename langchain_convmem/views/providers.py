@@ -8,8 +8,8 @@ instance): derive a profile with `dataclasses.replace` and pass the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -22,7 +22,9 @@ Kind = Literal["image", "audio", "video", "file"]
 Form = Literal["base64", "url", "id"]
 Place = Literal["user", "assistant", "tool"]
 Origin = Literal["bedrock_converse", "anthropic", "openai", "gemini"]
-ProfileName = Literal["strict", "bedrock_converse", "anthropic", "openai", "gemini"]
+ProfileName = Literal[
+    "strict", "bedrock_converse", "anthropic", "openai", "openai_responses", "gemini"
+]
 Patterns: TypeAlias = tuple[re.Pattern[str], ...]
 
 
@@ -63,6 +65,8 @@ class ProviderProfile:
         tool_name: What the name of a tool must match.
         reasoning: Whose reasoning blocks may be sent back.
         server_tools: Whose blocks of tools that ran at the provider may be sent back.
+        compactions: Whose items may be sent back that stand for all that was said before them, and
+            make up for it.
         cache_marks: How many blocks of a request may carry `cache_control`; the last ones keep it.
         takes_refusals: Whether an assistant message may hold `refusal` blocks.
         errors_are_text: Whether the result of a failed tool may hold nothing but text.
@@ -83,6 +87,7 @@ class ProviderProfile:
     tool_name: Patterns = ()
     reasoning: frozenset[Origin] = frozenset()
     server_tools: frozenset[Origin] = frozenset()
+    compactions: frozenset[Origin] = frozenset()
     cache_marks: int = 0
     takes_refusals: bool = False
     errors_are_text: bool = False
@@ -163,6 +168,7 @@ ANTHROPIC = ProviderProfile(
     tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,128}"),
     reasoning=frozenset({"anthropic"}),
     server_tools=frozenset({"anthropic"}),
+    compactions=frozenset({"anthropic"}),
     cache_marks=4,
     errors_are_text=True,
 )
@@ -186,6 +192,9 @@ OPENAI = ProviderProfile(
     tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
     takes_refusals=True,
 )
+
+# Chat Completions knows no items of a compaction, and refuses them.
+OPENAI_RESPONSES = replace(OPENAI, name="openai_responses", compactions=frozenset({"openai"}))
 
 _GEMINI_PICTURES = "image/png image/jpeg image/webp image/heic image/heif"
 
@@ -239,6 +248,7 @@ def _intersect(first: ProviderProfile, second: ProviderProfile) -> ProviderProfi
         tool_name=_join_patterns(first.tool_name, second.tool_name),
         reasoning=first.reasoning & second.reasoning,
         server_tools=first.server_tools & second.server_tools,
+        compactions=first.compactions & second.compactions,
         cache_marks=min(first.cache_marks, second.cache_marks),
         takes_refusals=first.takes_refusals and second.takes_refusals,
         errors_are_text=first.errors_are_text or second.errors_are_text,
@@ -272,6 +282,7 @@ PROFILES: Mapping[ProfileName, ProviderProfile] = {
     "bedrock_converse": BEDROCK_CONVERSE,
     "anthropic": ANTHROPIC,
     "openai": OPENAI,
+    "openai_responses": OPENAI_RESPONSES,
     "gemini": GEMINI,
 }
 
@@ -307,7 +318,31 @@ def find_profile(model: Any) -> ProfileName:
     """
     while hasattr(model, "bound"):
         model = model.bound
-    return _MODEL_TYPES.get(getattr(model, "_llm_type", ""), "strict")
+    name = _MODEL_TYPES.get(getattr(model, "_llm_type", ""), "strict")
+    return "openai_responses" if name == "openai" and _speaks_responses(model) else name
+
+
+def join_profiles(names: Collection[ProfileName]) -> ProfileName:
+    """Return the profile of models that read the same messages; `strict` for several providers."""
+    if len(names) > 1 and {*names} == {"openai", "openai_responses"}:
+        return "openai"
+    return next(iter(names)) if len(names) == 1 else "strict"
+
+
+_RESPONSES_FIELDS = ("context_management", "include", "reasoning", "truncation")
+"""What a `ChatOpenAI` has set that Chat Completions does not know."""
+
+
+def _speaks_responses(model: Any) -> bool:
+    """Return whether every request of an OpenAI model goes to the Responses API, by its fields."""
+    wanted = getattr(model, "use_responses_api", None)
+    if isinstance(wanted, bool):
+        return wanted
+    return (
+        getattr(model, "output_version", None) == "responses/v1"
+        or getattr(model, "use_previous_response_id", False) is True
+        or any(getattr(model, name, None) is not None for name in _RESPONSES_FIELDS)
+    )
 
 
 # -- What messages say of their provider ----------------------------------------------------------

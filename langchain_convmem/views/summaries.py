@@ -10,17 +10,19 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from langchain_core.messages import SystemMessage
 
-from langchain_convmem.errors import InvalidMessageError, StaleWindowError
+from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey, Turn
 from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.lines import clean_name, indent_text
 from langchain_convmem.views.live import (
+    LEVEL,
     RECORD,
     EntryPlaces,
     find_covers,
@@ -28,11 +30,13 @@ from langchain_convmem.views.live import (
     find_live_entries,
     find_live_summary,
     find_nodes,
+    find_retracted_ids,
+    get_level,
     has_calls,
     make_turn,
     split_runs,
 )
-from langchain_convmem.views.messages import escape_tag, make_content
+from langchain_convmem.views.messages import escape_fences, make_content
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
 
 SUMMARY_NOTICE = (
@@ -279,10 +283,10 @@ class TextStyle:
 def format_summary(pieces: Sequence[str]) -> str:
     """Return a summary as a model reads it: fenced, and labelled as what it is.
 
-    A summary may repeat what somebody said in order to be obeyed; text that imitates the fence is
-    defused.
+    A summary may repeat what somebody said in order to be obeyed; text that imitates a fence of
+    ours is defused.
     """
-    body = escape_tag("\n".join(pieces), "summary")
+    body = escape_fences("\n".join(pieces))
     return f"<summary>\n{SUMMARY_NOTICE}\n\n{body}\n</summary>"
 
 
@@ -318,12 +322,27 @@ def get_days(summary: Entry) -> tuple[str, ...]:
     return tuple(map(str, days)) if days is not None and is_pair else ()
 
 
+def get_children(summary: Entry) -> list[tuple[str, int, int, int]]:
+    """Return what a summary was made of by rule: id, position, and the first and last it covers."""
+    record = summary.metadata.aux.get(RECORD)
+    return _read_children(record) if isinstance(record, Mapping) else []
+
+
+def _read_children(record: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
+    kinds = [str, int, int, int]
+    # A file or an application may have written anything there.
+    rows = _list_rows(record.get(CHILDREN))
+    return [(row[0], row[1], row[2], row[3]) for row in rows if [*map(type, row)] == kinds]
+
+
+def _list_rows(value: Any) -> list[list[Any]]:
+    return [row for row in value if isinstance(row, list)] if isinstance(value, list) else []
+
+
 def get_cites(summary: Entry) -> list[list[int]]:
     """Return for each sentence of a summary the positions it comes from; empty if not known."""
     record = summary.metadata.aux.get(RECORD)
-    cites = record.get(CITES) if isinstance(record, Mapping) else None
-    if not isinstance(cites, list):
-        return []
+    cites = _list_rows(record.get(CITES)) if isinstance(record, Mapping) else []
     return [[one for one in cited if isinstance(one, int)] for cited in cites]
 
 
@@ -375,7 +394,8 @@ def check_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ...]
     Raises:
         InvalidMessageError: If there is none, or something is not text.
     """
-    pieces = [contents] if isinstance(contents, str) else list(contents)
+    is_list = isinstance(contents, Iterable) and not isinstance(contents, str)
+    pieces: list[str] = list(contents) if is_list else [contents]  # type: ignore[list-item]
     if not all(isinstance(piece, str) for piece in pieces):
         raise InvalidMessageError(f"{what} must be text or a list of texts alone")
     spoken = tuple(piece for piece in pieces if piece.strip())
@@ -469,6 +489,38 @@ def make_summary_draft(pieces: Sequence[str], cover: Cover, metadata: Metadata) 
     )
 
 
+def digest_children(ids: Iterable[str]) -> str:
+    """Return what tells a parent from every other summary: a hash of its children's ids."""
+    return hashlib.blake2b("\n".join(("parent", *ids)).encode(), digest_size=16).hexdigest()
+
+
+def translate_record(
+    aux: Mapping[str, Any], ids: Mapping[str, str], places: Mapping[int, int]
+) -> dict[str, Any]:
+    """Return a summary's `aux` for a copy of its thread, with the copies' ids and positions.
+
+    Args:
+        aux: What stands with the summary.
+        ids: Ids of the copies by the ids of what they are copies of.
+        places: Positions of the copies by the positions of what they are copies of.
+    """
+    record = aux.get(RECORD)
+    if not isinstance(record, Mapping) or not (CITES in record or CHILDREN in record):
+        return dict(aux)
+    record = dict(record)
+    if CITES in record:
+        rows = _list_rows(record[CITES])
+        cites = [[one for one in cited if isinstance(one, int)] for cited in rows]
+        record[CITES] = [[places[one] for one in cited if one in places] for cited in cites]
+    if CHILDREN in record:
+        record[CHILDREN] = [
+            [ids[child], *(places.get(place, 0) for place in known)]
+            for child, *known in _read_children(record)
+            if child in ids
+        ]
+    return {**aux, RECORD: record}
+
+
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
     _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
@@ -514,7 +566,8 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     """Refuse a summary that was just written if what it tells of was erased meanwhile.
 
     Erasing looks for such summaries afterwards, and writing looks again after that. So whichever
-    comes last sees the other, and erases the summary.
+    comes last sees the other, and erases the summary. The same goes for a summary that is put
+    under a parent while this one is written to continue it.
 
     Args:
         window: What was summarised.
@@ -528,12 +581,19 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
         told.add(window.previous.id)
     if not told <= {entry.id for entry in entries}:
         raise _make_stale_error(window, "some of it was forgotten while its summary was written")
+    if window.previous is not None and _is_folded(window.previous.id, find_live_entries(entries)):
+        raise _make_stale_error(window, "the summary that it continues was put under another one")
+
+
+def _is_folded(summary_id: str, live: Sequence[Entry]) -> bool:
+    return any(get_level(entry) and summary_id in entry.metadata.summary_ids for entry in live)
 
 
 def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that takes back the live summary; nothing if there is none.
 
-    What was made by rule of it and others goes with it, so that the others are shown again.
+    What was made by rule of it and others goes with it, so that the others are shown again. The
+    entry has the cover of what was taken back: see `find_held_back`.
     """
     live = find_live_entries(entries)
     summary = find_live_summary(live)
@@ -543,7 +603,74 @@ def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
     for entry in sorted(live, key=lambda entry: entry.position):
         if entry.role == "summary" and not set(gone).isdisjoint(entry.metadata.summary_ids):
             gone.append(entry.id)
-    return [Draft(role="control", control=Control(tuple(gone), "undo"))]
+    return [Draft(role="control", control=Control(tuple(gone), "undo"), cover=summary.cover)]
+
+
+def find_held_back(entries: Sequence[Entry]) -> frozenset[str]:
+    """Return the ids of what undoing a summary showed again, and what nobody summarised since.
+
+    Nothing but a request compacts these again.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+    """
+    undone = [entry for entry in entries if entry.control is not None and entry.cover is not None]
+    if not undone:
+        return frozenset()
+    dead = find_retracted_ids(entries)
+    spoken = [entry for entry in entries if entry.role not in ("summary", "control")]
+    places = EntryPlaces(spoken)
+    held: set[int] = set()
+    for entry in entries:  # the latest word on an entry counts
+        if entry.role == "summary":
+            held.difference_update(places.find_under(entry.cover))
+        elif entry.control is not None and entry.id not in dead:
+            held.update(places.find_under(entry.cover))
+    return frozenset(spoken[number].id for number in held)
+
+
+def plan_edit_summary(
+    entries: Sequence[Entry], pieces: Sequence[str], summary_id: str | None = None
+) -> tuple[Entry, Draft]:
+    """Return a summary, and the entry that takes its place in other words.
+
+    It stands for the same. What was made by rule of the summary and others falls with it, and is
+    made anew by the next compaction.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+        pieces: The new text.
+        summary_id: The summary, by its entry's or its message's id; None is the live one.
+
+    Raises:
+        ConfigError: If the thread has no such summary, or a later one that was written retells it.
+    """
+    live = find_live_entries(entries)
+    nodes = find_nodes(live)
+    old = find_live_summary(live)
+    if summary_id is not None:
+        old = next((one for one in nodes if summary_id in (one.id, one.message_id)), None)
+    if old is None or old.cover is None:
+        which = "no summary" if summary_id is None else f"no summary {summary_id!r}"
+        raise ConfigError(f"the thread shows {which} that could be edited")
+    retelling = [one for one in nodes if old.id in one.metadata.summary_ids and not get_level(one)]
+    if retelling:
+        msg = f"summary {old.id!r} is retold by {retelling[0].id!r}; edit that one"
+        raise ConfigError(msg)
+    known = old.metadata.aux.get(RECORD)
+    kept = {name: one for name, one in dict(known or {}).items() if name in _OF_THE_COVER}
+    metadata = Metadata(summary_ids=old.metadata.summary_ids, aux={RECORD: {**kept, EDITED: True}})
+    cover = Cover(old.cover.ranges, old.cover.digest, EDITED)
+    draft = make_summary_draft(pieces, cover, metadata)
+    message = SystemMessage(make_content(pieces), id=old.message_id)
+    return old, replace(draft, message=message)
+
+
+EDITED = "edited"
+"""Who wrote a summary that the application put in the place of another one."""
+
+_OF_THE_COVER = frozenset({LEVEL, DAYS, CHILDREN, "rolled"})
+"""Keys of a summary's record that hold for any text of the same cover."""
 
 
 def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str]:
@@ -558,3 +685,80 @@ def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str
         if places.find_under(summary.cover) or not telling.isdisjoint(summary.metadata.summary_ids):
             telling.add(summary.id)
     return [summary.id for summary in summaries if summary.id in telling]
+
+
+# -- The tree, for whoever looks at it -------------------------------------------------------------
+_SHOWN_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SummaryNode:
+    """A summary with those that it was made of.
+
+    `print()` shows the tree below it, one line for each summary.
+
+    Attributes:
+        turn: The summary; its `contents` are the text.
+        level: How many layers of summaries lie under it; 0 where it was written of what was said,
+            or on top of another summary.
+        ranges: Closed ranges of positions of the entries that it stands for, ascending; where it
+            continues another summary, without those of that one.
+        days: The first and the last day that it tells of, such as "2023-05-08"; empty where that
+            is not known.
+        children: The summaries that it was made of, or that it continues, in their order.
+    """
+
+    turn: Turn
+    level: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
+    days: tuple[str, ...] = ()
+    children: tuple[SummaryNode, ...] = field(default=())
+
+    @property
+    def id(self) -> str:
+        """Id of the summary's entry."""
+        return self.turn.id
+
+    @property
+    def text(self) -> str:
+        """What the summary tells, its pieces as lines."""
+        return "\n".join(self.turn.contents)
+
+    @property
+    def leaves(self) -> tuple[SummaryNode, ...]:
+        """The summaries at the ends of the branches, in order; of a leaf, itself."""
+        if not self.children:
+            return (self,)
+        return tuple(leaf for child in self.children for leaf in child.leaves)
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{first}-{last}" for first, last in self.ranges)
+        days = " to ".join(dict.fromkeys(self.days))
+        told = " ".join(self.text.split())
+        shown = told if len(told) <= _SHOWN_CHARS else f"{told[:_SHOWN_CHARS]}..."
+        marks = [f"level {self.level}", f"positions {places}" if places else "", days]
+        line = f"SummaryNode({', '.join(filter(None, marks))}: {shown!r})"
+        below = [f"  {text}" for child in self.children for text in repr(child).splitlines()]
+        return "\n".join([line, *below])
+
+
+def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
+    """Return the summaries that a model reads, with those below, in order of what they stand for.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+    """
+    live = find_live_entries(entries)
+    by_id = {entry.id: entry for entry in live if entry.role == "summary"}
+    return [_build_node(top, by_id, frozenset()) for top in find_frontier(live)]
+
+
+def _build_node(summary: Entry, by_id: Mapping[str, Entry], above: frozenset[str]) -> SummaryNode:
+    names = [name for name in summary.metadata.summary_ids if name in by_id and name not in above]
+    return SummaryNode(
+        turn=make_turn([summary]),
+        level=get_level(summary),
+        ranges=summary.cover.ranges if summary.cover is not None else (),
+        days=get_days(summary),
+        children=tuple(_build_node(by_id[name], by_id, above | {summary.id}) for name in names),
+    )

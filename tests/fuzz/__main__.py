@@ -1,8 +1,9 @@
 """Many random histories, judged: `python -m tests.fuzz --histories 20000 --seed 1`.
 
-Every history is shown for every profile and judged by the validators; every n-th one also by the
-converters of the integrations and by a strict HTTP service. Prints a table, or JSON with `--json`;
-exit code 1 when anything was invalid. `--only SEED` makes one history again, with all judges.
+Every history is shown for every profile and judged by the validators, and goes through one of the
+converters of the integrations, in turn; every n-th one goes through all of them, or to a strict
+HTTP service. Prints a table, or JSON with `--json`; exit code 1 when anything was invalid.
+`--only SEED` makes one history again, with all judges.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--histories", type=int, default=2000, help="how many (default 2000)")
     parser.add_argument("--seed", type=int, default=1, help="of the first one (default 1)")
     parser.add_argument("--only", type=int, metavar="SEED", help="this one, with all judges")
-    parser.add_argument("--oracle-every", type=int, default=5, metavar="N", help="0: never")
+    parser.add_argument(
+        "--oracle-every", type=int, default=5, metavar="N", help="all converters; 0: not even one"
+    )
     parser.add_argument("--http-every", type=int, default=100, metavar="N", help="0: never")
     parser.add_argument("--jobs", type=int, default=1, help="processes to share the work")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -147,6 +147,17 @@ _SERVER_TOOLS: tuple[list[Any], ...] = (
         {"type": "server_tool_result", "tool_call_id": "s1", "status": "success", "output": "1"},
     ],
     [{"type": "web_search_call", "id": "ws_1", "status": "completed"}],
+    [{"type": "compaction", "content": "They spoke of snow.", "signature": "s"}],
+    [
+        {"type": "compaction", "content": "They spoke of snow.", "index": 0},
+        {"type": "text", "text": "Yes."},
+    ],
+    [{"type": "compaction", "content": None}, {"type": "text", "text": "Yes."}],
+    [
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"},
+        {"type": "text", "text": "Yes."},
+    ],
+    [{"type": "compaction", "id": "cmp_2"}],
     [{"type": "executable_code", "executable_code": "1", "language": "python"}],
     [{"type": "code_execution_result", "code_execution_result": "1", "outcome": 1}],
 )

@@ -14,6 +14,7 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -40,6 +41,7 @@ class Oracle(ABC):
             ImportError: If it is not installed.
         """
         import_module(self.package)
+        _remember_block_types()
         logging.getLogger(self.package).setLevel(logging.CRITICAL)
 
     def faults(self, messages: Sequence[BaseMessage]) -> list[str]:
@@ -57,6 +59,14 @@ class Oracle(ABC):
     @abstractmethod
     def _faults(self, messages: list[BaseMessage]) -> Iterator[str]:
         """Yield faults of the converted request."""
+
+
+def _remember_block_types() -> None:
+    """Have langchain-core work out once what it works out for every block: the same each time."""
+    content = import_module("langchain_core.messages.content")
+    find = getattr(content, "_get_data_content_block_types", None)
+    if find is not None and not hasattr(find, "cache_info"):
+        vars(content)[find.__name__] = cache(find)
 
 
 def _alternation(turns: Sequence[tuple[str, Any]], first: str) -> Iterator[str]:
@@ -165,6 +175,7 @@ class AnthropicOracle(Oracle):
             "server_tool_use": {"type", "id", "name", "input"},
             "mcp_tool_use": {"type", "id", "name", "input", "server_name"},
             "web_search_tool_result": {"type", "tool_use_id", "content"},
+            "compaction": {"type", "content", "signature"},
         },
     }
 

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from itertools import pairwise
+from typing import Any, Self
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Context, Entry
 from langchain_convmem.views.codec import clean_text
-from langchain_convmem.views.context import build_context, is_current, narrow_live_part
+from langchain_convmem.views.context import (
+    LEFT_OUT_ID,
+    SUMMARY_SOURCE,
+    build_context,
+    count_said,
+    describe_left_out,
+    is_current,
+    narrow_live_part,
+)
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens
 from tests.fuzz.validators import VALIDATORS
 
-__all__ = ["Thread", "broken_promises", "budget_faults", "faults_of_reading_on"]
+SEES_NAMES = ("openai", "openai_responses")
+__all__ = ["Thread", "broken_promises", "budget_faults", "drop_note", "faults_of_reading_on"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +61,14 @@ def broken_promises(thread: Thread, profile: str) -> list[str]:
 def _unaccounted(thread: Thread, shown: Context) -> Iterator[str]:
     """Yield entries that are neither shown nor named among the repairs."""
     named = "\n".join(shown.repairs)
+    behind = re.search("left out what was said before (.+): the compaction in it", named)
+    compacted = next(
+        (e.position for e in thread.uncovered if behind and e.message_id == behind[1]), None
+    )
     for entry in thread.uncovered:
-        if entry.position not in shown.positions and f"left out {entry.message_id}:" not in named:
+        if entry.position in shown.positions or f"left out {entry.message_id}:" in named:
+            continue
+        if compacted is None or entry.position > compacted:
             yield f"drops {entry.message_id} ({entry.role}) without a word"
 
 
@@ -60,7 +77,7 @@ def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
     said = [message for message in shown.messages if isinstance(message, HumanMessage)]
     # Further lines of a text under a name are indented, by which only white space changes.
     whole = " ".join(" ".join(str(message.text) for message in said).split())
-    names = {message.name for message in said} if profile == "openai" else frozenset()
+    names = {message.name for message in said} if profile in SEES_NAMES else frozenset()
     for entry in thread.uncovered:
         if entry.role != "user" or entry.position not in shown.positions:
             continue
@@ -77,30 +94,69 @@ def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
 
 def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]:
     """Return what is wrong with the view of a thread within a random budget."""
-    place = rng.choice(("system", "system", "omit"))
+    place = rng.choice(("user", "user", "system", "omit"))
     whole = build_context(thread.entries, profile=profile, summary=place)  # type: ignore[arg-type]
     budget = rng.randint(1, max(whole.tokens, 1))
     needed = count_tokens(_never_cut(whole.messages))
+    options: dict[str, Any] = {"profile": profile, "summary": place, "max_tokens": budget}
+    shortens = rng.random() < 0.5
     try:
-        cut = build_context(thread.entries, profile=profile, summary=place, max_tokens=budget)  # type: ignore[arg-type]
+        cut = build_context(thread.entries, shorten=shortens, **options)
     except BudgetError as error:
-        is_right = budget < error.needed == needed and error.available == budget
+        is_least = error.needed <= needed if shortens else error.needed == needed
+        is_right = budget < error.needed and is_least and error.available == budget
         return [] if is_right else [f"refuses {budget} tokens saying {error}; needed: {needed}"]
     faults = VALIDATORS[profile](cut.messages)
-    if budget < needed or cut.tokens > budget:
+    if cut.tokens > budget or (budget < needed and not shortens):
         faults.append(f"makes {cut.tokens} tokens of a budget of {budget}, {needed} needed")
-    question = [message.content for message in _never_cut(whole.messages)]
-    if [message.content for message in _never_cut(cut.messages)] != question:
+    # Where it does not fit, what users said and tools found is shown cut, and nothing else.
+    may_differ = {"human", "tool"} if budget < needed else set()
+    before, after = _never_cut(whole.messages), _never_cut(drop_note(cut))
+    kept = [one.content for one in before if one.type not in may_differ]
+    if [one.content for one in after if one.type not in may_differ] != kept:
         faults.append("cuts the latest exchange")
+    if [one.type for one in before] != [one.type for one in after]:
+        faults.append("leaves out a message of the latest exchange")
+    said = [entry.position for entry in thread.uncovered if count_said([entry])]
+    shown = [number for number, position in enumerate(said) if position in cut.positions]
+    if shown and cut.left_out != shown[0]:
+        faults.append(f"says that {cut.left_out} messages are left out, not {shown[0]}")
     return faults
 
 
+def drop_note(view: Context) -> list[BaseMessage]:
+    """Return the messages of a view without the line on what it leaves out."""
+    note = describe_left_out(view.left_out)
+    if not note:
+        return list(view.messages)
+    kept = []
+    for message in view.messages:
+        update = {"content": message.content}
+        if message.additional_kwargs.get("source") == SUMMARY_SOURCE:
+            update = {"content": str(message.content).replace(f"\n\n{note}\n</", "\n</")}
+        if message.id != LEFT_OUT_ID:
+            kept.append(message.model_copy(update=update))
+    return kept
+
+
 def _never_cut(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the system messages and what begins with the latest user turn."""
+    """Return the system messages, what stands for what was said before, and the latest exchange."""
     users = [number for number, message in enumerate(messages) if message.type == "human"]
     latest = users[-1] if users else 0
-    kept = [message for message in messages[:latest] if message.type == "system"]
+    kept = []
+    for before, message in pairwise([None, *messages[:latest]]):
+        marked = str(message.additional_kwargs.get("source")).startswith("convmem_summary")
+        items = [block for block in message.content if _is_compaction(block)]
+        if message.type == "system" or marked:
+            kept.append(message)
+        elif items:
+            bare = AIMessage(items, id=message.id, name=message.name)
+            kept += [before, bare] if before is not None and before.content == "..." else [bare]
     return [*kept, *messages[latest:]]
+
+
+def _is_compaction(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "compaction"
 
 
 # -- reading on from a note -----------------------------------------------------------------------
@@ -115,6 +171,7 @@ def faults_of_reading_on(thread: Thread, profile: str, rng: random.Random) -> li
     read = [e for e in thread.entries if e.position > part.floor or e.position in part.kept]
     if not is_current(part, read):
         return []  # the thread is read whole then
-    shown = build_context(read, profile=profile, earlier_speakers=part.speakers)  # type: ignore[arg-type]
+    known = {"earlier_speakers": part.speakers, "earlier_left_out": part.left_out}
+    shown = build_context(read, profile=profile, **known)  # type: ignore[arg-type]
     whole = build_context(thread.entries, profile=profile)  # type: ignore[arg-type]
     return [] if shown == whole else [f"shows something else behind {part}"]

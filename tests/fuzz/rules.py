@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -32,6 +32,7 @@ class Rules:
         text_keys: What a text block may hold.
         thoughts: Judge of a reasoning block; None where none is taken.
         server_tools: Whether blocks of tools that ran at the provider are taken.
+        compactions: What an item of its own compaction holds; empty where none is taken.
         error_is_text: Whether a failed result holds text only.
         named_files: Whether each file needs its own plain name, and text beside it.
     """
@@ -46,6 +47,7 @@ class Rules:
     text_keys: frozenset[str] = frozenset({"type", "text"})
     thoughts: Callable[[Mapping[str, Any], AIMessage], bool] | None = None
     server_tools: bool = False
+    compactions: str = ""
     error_is_text: bool = False
     named_files: bool = False
 
@@ -125,6 +127,7 @@ RULES: Mapping[str, Rules] = {
         text_keys=frozenset({"type", "text", "cache_control"}),
         thoughts=_claude_takes,
         server_tools=True,
+        compactions="content",
         error_is_text=True,
     ),
     "openai": Rules(
@@ -151,4 +154,10 @@ RULES: Mapping[str, Rules] = {
         thoughts=_gemini_takes,
     ),
 }
-FILE_IDS = {"anthropic": "file_", "openai": "file-", "gemini": "https://"}
+RULES = {**RULES, "openai_responses": replace(RULES["openai"], compactions="encrypted_content")}
+FILE_IDS = {
+    "anthropic": "file_",
+    "openai": "file-",
+    "openai_responses": "file-",
+    "gemini": "https://",
+}

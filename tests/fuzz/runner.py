@@ -68,17 +68,23 @@ class Fuzz:
     """The judges of one run."""
 
     def __init__(self, oracle_every: int, http_every: int, stack: ExitStack) -> None:
-        """Set up every judge that the installed packages allow."""
+        """Set up every judge that the installed packages allow.
+
+        Args:
+            oracle_every: How many histories lie between two that all converters see. Each of the
+                others goes through one of them, in turn. 0 is none at all.
+            http_every: How many lie between two that the HTTP service sees; 0 is none at all.
+            stack: Closes the service.
+        """
         self.report = Report()
         self._oracle_every = oracle_every
         self._http_every = http_every
-        self._oracles: list[Oracle] = []
-        self._absent: list[type[Oracle]] = []
+        self._converters: list[tuple[type[Oracle], Oracle | None, str]] = []
         for kind in ORACLES if oracle_every else ():
-            try:
-                self._oracles.append(kind())
-            except ImportError:
-                self._absent.append(kind)
+            oracle = None
+            with suppress(ImportError):
+                oracle = kind()
+            self._converters += [(kind, oracle, profile) for profile in kind.profiles]
         self._service: Service | None = None
         if http_every:
             with suppress(ImportError):
@@ -98,8 +104,8 @@ class Fuzz:
             self._seen(seed, "budget", profile, partial(budget_faults, thread, profile, rng))
             look = partial(faults_of_reading_on, thread, profile, rng)
             self._seen(seed, "reading on", profile, look)
-        if self._oracle_every and number % self._oracle_every == 0:
-            self._consult(seed, entries)
+        if self._converters:
+            self._consult(seed, number, entries)
         if self._http_every and number % self._http_every == 0:
             self._send(seed, entries)
 
@@ -110,13 +116,17 @@ class Fuzz:
             faults = [f"crashed: {type(error).__name__}: {error!s:.200}"]
         self.report.note(seed, judge, profile, faults)
 
-    def _consult(self, seed: int, entries: Sequence[Entry]) -> None:
-        for oracle in self._oracles:
-            for name in oracle.profiles:
-                self._seen(seed, oracle.name, name, partial(_verdict, oracle, entries, name))
-        for absent in self._absent:
-            for name in absent.profiles:
-                self.report.tally(absent.name, name).skipped += 1
+    def _consult(self, seed: int, number: int, entries: Sequence[Entry]) -> None:
+        asked = self._converters
+        if number % self._oracle_every:
+            # Those that all of them see are left out of the count: each gets as many.
+            turn = number - number // self._oracle_every - 1
+            asked = [asked[turn % len(asked)]]
+        for kind, oracle, name in asked:
+            if oracle is None:
+                self.report.tally(kind.name, name).skipped += 1
+            else:
+                self._seen(seed, kind.name, name, partial(_verdict, oracle, entries, name))
 
     def _send(self, seed: int, entries: Sequence[Entry]) -> None:
         for name in Service.profiles:

@@ -107,11 +107,25 @@ def _block_faults(block: Any, message: BaseMessage, place: str, rules: Rules) ->
         yield from _repeat_faults(block, message, rules)
     elif kind in _THOUGHTS:
         yield from _thought_faults(block, message, rules)
-    elif isinstance(kind, str) and kind.endswith(("_tool_result", "_tool_use")):
-        if not rules.server_tools or place != "assistant":
-            yield f"holds {kind}"
+    elif kind == "compaction" or str(kind).endswith(("_tool_result", "_tool_use")):
+        yield from _own_faults(block, message, place, rules)
     else:
         yield from _media_faults(block, message, place, rules)
+
+
+def _own_faults(
+    block: Mapping[str, Any], message: BaseMessage, place: str, rules: Rules
+) -> Iterator[str]:
+    """Judge a block that one provider alone takes: its own."""
+    kind = block["type"]
+    if kind != "compaction":
+        if not rules.server_tools or place != "assistant":
+            yield f"holds {kind}"
+        return
+    if not rules.compactions or place != "assistant" or not block.get(rules.compactions):
+        yield f"holds a compaction that is refused: {block!r:.80}"
+    if "content" in block and message.response_metadata.get("model_provider") == "openai":
+        yield "holds another provider's compaction"
 
 
 def _text_faults(block: Mapping[str, Any], rules: Rules) -> Iterator[str]:

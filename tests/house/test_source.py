@@ -25,7 +25,8 @@ FOREIGN_CODE_BORDERS = {
     "prompts/variables.py": 1,  # functions that prompts name
     "recall/embedding.py": 2,  # lines and questions
     "recall/recall.py": 2,  # a rewriter of questions and a reranker of lines
-    "summarizing/summarizers.py": 2,  # models that summarise, and whoever hands threads over
+    "summarizing/runnables.py": 1,  # models that summarise, and those that judge
+    "summarizing/summarizers.py": 1,  # whoever hands threads over
 }
 """Where code that is not ours may raise anything; how many such handlers each file holds."""
 

@@ -16,8 +16,9 @@ NOUNS = {
     # of the public interface: what they return is what they are called
     *("context", "conversation", "entries", "history", "owners", "changes", "line_changes"),
     *("heads", "tombstones"),
-    *("last_summary", "model_turns", "retriever", "segment_fingerprints", "similarities"),
-    *("spec", "stats", "summary_window", "table", "threads", "turns"),
+    *("last_summary", "model_turns", "pins", "retriever", "segment_fingerprints"),
+    *("similarities", "spec", "stats", "summaries", "summary_record", "summary_window", "table"),
+    *("threads", "turns"),
     *("adecode", "checkpoint", "conversation_thread", "setup", "twin", "variable_function"),
     # what a node of an imported file holds
     *("items", "member", "names", "optional", "rows", "seconds", "tables", "text", "text_or_blank"),

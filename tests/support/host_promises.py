@@ -107,7 +107,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             "A budget smaller than the marks of summaries: threads are summarised earlier, and a "
             "note is logged"
         ),
-        "too large a question": Promise("A question larger than `context_tokens`: `BudgetError`"),
+        "too large a question": Promise(
+            "A question larger than `context_tokens` is shown cut, and kept whole in the log"
+        ),
+        "no room at all": Promise("Room for less than 96 tokens of it: `BudgetError`"),
         "unanswered before": Promise("An old question without an answer does not block the thread"),
     },
     "Whose turn it is": {
@@ -148,6 +151,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "summaries": Promise(
             "A summary stands for what it covers, and a summary that is due is made after the turn"
         ),
+        "opened": Promise("A question opens the summaries that others stand for"),
         "structured output": Promise("An answer that is an object is kept, as JSON"),
         "parsed text": Promise(
             "A text that a parser took out of a message is kept as that message, tokens included",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
-from langchain_convmem.records import SummaryRequest
+from langchain_core.messages import BaseMessage
 
-__all__ = ["ScriptedSummarizer", "bare", "everything"]
+from langchain_convmem.records import SummaryRequest
+from langchain_convmem.views.context import NOTED_TEXT
+
+__all__ = ["ScriptedSummarizer", "bare", "bare_texts", "everything"]
 
 _FENCE = re.compile(r"<summary>\n[^\n]+\n\n(.*?)\n</summary>", re.DOTALL)
 
@@ -15,6 +19,11 @@ _FENCE = re.compile(r"<summary>\n[^\n]+\n\n(.*?)\n</summary>", re.DOTALL)
 def bare(text: str) -> str:
     """Return a text with the summary in it as it was written, without its fence and notice."""
     return _FENCE.sub(r"\1", text)
+
+
+def bare_texts(messages: Iterable[BaseMessage]) -> list[str]:
+    """Return the texts of messages, the summary as it was written and without the answer to it."""
+    return [bare(message.text) for message in messages if message.text != NOTED_TEXT]
 
 
 def everything(request: SummaryRequest) -> str:

@@ -28,7 +28,7 @@ from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import is_ulid
 from langchain_convmem.logs.base import Row
-from langchain_convmem.logs.signatures import START, Tombstone, find_head
+from langchain_convmem.logs.signatures import CHECKSUM_BYTES, START, Tombstone, find_head
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import Owner, Role, ThreadKey
 
@@ -50,7 +50,6 @@ SUMMARY_FIELDS = (
 
 _ROLES: frozenset[str] = frozenset(get_args(Role))
 _MARKER_LIFE_S = 2 * 86_400
-_CHECKSUM_BYTES = len(START)
 
 
 def write_text(value: str) -> dict[str, str]:
@@ -213,8 +212,8 @@ def _read_fields(fields: Mapping[str, str], batch_number: int) -> Row | Tombston
     position = compute_position(batch_number, int(fields["p"]))
     if "gone" in fields:
         kept = b85decode(fields["gone"])
-        mark = 2 * _CHECKSUM_BYTES
-        return Tombstone(position, kept[:_CHECKSUM_BYTES], kept[_CHECKSUM_BYTES:mark], kept[mark:])
+        mark = 2 * CHECKSUM_BYTES
+        return Tombstone(position, kept[:CHECKSUM_BYTES], kept[CHECKSUM_BYTES:mark], kept[mark:])
     row = Row(
         id=fields["id"],
         position=position,
@@ -369,8 +368,8 @@ def read_batch(item: Mapping[str, Any]) -> Batch:
             rows=None if contents is None else contents.rows,
             user=_read_text(item, "user"),
             tombstones=() if contents is None else contents.tombstones,
-            head=head[:_CHECKSUM_BYTES],
-            head_position=compute_position(batch_number, int.from_bytes(head[_CHECKSUM_BYTES:])),
+            head=head[:CHECKSUM_BYTES],
+            head_position=compute_position(batch_number, int.from_bytes(head[CHECKSUM_BYTES:])),
             before_s=_read_optional_number(item, "before"),
             key_id=_read_bytes(item, "key"),
         )

@@ -11,11 +11,13 @@ from langchain_core.output_parsers import StrOutputParser
 from pydantic import BaseModel
 from scripted_chat import ScriptedChatModel, at
 from summaries import ScriptedSummarizer
+from summary_trees import add_chat, add_leaf, add_parent
 from turn_hosts import given
 from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConvMemError
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import SummarySettings
 
 
@@ -171,6 +173,24 @@ def test_a_summary_that_is_due_is_made_and_shown_from_then_on(host, run, model):
     assert "message 0" not in "\n".join(str(one.text) for one in said)
     assert "message 0" in str(model.seen[-1][0].text), "the summary stands before what follows"
     assert str(said[-1].text) == "message 3"
+
+
+@kept_by_all("opened")
+def test_a_question_opens_the_summaries_that_others_stand_for(host, run, memory, model):
+    key = ThreadKey("ana", "t")
+    leaves = [
+        add_leaf(memory.log, key, text, add_chat(memory.log, key, [f"Line {number}"]))
+        for number, text in enumerate(["Aunt Ottilie breeds alpacas.", "The boat is at pier 14."])
+    ]
+    add_parent(memory.log, key, "They talked about many things.", leaves)
+    app = host.app(memory, model)
+    run(app, "What does my aunt breed?", at())
+    assert "from a summary]\n- Aunt Ottilie breeds alpacas.\n</recalled>" in given(model)
+    assert "pier" not in given(model)
+    run(app, "Good morning!", at())
+    shown = given(model)
+    assert "They talked about many things." in shown
+    assert "alpacas" not in shown
 
 
 # -- answers of other kinds ---------------------------------------------------------------------

@@ -13,6 +13,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.summarizing import SummarySettings
+from langchain_convmem.views.messages import count_tokens
 
 ASKED = "What is my bicycle like?"
 
@@ -150,10 +151,6 @@ REFUSED = {
     "text for a switch": ({"memory": {"recall": "no"}}, "recall must be True or False, got 'no'"),
     "a switch for a number": ({"memory": {"recall_k": True}}, "recall_k must be a whole number"),
     "a number below one": ({"memory": {"recall_tokens": 0}}, "at least 1 or None, got 0"),
-    "more reserved than there is": (
-        {"memory": {"context_tokens": 9, "reserved_tokens": 9}},
-        "needs room for messages",
-    ),
     "something else": ({"memory": "off"}, "must be a map of options .*, got a str"),
     "a budget in the wrong place": (
         {"recall_tokens": 9},
@@ -209,7 +206,17 @@ def test_threads_are_summarised_before_a_small_budget_leaves_something_out(
 
 
 @kept_by_all("too large a question")
-def test_a_question_larger_than_the_budget_is_an_error(host, run, memory, model):
+def test_a_question_larger_than_the_budget_is_shown_cut_and_kept_whole(host, run, memory, model):
+    asked = "word " * 1000 + "really?"
+    run(host.app(memory, model, context_tokens=300), asked, at())
+    assert given(model).endswith("really?")
+    assert "more characters here; read on with read_message" in given(model)
+    assert count_tokens(model.seen[-1]) <= 300
+    assert memory.history("t", user_id="ana").entries[0].message.text == asked
+
+
+@kept_by_all("no room at all")
+def test_a_budget_that_holds_nothing_of_a_question_is_an_error(host, run, memory, model):
     with pytest.raises(BudgetError):
         run(host.app(memory, model, context_tokens=20), "word " * 100, at())
     assert model.seen == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from summaries import ScriptedSummarizer, bare
+from summaries import ScriptedSummarizer, bare_texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummarySettings
 from langchain_convmem.views.live import (
@@ -73,7 +73,7 @@ class Thread:
     @property
     def shown(self) -> list[str]:
         """Return what a model reads, the summary without its fence."""
-        return [bare(message.text) for message in self.history.messages]
+        return bare_texts(self.history.messages)
 
     def check(self) -> None:
         """Every entry is shown or told by one summary of the frontier, for every provider."""

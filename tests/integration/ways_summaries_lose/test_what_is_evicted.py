@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ScriptedChatModel, at
-from summaries import ScriptedSummarizer, bare
+from summaries import ScriptedSummarizer, bare_texts
 
 from langchain_convmem import SummarySettings
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 
 def result(call_id, text="seen"):
@@ -149,7 +149,7 @@ def test_a_chat_with_a_summariser_asks_its_model_with_the_summary_and_the_rest(t
     chain = memory.wrap(model, recall=False)
     for number in range(12):
         chain.invoke(f"Message {number}", at())
-        said = [bare(message.text) for message in model.seen[-1]]
+        said = bare_texts(model.seen[-1])
         assert all(f"Message {before}" in "\n".join(said) for before in range(number + 1))
         assert len(said) <= 8
         thread.check()

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from benchmarks.injections.corpus import load_attacks, load_families
-from benchmarks.injections.surfaces import REFUSED, find_trust, read_ours, read_usual
+from benchmarks.injections.surfaces import REFUSED, find_tellers, find_trust, read_ours, read_usual
 
 ATTACKS = load_attacks()
 
@@ -20,6 +20,16 @@ def test_an_attack_changes_no_structure(attack):
 @pytest.mark.parametrize("attack", [one for one in ATTACKS if one.trust], ids=lambda one: one.id)
 def test_what_was_imported_is_trusted_as_such(attack):
     assert find_trust(attack) == attack.trust
+
+
+@pytest.mark.parametrize(
+    "attack", [one for one in ATTACKS if one.category == "summaries"], ids=lambda one: one.id
+)
+def test_no_system_message_tells_what_a_summary_tells(attack):
+    tellers = find_tellers(attack)
+    assert tellers <= {"human"}
+    # A summary by hand and a provider's own are shown whole; a summariser may leave it out.
+    assert tellers or attack.place in ("said", "tool")
 
 
 def test_the_corpus_is_large_and_reaches_all_families():

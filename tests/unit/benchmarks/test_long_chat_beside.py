@@ -127,7 +127,8 @@ def test_every_slip_is_noted_with_what_should_stand_there():
 
 def test_the_meter_counts_what_was_sent_and_what_came_back():
     from benchmarks.long_chat.summarisers import ScriptedSummarizer
-    from langchain_convmem.views.messages import count_text_tokens, count_tokens
+    from langchain_convmem.views.messages import count_tokens
+    from langchain_convmem.views.tokens import count_text_tokens
 
     model = ScriptedSummarizer(style="quoting", max_tokens=60)
     asked = [*SAID, HumanMessage("Create a summary of the conversation above:")]

@@ -40,6 +40,44 @@ def test_what_was_held_out_is_judged_as_well():
     assert count_found(held_out, find_by_claims)["all", ""] >= 0.95 * len(held_out)
 
 
+def test_nearly_all_fresh_corruptions_are_caught_and_hardly_any_paraphrase_alarms():
+    corruptions, paraphrases = load_cases("fresh_corruptions"), load_cases("fresh_paraphrases")
+    assert (len(corruptions), len(paraphrases)) == (188, 189)
+    assert count_found(corruptions, find_by_claims)["all", ""] >= 175
+    assert count_found(paraphrases, find_by_claims)["all", ""] <= 5
+
+
+def test_a_denial_of_another_thing_is_left_open_rather_than_called_a_change():
+    report = _compare(
+        "The neighbour fixed the door for free.", "The neighbour fixed it without pay."
+    )
+    assert report.changed == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("We took the blue tiles.", "They took the green tiles."),
+        ("Ich nehme den Zug.", "Der Nutzer nimmt den Bus."),
+        ("我要靠窗的座位。", "用户要靠过道的座位。"),
+        ("we fly out of gatwick", "they fly out of heathrow"),
+    ],
+)
+def test_one_of_several_things_is_not_another(said, told):
+    assert [finding.kind for finding in _compare(said, told).changed] == ["word"]
+
+
+def test_another_word_in_the_same_place_is_left_open_where_it_may_mean_the_same():
+    report = _compare("The invoice was huge for us.", "The invoice was painful for them.")
+    assert report.changed == report.invented == ()
+
+
+def test_in_a_language_that_is_not_listed_numbers_and_codes_alone_are_judged():
+    said = "예약 번호는 QX7R2P이고 가격은 58000원입니다."
+    assert _compare(said, "Reservation QX7R2P for 58000.").agrees
+    assert _compare(said, "Reservation QX7R2P for 85000.").changed
+
+
 # -- what is found -------------------------------------------------------------------------------
 
 

@@ -142,9 +142,9 @@ class TestShow:
         assert prompts("show", file(GOOD), MOOD) == (
             0,
             (
-                "**Role:**  (2 tokens)\nBe kind.\n\n"
-                "**Now:**  (6 tokens, calls deskMood)\nIt is a calm day, calm.\n\n"
-                "2 sections, about 8 tokens\n"
+                "**Role:**  (3 tokens)\nBe kind.\n\n"
+                "**Now:**  (7 tokens, calls deskMood)\nIt is a calm day, calm.\n\n"
+                "2 sections, about 10 tokens\n"
             ),
             "",
         )
@@ -152,18 +152,18 @@ class TestShow:
     def test_one_section_as_it_stands_in_the_file(self, prompts, file):
         _, out, _ = prompts("show", file(GOOD), MOOD, "--section", "Now", "--raw")
         assert "It is a {{mood}} day" in out
-        assert out.endswith("1 section, about 8 tokens\n")
+        assert out.endswith("1 section, about 14 tokens\n")
 
     def test_json_holds_the_same(self, prompts, file):
         code, out, _ = prompts("show", file(GOOD), MOOD, "--json")
         assert code == 0
         shown = json.loads(out)
         assert shown["metadata"] == {"version": "2"}
-        assert shown["tokens"] == 8
+        assert shown["tokens"] == 10
         assert shown["sections"][1] == {
             "title": "Now",
             "text": "It is a calm day, calm.",
-            "tokens": 6,
+            "tokens": 7,
             "functions": ["deskMood"],
         }
 

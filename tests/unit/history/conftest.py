@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from summaries import bare
+from summaries import bare_texts
 
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
@@ -34,4 +34,4 @@ def shape(history):
 @pytest.fixture
 def read(history):
     """Returns what the model's messages say, the summary without its fence included."""
-    return lambda: [bare(message.text) for message in history.messages]
+    return lambda: bare_texts(history.messages)

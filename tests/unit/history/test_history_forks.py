@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from summaries import bare
+from summaries import bare_texts
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogUnavailableError
@@ -81,14 +81,14 @@ def test_summaries_come_along_with_what_they_cover(memory, history, say):
     say("e", "f")
     fork = memory.fork("t1", at=history.turns[-2].id, user_id="ana")
     assert texts(fork) == ["a", "b", "S", "c", "d", "T", "e"]
-    assert [bare(message.text) for message in fork.messages] == ["T", "e"]
+    assert bare_texts(fork.messages) == ["T", "e"]
     of_fork = {turn.id: turn.contents for turn in fork.turns}
     named = [of_fork[name] for name in fork.last_summary.metadata.summary_ids]
     assert named == [("S",), ("c",), ("d",)]
     cover = next(entry.cover for entry in fork.entries if entry.role == "summary")
     assert (cover.model, cover.prompt_version) == ("m", "v")
     fork.undo_summary()
-    assert [bare(message.text) for message in fork.messages] == ["S", "c", "d", "e"]
+    assert bare_texts(fork.messages) == ["S", "c", "d", "e"]
     assert history.last_summary.contents == ("T",)
 
 
@@ -96,7 +96,7 @@ def test_a_summary_of_more_than_is_forked_stays_behind(memory, history, say):
     say("a", "b", "c", "d")
     history.add_summary("S", history.summary_window())
     fork = memory.fork("t1", at=history.turns[1].id, user_id="ana")
-    assert [bare(message.text) for message in fork.messages] == ["a", "b"]
+    assert bare_texts(fork.messages) == ["a", "b"]
 
 
 def test_a_summary_of_what_was_forgotten_stands_before_the_rest(memory, history, say):
@@ -106,7 +106,7 @@ def test_a_summary_of_what_was_forgotten_stands_before_the_rest(memory, history,
     say("e")
     history.log.forget(history.key, [*window.entry_ids])
     fork = memory.fork("t1", user_id="ana")
-    assert [bare(message.text) for message in fork.messages] == ["S", "e"]
+    assert bare_texts(fork.messages) == ["S", "e"]
     assert texts(fork) == ["S", "e"]
 
 

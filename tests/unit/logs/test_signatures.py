@@ -12,6 +12,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row, annotate_row, mark_missing
 from langchain_convmem.logs.signatures import (
+    CHECKSUM_BYTES,
     DOCUMENT_BYTES,
     SIGNATURE_BYTES,
     START,
@@ -59,7 +60,7 @@ def sign_thread(signer, count, key=KEY):
 
 
 @SIGNERS
-@given(row=rows(), key=keys, previous=st.binary(min_size=12, max_size=12))
+@given(row=rows(), key=keys, previous=st.binary(min_size=CHECKSUM_BYTES, max_size=CHECKSUM_BYTES))
 def test_what_was_signed_is_sound(secret, row, key, previous):
     signer = Signer(secret)
     row.signature = signer.sign(key, row, previous)
@@ -113,7 +114,7 @@ def test_a_signature_of_another_length_is_damaged(row, size):
     assert Signer().find_damage(KEY, altered) == "its signature is damaged"
 
 
-@given(row=rows(), previous=st.binary(min_size=12, max_size=12))
+@given(row=rows(), previous=st.binary(min_size=CHECKSUM_BYTES, max_size=CHECKSUM_BYTES))
 def test_two_signatures_of_one_row_have_nothing_in_common(row, previous):
     first, second = (Signer().sign(KEY, row, previous) for _ in range(2))
     assert get_head(first) != get_head(second)
@@ -213,9 +214,9 @@ def test_a_gap_that_is_forgotten_is_closed(count, data):
 @SIGNERS
 @given(
     position=st.integers(1, 2**53),
-    previous=st.binary(min_size=12, max_size=12),
-    checksum=st.binary(min_size=12, max_size=12),
-    place=st.integers(0, 8 * 32 - 1),
+    previous=st.binary(min_size=CHECKSUM_BYTES, max_size=CHECKSUM_BYTES),
+    checksum=st.binary(min_size=CHECKSUM_BYTES, max_size=CHECKSUM_BYTES),
+    place=st.integers(0, 8 * (2 * CHECKSUM_BYTES + 8) - 1),
 )
 def test_a_tombstone_is_genuine_as_it_was_made_alone(secret, position, previous, checksum, place):
     signer = Signer(secret)
@@ -229,11 +230,12 @@ def test_a_tombstone_is_genuine_as_it_was_made_alone(secret, position, previous,
     assert Signer().is_genuine(KEY, stone) is (secret is None)
     flipped = bytearray(b"".join(stone[1:]))
     flipped[place // 8] ^= 1 << place % 8
-    parts = bytes(flipped[:12]), bytes(flipped[12:24]), bytes(flipped[24:])
+    size = CHECKSUM_BYTES
+    parts = bytes(flipped[:size]), bytes(flipped[size : 2 * size]), bytes(flipped[2 * size :])
     assert not signer.is_genuine(KEY, Tombstone(position, *parts))
 
 
-@pytest.mark.parametrize("value", [None, 7, "text", b"", b"x" * 11, b"x" * 13])
+@pytest.mark.parametrize("value", [None, 7, "text", b"", START[1:], START + b"x"])
 @pytest.mark.parametrize("name", ["previous", "checksum", "mark"])
 def test_a_tombstone_of_a_wrong_form_is_not_genuine(name, value):
     stone = Signer().make_tombstone(KEY, 1, START, START)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -167,7 +168,7 @@ def test_what_was_forgotten_leaves_no_gap_and_nothing_to_guess_from(path, log):
     with plain(path) as db:
         sizes = "length(previous), length(checksum), length(mark)"
         found = db.execute(f"SELECT position, {sizes} FROM tombstones")
-        assert found.fetchall() == [(2, 12, 12, 8), (3, 12, 12, 8)]
+        assert found.fetchall() == [(2, 10, 10, 8), (3, 10, 10, 8)]
     log.forget(KEY)
     with plain(path) as db:
         assert db.execute("SELECT count(*) FROM tombstones").fetchone() == (0,)
@@ -410,6 +411,23 @@ def test_where_a_page_is_broken_a_new_file_takes_its_place_and_the_old_one_is_ke
         assert repaired.entries(KEY) == before
 
 
+def test_what_no_page_and_no_backup_tells_is_listed_as_lost(path, log):
+    say_all(log, KEY, [f"said {number}" for number in range(300)])
+    log.backup(path.with_name("backup.db"))
+    say_all(log, KEY, ["said since", "and this"])
+    log.close()
+    break_page(path)
+    report = SQLiteLog.repair_file(path, path.with_name("backup.db"))
+    assert len(report.restored) == 300
+    assert [(one.position, one.entry_id, one.what) for one in report.lost] == [
+        (301, "damaged-301", "its page cannot be read"),
+        (302, "damaged-302", "its page cannot be read"),
+    ]
+    with SQLiteLog(path) as repaired:
+        assert say(repaired, KEY, "next").position == 303
+        assert repaired.verify().ok
+
+
 def test_there_is_a_file_under_the_name_when_a_repair_dies(path, log, monkeypatch):
     say_all(log, KEY, [f"said {number}" for number in range(300)])
     log.backup(path.with_name("backup.db"))
@@ -423,6 +441,28 @@ def test_there_is_a_file_under_the_name_when_a_repair_dies(path, log, monkeypatc
     [kept] = path.parent.glob("*.damaged-*")
     assert kept.read_bytes() == broken
     assert SQLiteLog.repair_file(path, path.with_name("backup.db")).ok
+
+
+def test_a_repair_that_dies_has_lost_nothing_of_the_write_ahead_file(path, log, monkeypatch):
+    say_all(log, KEY, [f"said {number}" for number in range(300)])
+    log.backup(path.with_name("backup.db"))
+    with plain(path) as db:
+        [(size,)] = db.execute("PRAGMA page_size")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    say(log, KEY, "said since")
+    killed = path.with_name("killed.db")  # files as a process leaves them that could not close
+    for ending in ("", "-wal"):
+        shutil.copy(f"{path}{ending}", f"{killed}{ending}")
+    with killed.open("r+b") as file:
+        file.seek(killed.read_bytes().index(b"said 7") // size * size)
+        file.write(bytes(size))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            SQLiteLog.repair_file(killed, path.with_name("backup.db"))
+    assert SQLiteLog.repair_file(killed, path.with_name("backup.db")).ok
+    with SQLiteLog(killed) as repaired:
+        assert list_texts(repaired.entries(KEY)) == list_texts(log.entries(KEY))
 
 
 @pytest.mark.parametrize(

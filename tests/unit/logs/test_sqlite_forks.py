@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sqlite3
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from forked_processes import ForkedProcess
 from langchain_core.messages import HumanMessage
 
 from benchmarks.forks import SCENARIOS, Run
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogClosedError, LogError, LogUnavailableError
 from langchain_convmem.forks import FORKS
-from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.logs import SQLiteLog, sqlite_file
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say, say_all
 from langchain_convmem.views.codec import make_draft
@@ -318,12 +320,10 @@ async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
 
 
 def replace_by_copy(log, path):
-    """Put a copy in the place of the log, as one who restores a backup."""
+    """Put a copy of the log, made now, in its place."""
     copy = path.with_name("copy.db")
     log.backup(copy)
-    for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink()
-    copy.replace(path)
+    restore(path, copy)
 
 
 def test_a_restored_backup_is_seen_instead_of_the_deleted_file(path, log):
@@ -337,7 +337,58 @@ def test_a_restored_backup_is_seen_instead_of_the_deleted_file(path, log):
     assert log.verify().ok
 
 
-def test_a_write_into_a_file_that_was_replaced_meanwhile_is_not_acknowledged(path, log):
+def make_quiet(monkeypatch):
+    """Have every folder count as one where nothing has changed for long."""
+    time.sleep(0.05)  # more than what clocks of file systems cannot tell apart
+    monkeypatch.setattr(sqlite_file, "_QUIET_NS", 0)
+
+
+def restore(path, copy):
+    """Put a copy in the place of the log, as one who restores a backup."""
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    copy.replace(path)
+
+
+def test_a_restored_backup_gets_a_generation_of_its_own(path, log):
+    say(log, KEY, "kept")
+    copy = path.with_name("copy.db")
+    log.backup(copy)
+    say_all(log, KEY, ["lost", "lost as well"])
+    read = log.line_changes(KEY.owner)
+    restore(path, copy)
+    with SQLiteLog(path) as other:
+        say_all(other, KEY, ["new", "newer"])
+    assert log.line_changes(KEY.owner, read.cursor).generation > read.generation
+    assert log.changes(KEY.owner, read.cursor).generation > read.generation
+    again = log.line_changes(KEY.owner)
+    assert [line.text for line in again.lines] == ["kept", "new", "newer"]
+    assert log.line_changes(KEY.owner, again.cursor).generation == again.generation
+
+
+def test_recall_finds_what_was_said_after_a_backup_was_restored(path):
+    with ConversationMemory.open(path) as memory:
+        copy = path.with_name("copy.db")
+        memory.add_messages([HumanMessage("The umbrella is blue.")], thread_id="t", user_id="u")
+        memory.log.backup(copy)
+        memory.add_messages([HumanMessage("The bicycle is red.")], thread_id="t", user_id="u")
+        assert "bicycle is red" in tell(memory, "bicycle")
+        restore(path, copy)
+        assert "bicycle" not in tell(memory, "umbrella")
+        memory.add_messages([HumanMessage("The ladder is green.")], thread_id="t", user_id="u")
+        assert "ladder is green" in tell(memory, "ladder")
+
+
+def tell(memory, query):
+    return "\n".join(block.text for block in memory.recall(query, user_id="u").blocks)
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_a_write_into_a_file_that_was_replaced_meanwhile_is_not_acknowledged(
+    path, log, is_quiet, monkeypatch
+):
+    if is_quiet:
+        make_quiet(monkeypatch)
     say(log, KEY, "kept")
 
     def plan(_):
@@ -351,6 +402,39 @@ def test_a_write_into_a_file_that_was_replaced_meanwhile_is_not_acknowledged(pat
     log.close()
     with SQLiteLog(path) as again:
         assert list_texts(again.entries(KEY)) == ["kept", "lost"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no file that is open can be replaced there")
+@pytest.mark.parametrize("ending", ["", "-wal"])
+@pytest.mark.parametrize("how", ["deleted", "moved away", "replaced"])
+def test_a_folder_that_was_quiet_hides_nothing(path, monkeypatch, how, ending):
+    make_quiet(monkeypatch)
+    part = path.with_name(path.name + ending)
+    with SQLiteLog(path) as log:
+        say(log, KEY, "one")
+        time.sleep(0.05)
+        say(log, KEY, "two")
+
+        def plan(_):
+            change_file(part, how)
+            return [make_draft(HumanMessage("lost"))]
+
+        with pytest.raises(LogUnavailableError, match="not acknowledged"):
+            log.append_planned(KEY, plan, after=0)
+
+
+def change_file(path, how):
+    """Take a file away from its name, and the folder's own time back, as far as anybody can."""
+    before = path.parent.stat()
+    if how == "deleted":
+        path.unlink()
+    elif how == "moved away":
+        path.rename(path.with_name("elsewhere"))
+    else:
+        other = path.with_name("other")
+        other.write_bytes(path.read_bytes())
+        other.replace(path)
+    os.utime(path.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def test_a_file_that_was_deleted_is_not_acknowledged_and_made_anew(path, log):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ScriptedChatModel, at
-from summaries import bare
+from summaries import bare_texts
 from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
@@ -28,7 +28,7 @@ def model():
 
 
 def seen_by(chat_model):
-    return [bare(message.text) for message in chat_model.seen[-1]]
+    return bare_texts(chat_model.seen[-1])
 
 
 # -- the shares ---------------------------------------------------------------------------------
@@ -60,10 +60,19 @@ def test_more_reserved_leaves_at_least_one_token(budget, more):
     assert less.reserved == min(budget.reserved + more, budget.tokens - 1)
 
 
-@pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, 100), (100, -1)])
+@pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, -1)])
 def test_a_budget_without_room_is_refused(quick, tokens, reserved):
     with pytest.raises(ConfigError, match=r"context_tokens|reserved_tokens"):
         quick.wrap(model(), context_tokens=tokens, reserved_tokens=reserved)
+
+
+def test_more_reserved_than_there_is_is_lowered_and_logged(quick, caplog):
+    chat_model = model()
+    chain = quick.wrap(chat_model, recall=False, context_tokens=100, reserved_tokens=100)
+    assert chain.reserved_tokens == 50
+    assert "lowered to 50" in caplog.text
+    chain.invoke("Where is my boat?", at("now"))
+    assert count_tokens(chat_model.seen[-1]) <= 50
 
 
 # -- what a model gets --------------------------------------------------------------------------
@@ -114,7 +123,8 @@ def test_a_model_as_summarizer_and_a_budget_need_no_number():
 def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):
     quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     asked = "Where is my boat Wilhelmina? " + "word " * 60
-    for budget, has_lines in ((2000, True), (110, False)):
+    tight = count_tokens([HumanMessage(asked)]) + 20
+    for budget, has_lines in ((2000, True), (tight, False)):
         chat_model = model()
         chain = quick.wrap(chat_model, recall_tokens=90, context_tokens=budget)
         chain.invoke(asked, at(f"in {budget}"))

@@ -195,7 +195,7 @@ def test_the_budget_of_a_call_holds_for_the_buffer(memory, model):
     chain = memory.wrap(model)
     for question in ("And the dog?", "What about the boat?"):
         chain.invoke(question, at("now"))
-    chain.invoke("What else?", at("now", recall_tokens=20))
+    chain.invoke("What else?", at("now", recall_tokens=50))
     assert shown(model) == [BOAT]
 
 

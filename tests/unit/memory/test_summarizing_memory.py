@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import pytest
@@ -26,11 +26,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from pydantic import BaseModel, ValidationError
 from scripted_chat import ProviderError, ScriptedChatModel
-from summaries import ScriptedSummarizer, bare
+from summaries import ScriptedSummarizer, bare, bare_texts
 
 from langchain_convmem import SummarizingMemory, SummarySettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.context import SUMMARY_SOURCE
+from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from tests.fuzz.validators import VALIDATORS
 
 SETTINGS = SummarySettings(trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000)
@@ -55,7 +55,7 @@ def summarising(*replies, **options):
 
 
 def texts(messages):
-    return [bare(message.text) for message in messages]
+    return bare_texts(messages)
 
 
 # -- shapes -------------------------------------------------------------------------------------
@@ -170,7 +170,9 @@ def test_a_summary_that_comes_back_in_the_next_call_is_continued():
     shorter = step.invoke(talk(3))
     found = step.invoke([*shorter, *talk(2)])
     assert "about tea" in step.summarizer.requests[1].previous
-    assert [message.type for message in found].count("system") == 1
+    marks = [message.additional_kwargs.get("source") for message in found]
+    assert marks == [SUMMARY_SOURCE, NOTED_SOURCE, *marks[2:]]
+    assert not any(marks[2:])
     assert all(text in bare(found[0].text) for text in ("about tea", "about coffee", "about bread"))
 
 
@@ -181,11 +183,43 @@ def test_a_summary_of_langchains_middleware_is_continued_too():
     assert step.summarizer.requests[0].previous == "They met."
 
 
-def test_if_the_summariser_fails_the_messages_pass_and_the_next_call_tries_again():
+def test_if_the_summariser_fails_the_messages_pass_and_the_conversation_rests():
     step = summarising(ProviderError("overloaded"), "They talked.")
+    whole = talk(3)
+    assert [step.invoke(whole) for _ in range(3)] == [whole] * 3
+    assert len(step.summarizer.requests) == 1
+    other = [HumanMessage("Hello."), AIMessage("Hi."), *talk(3)]
+    assert texts(step.invoke(other))[0] == "They talked."
+
+
+def test_a_pause_that_is_over_lets_the_next_call_try_again():
+    no_pause = replace(SETTINGS, first_pause_s=1e-9)
+    summarizer = ScriptedSummarizer(ProviderError("overloaded"), "They talked.")
+    step = SummarizingMemory(summarizer=summarizer, settings=no_pause)
     whole = talk(3)
     assert step.invoke(whole) == whole
     assert texts(step.invoke(whole))[0] == "They talked."
+
+
+def test_after_an_outage_messages_of_twice_the_mark_wait_for_no_pause():
+    step = summarising(ProviderError("overloaded"), "They talked.")
+    step.invoke(talk(3))
+    assert step.invoke(talk(4)) == talk(4)
+    assert texts(step.invoke(talk(6)))[0] == "They talked."
+
+
+def test_after_a_refusal_even_a_long_conversation_rests():
+    step = summarising("I'm sorry, I can't help with that.", "They talked.")
+    for exchanges in (3, 4, 6):
+        assert step.invoke(talk(exchanges)) == talk(exchanges)
+    assert len(step.summarizer.requests) == 1
+
+
+def test_while_another_call_summarises_the_messages_pass():
+    passed = []
+    step = summarising(lambda _: passed.append(step.invoke(talk(3))) or "They talked.")
+    assert texts(step.invoke(talk(3)))[0] == "They talked."
+    assert passed == [talk(3)]
 
 
 def test_if_a_later_summary_fails_the_one_before_still_stands():
@@ -232,7 +266,7 @@ def test_at_every_turn_what_passes_is_valid_and_nothing_is_lost(script):
         if not waits:
             said.append(AIMessage(f"answer{number}.", id=f"a{number}"))
         found = step.invoke(said)
-        rest = [one for one in found if one.type != "system"]
+        rest = [one for one in found if "source" not in one.additional_kwargs]
         assert rest == said[len(said) - len(rest) :]
         gone = said[: len(said) - len(rest)]
         assert all(one.text in "\n".join(texts(found[:1])) for one in gone)
@@ -264,7 +298,7 @@ def test_a_node_replaces_the_messages_of_a_real_graph(way):
         state = call or asyncio.run(graph.ainvoke(said, config))
     assert texts(state["messages"]) == ["They talked.", "about bread", "Fine."]
     assert state["more"] == 7
-    assert len({message.id for message in state["messages"]}) == 3
+    assert len({message.id for message in state["messages"]}) == 4
 
 
 def test_a_node_changes_nothing_where_nothing_is_due():

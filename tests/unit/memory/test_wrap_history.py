@@ -15,13 +15,15 @@ from summaries import bare
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Cover, Draft, ThreadKey
+from langchain_convmem.views.context import NOTED_TEXT
 
 KEY = ThreadKey("ana", "t")
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def _shown(model):
-    return [(message.type, bare(message.text)) for message in model.seen[-1]]
+    shown = (message for message in model.seen[-1] if message.text != NOTED_TEXT)
+    return [(message.type, bare(message.text)) for message in shown]
 
 
 def _letter(message):
@@ -168,11 +170,11 @@ def summarised(memory):
     return memory
 
 
-def test_a_summary_is_shown_as_a_system_message(summarised):
+def test_a_summary_is_shown_as_a_message_of_the_users(summarised):
     model = ScriptedChatModel(replies=["Yes."])
     summarised.wrap(model, recall=False).invoke("Where?", at())
     assert _shown(model) == [
-        ("system", "Ana parked on level three."),
+        ("human", "Ana parked on level three."),
         ("human", "And it rains.\nWhere?"),
     ]
 
@@ -195,7 +197,7 @@ def test_a_prompt_without_that_place_gets_the_summary_within_the_history(summari
         [MessagesPlaceholder("history"), ("human", "{input}")]
     )
     summarised.wrap(prompt | model, recall=False).invoke("Where?", at())
-    assert _shown(model)[0] == ("system", "Ana parked on level three.")
+    assert _shown(model)[0] == ("human", "Ana parked on level three.")
 
 
 def test_the_summary_of_a_thread_without_one_is_empty_text(memory):

@@ -304,7 +304,7 @@ def archived(tmp_path):
         chain = memory.wrap(
             ScriptedChatModel(replies=[lambda given: f"Of {len(given)}."]),
             recall=False,
-            history_tokens=60,
+            history_tokens=95,
         )
         for number in range(2):
             chain.invoke(make_words(200 + number), at())

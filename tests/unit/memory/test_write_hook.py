@@ -141,6 +141,22 @@ def _asummary(memory, _):
     asyncio.run(write())
 
 
+def _pin(memory, _):
+    history = _history(memory)
+    history.add_messages([HumanMessage(SAID, id="q1")])
+    history.pin(SAID)
+    asyncio.run(history.apin(f"Never tell {SECRET}."))
+    history.pin(message_id="q1")
+
+
+def _edit_summary(memory, _):
+    history = _history(memory)
+    history.add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
+    history.add_summary("They met.", history.summary_window())
+    history.edit_summary(SAID)
+    asyncio.run(history.aedit_summary(["They met again.", SAID]))
+
+
 def _telling(memory):
     """Return the memory with a summariser that tells everything."""
     _history(memory).add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
@@ -235,6 +251,8 @@ WAYS_IN = {
     "cut_reply": _cut_reply,
     "add_summary": _summary,
     "aadd_summary": _asummary,
+    "pin": _pin,
+    "edit_summary": _edit_summary,
     "summarize": _summarize,
     "aresummarize": _resummarize,
     "fork": _fork,
@@ -251,7 +269,8 @@ WRITING = {
     ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
     "history wrap conversation conversation_thread summarize asummarize resummarize aresummarize",
     ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
-    "add_ai_message replace areplace cut_reply acut_reply add_summary aadd_summary",
+    "add_ai_message replace areplace cut_reply acut_reply add_summary aadd_summary pin apin "
+    "edit_summary aedit_summary",
 }
 """What takes words of anybody; each stands in `WAYS_IN`."""
 
@@ -262,8 +281,9 @@ NOT_WRITING = {
     "flush aflush summarizes turn_memory",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
-    "alast_summary summary_window asummary_window undo aundo redo aredo undo_summary "
-    "aundo_summary to_maps ato_maps",
+    "alast_summary summaries asummaries summary_window asummary_window undo aundo redo aredo "
+    "undo_summary "
+    "aundo_summary to_maps ato_maps pins apins unpin aunpin",
 }
 
 

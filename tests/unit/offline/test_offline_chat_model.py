@@ -21,8 +21,9 @@ from pydantic import ValidationError
 
 from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.offline.chat_model import MODEL_NAME
-from langchain_convmem.views.messages import count_text_tokens, count_tokens
+from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import format_summary
+from langchain_convmem.views.tokens import count_text_tokens
 
 HISTORY = [
     SystemMessage("You are a helpful assistant."),

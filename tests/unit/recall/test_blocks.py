@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.recall import blocks
-from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, TableView, render
+from langchain_convmem.recall.blocks import TableView, render
 from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.views.tokens import count_text_tokens
 
 LONG = "A sentence of five words. " * 50
 
@@ -119,7 +120,7 @@ def test_a_budget_is_never_exceeded_and_no_line_stands_twice(line, world, tokens
     groups = fill_budget(
         ranked, table, tokens, window=window, cross_sessions=cross, max_blocks=most
     )
-    assert sum(len(render(group, table)) for group in groups) <= tokens * CHARS_PER_TOKEN
+    assert sum(count_text_tokens(render(group, table)) for group in groups) <= tokens
     assert most is None or len(groups) <= most
     check_groups(groups, table, ranked, cross_sessions=cross)
 
@@ -142,7 +143,7 @@ def test_what_does_not_fit_makes_room_for_the_next_best(line):
             line("z", 2, session="c"),
         ]
     )
-    assert lines_of(fill_budget([0, 1, 2], table, 90)) == [[0], [2]]
+    assert lines_of(fill_budget([0, 1, 2], table, 160)) == [[0], [2]]
 
 
 def test_neighbouring_lines_share_a_block_across_no_session(line):
@@ -154,8 +155,8 @@ def test_neighbouring_lines_share_a_block_across_no_session(line):
 def test_a_window_shrinks_where_it_does_not_fit(line):
     table = table_of([line("x" * 60, n) for n in range(7)])
     assert lines_of(fill_budget([3], table, 200, window=2)) == [[1, 2, 3, 4, 5]]
-    assert lines_of(fill_budget([3], table, 70, window=2)) == [[2, 3, 4]]
-    assert lines_of(fill_budget([3], table, 25, window=2)) == [[3]]
+    assert lines_of(fill_budget([3], table, 110, window=2)) == [[2, 3, 4]]
+    assert lines_of(fill_budget([3], table, 45, window=2)) == [[3]]
     assert lines_of(fill_budget([3], table, 10, window=2)) == []
 
 
@@ -190,8 +191,7 @@ def test_a_window_may_reach_further_on_one_side(line):
     assert lines_of(take_blocks([4], table, 1, window=(1, 3))) == [[3, 4, 5, 6, 7]]
     assert lines_of(take_blocks([4], table, 1, window=(2, 0))) == [[2, 3, 4]]
     assert lines_of(fill_budget([4], table, 200, window=(0, 2))) == [[4, 5, 6]]
-    header_and_two_lines = len("[2023-11-14]") + 2 * len("\nAna: line 4")
-    tokens = -(-header_and_two_lines // CHARS_PER_TOKEN)
+    tokens = count_text_tokens("[2023-11-14]\nAna: line 4\nAna: line 5")
     assert lines_of(fill_budget([4], table, tokens, window=(0, 2))) == [[4, 5]]
 
 

@@ -20,6 +20,7 @@ from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall import index as owner_index
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.tokens import count_text_tokens
 
 ANA = Owner(user_id="ana")
 TEXTS = [
@@ -164,7 +165,7 @@ def test_k_and_a_budget_together_hold_both(log, say, embedder):
 def test_without_a_wish_the_budget_is_a_thousand_tokens(log, say, embedder):
     say(log, [f"word{n} " * 20 for n in range(100)])
     found = LineRecall(log, embedder).recall(ANA, "word7 word50", threshold=-1.0)
-    assert 3500 < sum(len(block.text) for block in found.blocks) <= 4000
+    assert 900 < sum(count_text_tokens(block.text) for block in found.blocks) <= 1000
 
 
 def test_tool_results_and_system_messages_are_no_lines(log, embedder):

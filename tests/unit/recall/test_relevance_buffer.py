@@ -26,6 +26,7 @@ from langchain_convmem.recall.buffer import (
 )
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.views.tokens import count_text_tokens
 
 ANA = Owner(user_id="ana")
 NOW = ThreadKey("ana", "now")
@@ -170,9 +171,9 @@ def test_a_budget_holds_for_the_buffer_too(recall):
     for question in (BOAT, DOG):
         ask(recall, question)
     [newest, older] = recall.recall(ANA, NOTHING, buffer=NOW).buffer
-    room = len(newest.text) // 4 + 1
+    room = count_text_tokens(newest.text)
     assert ask(recall, NOTHING, max_tokens=room) == [[4, 5, 6]]
-    both = (len(newest.text) + len(older.text)) // 4 + 1
+    both = room + count_text_tokens(older.text)
     assert ask(recall, NOTHING, max_tokens=both) == [[4, 5, 6], [0, 1, 2]]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_convmem.summarizing.checks import is_empty_talk, list_details, pick_missing
 from langchain_convmem.views.facts import FactSource, check_told, find_facts
-from langchain_convmem.views.messages import count_text_tokens
+from langchain_convmem.views.tokens import count_text_tokens
 
 SAID = [
     FactSource("I will call Carla on 8 May 2023.", "Ana", 1),
@@ -40,7 +40,7 @@ def test_without_room_nothing_is_listed_and_all_is_left():
 def test_what_recall_does_not_find_is_listed_first():
     facts = find_facts(SAID)
     reachable = {fact.key for fact in facts if fact.said.position != 4}
-    details = list_details(facts, reachable, 20)
+    details = list_details(facts, reachable, 24)
     assert "Dimitri" in details.text
     assert "XK-42" not in details.text
 

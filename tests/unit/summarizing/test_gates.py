@@ -125,7 +125,7 @@ def test_a_refused_summary_leaves_the_thread_at_rest_and_shown_whole():
         said = [(HumanMessage, AIMessage)[n % 2](line) for n, line in enumerate(TRIP["lines"])]
         memory.add_messages(said, thread_id="t")
         outcomes = [memory.summarize("t").outcome for _ in range(2)]
-        assert outcomes == ["failed", "busy"]
+        assert outcomes == ["failed", "resting"]
         assert [one.text for one in memory.history("t").messages] == TRIP["lines"]
 
 

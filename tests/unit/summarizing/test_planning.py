@@ -162,15 +162,15 @@ def test_a_late_part_of_a_turn_that_is_covered_is_a_stretch_of_its_own():
 
 def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
     with InMemoryLog() as log:
-        assert make_plan_again(KEY, log.entries(KEY)) is None
+        assert make_plan_again(KEY, log.entries(KEY), SummarySettings()) is None
         say(log, *talk(1))
         first = commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True))
-        assert make_plan_again(KEY, log.entries(KEY)).window.previous is None
+        assert make_plan_again(KEY, log.entries(KEY), SummarySettings()).window.previous is None
         say(log, HumanMessage("q1"), AIMessage("a1"))
         plan = make_plan(KEY, log.entries(KEY), TIGHT, force=True)
         second = commit(log, plan)
         say(log, HumanMessage("q2"), AIMessage("a2"))
-        again = make_plan_again(KEY, log.entries(KEY))
+        again = make_plan_again(KEY, log.entries(KEY), SummarySettings())
     assert covered(again) == ["q1", "a1"]
     assert again.window == plan.window
     assert again.window.previous.id == first.id

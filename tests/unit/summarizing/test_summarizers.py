@@ -36,8 +36,8 @@ from langchain_convmem.summarizing.summarizers import (
     write_steps,
 )
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import count_text_tokens
 from langchain_convmem.views.summaries import find_said_since, find_summary_window, make_window
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_calls
 
 REQUEST = SummaryRequest(transcript="User: Hi.\n")
@@ -290,7 +290,7 @@ def test_each_part_of_a_line_that_is_cut_tells_the_day_and_the_speaker(text):
 
 def test_each_piece_begins_with_the_day_of_its_first_line():
     lines = [TranscriptLine(f"Ana: {'word ' * 10}", "Ana", "2023-05-08") for _ in range(8)]
-    pieces = split_transcript([*lines, TranscriptLine("Ana: later", "Ana", "2023-05-09")], 40)
+    pieces = split_transcript([*lines, TranscriptLine("Ana: later", "Ana", "2023-05-09")], 75)
     assert len(pieces) == 4
     assert all(piece.startswith("(2023-05-08)\nAna: word") for piece in pieces)
     assert "".join(pieces).count("(2023-05-08)") == 4
@@ -337,20 +337,59 @@ def test_a_summary_that_tells_everything_is_asked_for_once():
     assert summarizer.requests[0].missing == ()
 
 
-def test_the_second_time_it_is_told_what_was_missing():
-    summarizer = ScriptedSummarizer("They met Carla.", "Carla, Bo, XK-42, 1200, 8 May.")
-    written = write(summarizer, window(*FACTS))
-    assert (written.calls, written.missing) == (2, ())
-    assert summarizer.requests[1].missing == tuple(
-        f"User: {text}" for text in (FACTS[2], FACTS[3], FACTS[1], FACTS[4])
+RETRY = SummarySettings(max_summary_tokens=2000, retries=1)
+
+
+def test_what_is_left_out_is_not_asked_for_again():
+    summarizer = ScriptedSummarizer("They met Carla.")
+    written = write(summarizer, window(*FACTS), RETRY)
+    assert written.calls == 1
+    assert {fact.key for fact in written.missing} == {"bo", "xk-42", "1200", "8 may"}
+
+
+def test_what_is_said_otherwise_is_asked_for_again_and_named():
+    summarizer = ScriptedSummarizer("Carla. It costs 1500 euros.", "Carla. It costs 1200 euros.")
+    written = write(summarizer, window(*FACTS), RETRY)
+    assert (written.calls, written.text) == (2, "Carla. It costs 1200 euros.")
+    assert (written.changed, written.invented, written.corrected) == (0, 0, ())
+    assert summarizer.requests[1].missing == (
+        "User: It costs 1200 euros. (an earlier attempt said otherwise: It costs 1500 euros.)",
     )
 
 
+def test_what_nobody_said_is_asked_for_again_and_named():
+    summarizer = ScriptedSummarizer("They met Carla. Her code is QX-99.", "They met Carla.")
+    assert write(summarizer, window("I met Carla."), RETRY).calls == 2
+    assert summarizer.requests[1].missing == ("Nobody said: Her code is QX-99.",)
+
+
 def test_the_better_of_two_attempts_counts():
-    summarizer = ScriptedSummarizer("Carla and Bo, 8 May.", "Only Carla.")
-    written = write(summarizer, window(*FACTS))
-    assert written.text == "Carla and Bo, 8 May."
-    assert {fact.key for fact in written.missing} == {"1200", "xk-42"}
+    texts = ["They met Carla. It costs 1500 euros.", "They met Carla. It costs 15 euros on 9 May."]
+    written = write(ScriptedSummarizer(*texts), window(*FACTS), RETRY)
+    assert written.text == "They met Carla."
+
+
+def test_a_text_that_is_no_summary_is_asked_for_again():
+    summarizer = ScriptedSummarizer("I'm sorry, I can't help with that.", "They met Carla.")
+    assert write(summarizer, window("I met Carla."), RETRY).text == "They met Carla."
+    settings = SummarySettings(retries=0)
+    refusing = ScriptedSummarizer("I'm sorry, I can't help with that.")
+    with pytest.raises(SummaryError):
+        write(refusing, window("I met Carla."), settings)
+
+
+def test_a_sentence_that_changes_what_was_said_is_left_out_and_the_source_is_kept():
+    teller = ScriptedSummarizer("They met Carla. It costs 1500 euros. Come on 8 May.")
+    written = write(teller, window(*FACTS), SummarySettings(retries=0))
+    assert written.text == "They met Carla. Come on 8 May."
+    assert [fact.sentence for fact in written.corrected] == ["It costs 1200 euros."]
+    assert (written.changed, written.invented) == (1, 0)
+    assert "1200" in {fact.key for fact in written.missing}
+
+
+def test_a_summary_that_says_nothing_as_it_was_said_is_refused():
+    with pytest.raises(SummaryError, match="nothing as it was said"):
+        write(ScriptedSummarizer("It costs 1500 euros."), window("It costs 1200 euros."))
 
 
 def test_without_retries_it_is_asked_once():
@@ -374,7 +413,7 @@ def test_the_summary_before_must_be_told_again():
         history.add_messages([HumanMessage("I met Carla."), AIMessage("Noted.")])
         history.add_summary(["They met Carla.", "- Ana: the code is XK-42."], said(history))
         history.add_messages([HumanMessage("It costs 1200 euros."), AIMessage("Fine.")])
-        summarizer = ScriptedSummarizer("1200 euros.", "Carla, XK-42, 1200 euros.")
+        summarizer = ScriptedSummarizer("Carla, XK-42, 1200 euros.")
         written = write(summarizer, said(history))
     assert summarizer.requests[0].previous == "They met Carla.\n- Ana: the code is XK-42."
     assert "Carla" not in summarizer.asked

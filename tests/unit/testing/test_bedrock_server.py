@@ -25,6 +25,7 @@ from langchain_convmem.testing.bedrock import (
     stream_events,
     write_converse_body,
 )
+from langchain_convmem.views.tokens import count_text_tokens
 
 PICTURE = {"format": "png", "source": {"bytes": base64.b64encode(b"png").decode()}}
 PAPER = {"format": "pdf", "name": "A paper (1)", "source": PICTURE["source"]}
@@ -490,8 +491,10 @@ def test_a_whole_reply_has_reasoning_text_and_calls_in_order():
 def test_usage_counts_what_was_asked_and_answered_and_is_the_same_when_streamed():
     reply = ScriptedReply(text="Level 3, grün.")
     body = write_converse_body(ASKED, reply)
-    # "Be brief." 9 characters, "Hello there" 11, the answer 14
-    assert body["usage"] == {"inputTokens": 6, "outputTokens": 4, "totalTokens": 10}
+    asked = count_text_tokens("Be brief.") + count_text_tokens("Hello there")
+    said = count_text_tokens(reply.text)
+    counts = {"inputTokens": asked, "outputTokens": said, "totalTokens": asked + said}
+    assert body["usage"] == counts
     assert _said(reply, "metadata") == [{"usage": body["usage"], "metrics": {"latencyMs": 1}}]
 
 

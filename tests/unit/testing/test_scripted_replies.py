@@ -64,9 +64,9 @@ def test_last_words_need_a_place_where_the_stream_is_cut():
 
 def test_an_answer_counts_its_reasoning_its_text_and_its_calls():
     call = ScriptedToolCall("look", {})
-    assert ScriptedReply(text="12345678").tokens == 2
-    assert ScriptedReply(text="12345678", reasoning="1234").tokens == 3
-    assert ScriptedReply(text="12345678", reasoning="1234", tool_calls=[call]).tokens == 5
+    assert ScriptedReply(text="12345678").tokens == 8
+    assert ScriptedReply(text="12345678", reasoning="1234").tokens == 12
+    assert ScriptedReply(text="12345678", reasoning="1234", tool_calls=[call]).tokens == 15
 
 
 @pytest.mark.parametrize("text", ["", " ", "one", "one two", " one\n\ttwo  ", "\u3000全 角 "])

@@ -19,11 +19,17 @@ from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.context import SUMMARY_SOURCE, build_context
+from langchain_convmem.views.context import (
+    NOTED_SOURCE,
+    NOTED_TEXT,
+    SUMMARY_SOURCE,
+    build_context,
+)
 from langchain_convmem.views.live import PLACEHOLDER_TEXT, build_turns
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
+from tests.fuzz.promises import drop_note
 
 
 def call(own, name="weather"):
@@ -271,7 +277,7 @@ def summarised(log):
     return entries, summary
 
 
-def test_the_live_summary_is_one_marked_system_message():
+def test_the_live_summary_is_one_marked_message_that_the_user_says_and_an_answer():
     with InMemoryLog() as log:
         entries, summary = summarised(log)
         log.append(KEY, [make_draft(SystemMessage("s"))])
@@ -279,15 +285,32 @@ def test_the_live_summary_is_one_marked_system_message():
         without = build_context(log.entries(KEY), summary="omit")
     assert shape(found) == [
         ("system", "s"),
-        ("system", format_summary(["S", "T"])),
+        ("human", format_summary(["S", "T"])),
+        ("ai", NOTED_TEXT),
         ("human", PLACEHOLDER_TEXT),
         ("ai", "c"),
     ]
     assert found.messages[1].additional_kwargs == {"source": SUMMARY_SOURCE}
     assert found.messages[1].id == summary.id
     assert {entries[2].position, summary.position} < found.positions
-    assert shape(without) == [shape(found)[0], *shape(found)[2:]]
+    assert found.messages[2].additional_kwargs == {"source": NOTED_SOURCE}
+    assert shape(without) == [shape(found)[0], *shape(found)[3:]]
     assert summary.position not in without.positions
+
+
+def test_whoever_wants_that_has_the_summary_speak_as_the_system():
+    with InMemoryLog() as log:
+        entries, summary = summarised(log)
+        log.append(KEY, [make_draft(SystemMessage("s"))])
+        found = build_context(log.entries(KEY), summary="system")
+    assert shape(found)[:3] == [
+        ("system", "s"),
+        ("system", format_summary(["S", "T"])),
+        ("human", PLACEHOLDER_TEXT),
+    ]
+    assert found.messages[1].additional_kwargs == {"source": SUMMARY_SOURCE}
+    assert found.messages[1].id == summary.id
+    assert {entries[2].position, summary.position} < found.positions
 
 
 # -- budget -------------------------------------------------------------------------------------
@@ -303,10 +326,12 @@ def test_whole_exchanges_are_cut_oldest_first():
         found = build_context(entries, max_tokens=budget)
         assert found.tokens <= budget
         assert found.messages[0].content == "s"
-        assert found.messages[1].type == "human"
-        assert found.messages[-1].content == "last?"
+        said = drop_note(found)
+        assert said[1].type == "human"
+        assert said[-1].content == "last?"
         [repair] = found.repairs
-        cut = len(whole.messages) - len(found.messages)
+        cut = len(whole.messages) - len(said)
+        assert found.left_out == cut
         assert repair == f"left out older messages to stay within {budget} tokens"
         assert cut % 4 == 0
     assert build_context(entries, max_tokens=whole.tokens) == whole
@@ -330,7 +355,7 @@ def test_an_empty_thread_is_an_empty_context():
     ("options", "named"),
     [
         ({"profile": "lenient"}, "lenient"),
-        ({"summary": "user"}, "user"),
+        ({"summary": "tool"}, "tool"),
         ({"max_tokens": 0}, "0"),
         ({"max_tokens": -5}, "-5"),
     ],

@@ -144,7 +144,8 @@ def test_what_every_provider_refuses_is_named_by_every_judge(broken):
 
 @pytest.mark.parametrize(("broken", "takers"), SOMEWHERE.values(), ids=SOMEWHERE)
 def test_what_some_provider_refuses_is_named_by_its_judge_alone(broken, takers):
-    assert {name for name in PROFILES if not VALIDATORS[name](broken)} == takers
+    also = {"openai_responses"} if "openai" in takers else set()
+    assert {name for name in PROFILES if not VALIDATORS[name](broken)} == takers | also
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -214,9 +215,9 @@ def test_short_runs_find_nothing_invalid_and_count_every_judgement():
     assert report.failures == []
     assert report.histories == 60
     assert {report.tallies["validators", name].judged for name in PROFILES} == {60}
-    for oracle in ORACLES:
+    for oracle in ORACLES:  # 20 went through all eight converters, each of the others through one
         tallies = [report.tallies[oracle.name, name] for name in oracle.profiles]
-        assert {tally.judged + tally.skipped for tally in tallies} == {20}
+        assert {tally.judged + tally.skipped for tally in tallies} == {20 + 40 // 8}
     assert sum(t.judged for (judge, _), t in report.tallies.items() if judge == "budget") == 30
 
 

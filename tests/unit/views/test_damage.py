@@ -106,7 +106,7 @@ def test_a_summary_stays_where_what_it_covers_is_damaged():
     )
     view = build_context([*entries, summary])
     assert "they greeted and paid" in str(view.messages[0].content)
-    assert [str(message.content) for message in view.messages[1:]] == ["thanks"]
+    assert [str(message.content) for message in view.messages[2:]] == ["thanks"]
 
 
 def test_pages_of_changes_go_past_it():

@@ -33,9 +33,11 @@ def note(entries, before=None, max_tokens=None):
     )
 
 
-def shown(entries: Sequence[Entry], speakers: Sequence[str] = (), **options) -> Context | str:
+def shown(entries: Sequence[Entry], part: LivePart | None = None, **options) -> Context | str:
+    if part is not None:
+        options |= {"earlier_speakers": part.speakers, "earlier_left_out": part.left_out}
     try:
-        return build_context(entries, earlier_speakers=speakers, **options)
+        return build_context(entries, **options)
     except BudgetError as error:
         return str(error)
 
@@ -61,9 +63,8 @@ def test_a_thread_read_on_from_a_note_looks_as_if_it_had_been_read_whole(
         loaded = now if part is None else needed(part, now)
         if part is None or not is_current(part, loaded):
             loaded, part = now, None
-        speakers = () if part is None else part.speakers
         for profile in PROFILES:
-            assert shown(loaded, speakers, profile=profile) == shown(now, profile=profile)
+            assert shown(loaded, part, profile=profile) == shown(now, profile=profile)
         part = note(loaded, part) or part
 
 
@@ -79,13 +80,13 @@ def test_a_view_within_a_budget_reads_on_from_a_note_too(
     part = note(entries[: chance.randint(0, len(entries))], max_tokens=budget)
     if part is None or not is_current(part, needed(part, entries)):
         return
-    found = shown(needed(part, entries), part.speakers, max_tokens=budget)
+    found = shown(needed(part, entries), part, max_tokens=budget)
     whole = shown(entries, max_tokens=budget)
     if part.is_whole:
         assert found == whole
     elif isinstance(found, Context) and not found.is_whole:
         assert isinstance(whole, Context)
-        assert found.positions == whole.positions
+        assert (found.positions, found.left_out) == (whole.positions, whole.left_out)
         assert without_numbering(found) == without_numbering(whole)
         assert not whole.is_whole
 
@@ -119,7 +120,7 @@ def test_a_note_for_a_budget_keeps_system_messages_and_more_than_the_budget():
     read = needed(part, entries)
     assert 125 <= count_tokens([e.message for e in read]) < 200
     assert (
-        build_context(read, max_tokens=100).messages
+        build_context(read, max_tokens=100, earlier_left_out=part.left_out).messages
         == build_context(entries, max_tokens=100).messages
     )
 
@@ -134,6 +135,8 @@ def test_a_note_comes_back_from_its_document():
     assert LivePart.read(part.write_document()) == part
 
 
-@pytest.mark.parametrize("document", [None, 3, [], {}, {"form": 1, "floor": 1}])
+@pytest.mark.parametrize(
+    "document", [None, 3, [], {}, {"form": 1, "floor": 1}, {"form": 3, "floor": 1}]
+)
 def test_a_note_of_another_form_is_none(document):
     assert LivePart.read(document) is None

@@ -161,7 +161,7 @@ def test_an_id_that_the_provider_takes_is_kept(profile):
 @pytest.mark.parametrize(
     ("own", "takers"),
     [
-        ("functions.weather:0", {"openai", "gemini"}),
+        ("functions.weather:0", {"openai", "openai_responses", "gemini"}),
         ("i" * 50, {"bedrock_converse", "anthropic", "gemini"}),
         ("i" * 70, {"gemini"}),
         ("two words", {"gemini"}),

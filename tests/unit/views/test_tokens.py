@@ -1,55 +1,75 @@
 from __future__ import annotations
 
-import math
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from langchain_convmem.views.messages import (
-    TOKENS_PER_MEDIA,
-    TOKENS_PER_MESSAGE,
-    count_text_tokens,
-    count_tokens,
-)
+from langchain_convmem.views.messages import TOKENS_PER_MEDIA, TOKENS_PER_MESSAGE, count_tokens
+from langchain_convmem.views.tokens import SCRIPTS, count_text_tokens, weigh_text
+
+DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "tokens"
+TEXTS = json.loads((DATA / "texts.json").read_text(encoding="utf-8"))
+COUNTS = json.loads((DATA / "counts.json").read_text(encoding="utf-8"))
+ENGLISH = "I moved to Lisbon in March because my sister lives there."
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("", 0),
-        ("a", 1),
-        ("abcd", 1),
-        ("abcde", 2),
-        ("汉字汉字", 4),
-        ("汉字ab", 3),
-        ("かな한글", 4),
-        ("🦊", 1),
-        ("𠮷", 1),
-        ("Überall", 2),
-        ("x" * 4000, 1000),
-    ],
-)
-def test_four_characters_are_a_token_and_wide_ones_count_whole(text, tokens):
-    assert count_text_tokens(text) == tokens
+@pytest.mark.parametrize("kind", list(TEXTS))
+@pytest.mark.parametrize("vocabulary", list(COUNTS))
+def test_no_script_and_no_kind_is_counted_more_than_a_few_percent_low(kind, vocabulary):
+    real = sum(COUNTS[vocabulary][kind])
+    assert sum(map(count_text_tokens, TEXTS[kind])) >= 0.97 * real
 
 
-@given(st.text("abé", max_size=50), st.text("汉かな한🦊", max_size=50))
-def test_narrow_and_wide_characters_are_counted_apart(narrow, wide):
-    assert count_text_tokens(narrow + wide) == math.ceil(len(narrow) / 4) + len(wide)
+@pytest.mark.parametrize("vocabulary", list(COUNTS))
+def test_english_is_counted_close(vocabulary):
+    kind = "latin, English"
+    assert sum(map(count_text_tokens, TEXTS[kind])) <= 1.2 * sum(COUNTS[vocabulary][kind])
+
+
+def test_nothing_takes_nothing():
+    assert count_text_tokens("") == 0
+    assert weigh_text("") == {}
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_a_price_and_scripts_that_are_known(text):
+    weights = weigh_text(text)
+    assert set(weights) <= set(SCRIPTS)
+    assert all(weight >= 0 for weight in weights.values())
+    assert (count_text_tokens(text) > 0) is bool(text.strip("\x00") or text)
+
+
+@given(st.text(max_size=100), st.text("ทดสอบ漢字абв", min_size=1, max_size=50))
+def test_letters_of_other_scripts_never_make_a_text_cheaper(text, more):
+    assert count_text_tokens(text + more) >= count_text_tokens(text)
+
+
+def test_a_language_that_is_not_english_costs_more_a_letter():
+    german = "Ich bin nach Lissabon gezogen, weil meine Schwester dort wohnt und arbeitet."
+    assert count_text_tokens(german) / len(german) > 1.2 * count_text_tokens(ENGLISH) / len(ENGLISH)
+
+
+def test_ids_in_english_are_priced_apart():
+    uuid = "3f2b8c1e-9d4a-4f6b-8a7c-2e1d0c9b8a7f"
+    more = count_text_tokens(f"{ENGLISH} {uuid}") - count_text_tokens(ENGLISH)
+    assert 0.9 * len(uuid) <= more <= 1.1 * len(uuid)
 
 
 def test_a_message_costs_its_text_its_name_and_a_frame():
-    assert count_tokens([HumanMessage("abcd")]) == TOKENS_PER_MESSAGE + 1
-    assert count_tokens([HumanMessage("abcd", name="Bo")]) == TOKENS_PER_MESSAGE + 2
-    assert count_tokens([HumanMessage("abcd", id="x" * 99)]) == TOKENS_PER_MESSAGE + 1
+    text, name = count_text_tokens(ENGLISH), count_text_tokens("Bo")
+    assert count_tokens([HumanMessage(ENGLISH)]) == TOKENS_PER_MESSAGE + text
+    assert count_tokens([HumanMessage(ENGLISH, name="Bo")]) == TOKENS_PER_MESSAGE + text + name
+    assert count_tokens([HumanMessage(ENGLISH, id="x" * 99)]) == TOKENS_PER_MESSAGE + text
 
 
 def test_media_cost_the_same_whatever_their_bytes():
     image = {"type": "image", "source_type": "base64", "data": "A" * 100_000}
-    assert count_tokens([HumanMessage([image, "abcd"])]) == (
-        TOKENS_PER_MESSAGE + TOKENS_PER_MEDIA + 1
+    assert count_tokens([HumanMessage([image, ENGLISH])]) == (
+        TOKENS_PER_MESSAGE + TOKENS_PER_MEDIA + count_text_tokens(ENGLISH)
     )
 
 
@@ -59,12 +79,14 @@ def test_tool_calls_are_counted_once():
     alone = count_tokens([AIMessage("", tool_calls=[call])])
     assert alone > 100
     assert count_tokens([AIMessage([block], tool_calls=[call])]) == alone
-    assert count_tokens([ToolMessage("abcd", tool_call_id="c1")]) == TOKENS_PER_MESSAGE + 2
+    assert count_tokens([ToolMessage(ENGLISH, tool_call_id="c1")]) == (
+        TOKENS_PER_MESSAGE + count_text_tokens(ENGLISH) + count_text_tokens("c1")
+    )
 
 
 def test_reasoning_is_counted_as_text():
-    thought = {"type": "reasoning", "reasoning": "x" * 400}
-    assert count_tokens([AIMessage([thought])]) == TOKENS_PER_MESSAGE + 100
+    thought = {"type": "reasoning", "reasoning": ENGLISH}
+    assert count_tokens([AIMessage([thought])]) == TOKENS_PER_MESSAGE + count_text_tokens(ENGLISH)
 
 
 def test_broken_calls_are_counted_too():
@@ -73,8 +95,7 @@ def test_broken_calls_are_counted_too():
 
 
 def test_whatever_stands_for_a_message_is_counted_and_removals_are_free():
-    assert count_tokens(["abcd", ("ai", "abcd"), {"role": "user", "content": "abcd"}]) == 3 * (
-        TOKENS_PER_MESSAGE + 1
-    )
+    said = [ENGLISH, ("ai", ENGLISH), {"role": "user", "content": ENGLISH}]
+    assert count_tokens(said) == 3 * (TOKENS_PER_MESSAGE + count_text_tokens(ENGLISH))
     assert count_tokens([RemoveMessage(id="m1")]) == 0
     assert count_tokens(iter(())) == 0

@@ -185,7 +185,7 @@ def test_a_call_may_switch_recall(quick, switches):
 
 def test_a_budget_leaves_out_old_exchanges_and_nothing_of_the_loop(quick):
     model = ScriptedChatModel(replies=["One.", "Two.", calls("yard"), "Three."])
-    agent = agent_with(quick, model, options={"history_tokens": 12})
+    agent = agent_with(quick, model, options={"history_tokens": 17})
     for text in ("First?", "Second?", "Third?"):
         agent.invoke(says(text), at())
     assert shape(model.seen[3]) == [
@@ -218,7 +218,7 @@ def test_a_long_thread_is_read_from_its_live_part(quick):
     for number in range(120):
         history.add_messages([HumanMessage(f"Question {number}?"), AIMessage(f"Answer {number}.")])
     model = ScriptedChatModel(replies=[calls("yard"), "Yes.", "No."])
-    agent = agent_with(quick, model, options={"history_tokens": 60})
+    agent = agent_with(quick, model, options={"history_tokens": 100})
     for text in ("One?", "Two?"):
         agent.invoke(says(text), at())
     assert quick.log.get_state(history.key, "cache:live") is not None

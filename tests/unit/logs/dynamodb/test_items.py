@@ -44,10 +44,17 @@ from langchain_convmem.logs.dynamodb.items import (
     read_owner,
     read_revision,
 )
-from langchain_convmem.logs.signatures import START, Signer, Tombstone, get_head
+from langchain_convmem.logs.signatures import (
+    CHECKSUM_BYTES,
+    START,
+    Signer,
+    Tombstone,
+    get_head,
+)
 from langchain_convmem.records import Owner, ThreadKey
 
 DAY_MS = 86_400_000
+PREVIOUS, CHECKSUM = b"p" * CHECKSUM_BYTES, b"c" * CHECKSUM_BYTES
 
 
 names = st.one_of(
@@ -259,13 +266,17 @@ def signed_rows(places, **fields):
 def test_signatures_and_tombstones_come_back_with_where_the_chain_ends(body):
     stored = signed_rows([0, 2, 3], body=body)
     gone = tuple(
-        Tombstone(compute_position(NUMBER, place), b"p" * 12, b"c" * 12, b"m" * 8)
-        for place in (1, 7)
+        Tombstone(compute_position(NUMBER, place), PREVIOUS, CHECKSUM, b"m" * 8) for place in (1, 7)
     )
     batch = blank(tombstones=gone, before_s=77, key_id=b"k" * 8)
     head, pieces = make_batch_item(KEY, batch, stored, now_us=9)
     read = read_batch(head)
-    assert (read.size, read.before_s, read.key_id, read.head) == (3, 77, b"k" * 8, b"c" * 12)
+    assert (read.size, read.before_s, read.key_id, read.head) == (
+        3,
+        77,
+        b"k" * 8,
+        CHECKSUM,
+    )
     if pieces:
         read = join_pieces(read, [piece["data"]["B"] for piece in pieces])
     assert (read.rows, read.tombstones, read.damage) == (tuple(stored), gone, "")
@@ -280,18 +291,18 @@ def test_signatures_and_tombstones_come_back_with_where_the_chain_ends(body):
 def test_a_tombstone_without_its_mark_is_read_and_is_not_genuine():
     signer = Signer()
     position = compute_position(NUMBER, 0)
-    stone = signer.make_tombstone(KEY, position, START, b"c" * 12)
+    stone = signer.make_tombstone(KEY, position, START, CHECKSUM)
     head, _ = make_batch_item(KEY, blank(tombstones=(stone,)), [], now_us=9)
     gone = head["rows"]["L"][0]["M"]["gone"]
-    assert gone == {"S": b85encode(START + b"c" * 12 + stone.mark).decode()}
-    gone["S"] = b85encode(START + b"c" * 12).decode()
+    assert gone == {"S": b85encode(START + CHECKSUM + stone.mark).decode()}
+    gone["S"] = b85encode(START + CHECKSUM).decode()
     [found] = read_batch(head).tombstones
     assert found == stone._replace(mark=b"")
     assert (signer.is_genuine(KEY, stone), signer.is_genuine(KEY, found)) == (True, False)
 
 
 def test_a_batch_of_tombstones_is_no_marker():
-    gone = (Tombstone(compute_position(NUMBER, 0), b"p" * 12, b"c" * 12, b"m" * 8),)
+    gone = (Tombstone(compute_position(NUMBER, 0), PREVIOUS, CHECKSUM, b"m" * 8),)
     head, pieces = make_batch_item(KEY, blank(tombstones=gone), [], now_us=9)
     read = read_batch(head)
     assert (read.size, read.rows, read.tombstones, pieces) == (0, (), gone, [])

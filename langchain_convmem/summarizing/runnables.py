@@ -1,0 +1,69 @@
+"""What an application passes to be asked: a chat model, another Runnable, or a function."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from langchain_core.runnables import Runnable, RunnableLambda
+
+from langchain_convmem.causes import ErrorTrap
+from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.errors import SummaryError
+
+RunnableLike: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
+"""A Runnable, or a plain or async function, that gets messages and returns a message or text."""
+
+
+def as_runnable(value: object) -> Runnable[Any, Any] | None:
+    """Return what may be asked as a Runnable; None if it can be asked nothing."""
+    if isinstance(value, Runnable):
+        return value
+    if isinstance(value, type) or not callable(value):
+        return None
+    if inspect.iscoroutinefunction(value):
+        return RunnableLambda(partial(_run_in_own_loop, value), afunc=value)
+    return RunnableLambda(value)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAnswer:
+    """What somebody who was asked answered, or why they did not.
+
+    Attributes:
+        value: The answer; None where there is none.
+        reason: What may be said of the error instead; empty if there was none.
+        cause: The error, if it quotes nothing of what was given.
+    """
+
+    value: Any = field(default=None, repr=False)
+    reason: str = ""
+    cause: Exception | None = None
+
+
+def ask_steps(effect: Effect, texts: Iterable[str]) -> Steps[AskedAnswer]:
+    """Return the answer of code that is not ours; what it raises becomes a reason.
+
+    Args:
+        effect: The call, and its asynchronous twin.
+        texts: What it was given, which no error may quote.
+
+    Raises:
+        SummaryError: If it raises one.
+    """
+    with ErrorTrap(Exception, texts=texts, passes=SummaryError) as trap:
+        return AskedAnswer((yield effect))
+    return AskedAnswer(None, trap.reason, trap.cause)
+
+
+def _run_in_own_loop(function: Callable[..., Coroutine[Any, Any, Any]], asked: Any) -> Any:
+    """Call an async function from synchronous code."""
+    answer = function(asked)
+    try:
+        return asyncio.run(answer)
+    finally:
+        answer.close()  # where a loop runs already, it was never begun

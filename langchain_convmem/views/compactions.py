@@ -1,0 +1,172 @@
+"""What providers compact themselves: items that stand for all that was said before them.
+
+An item goes back, as it came, to the provider that made it, and what it stands for is then not
+sent again. Everybody else gets what it stands for: the messages, and the item's own words where it
+has any. Once something of what it stands for is undone, replaced or taken out, it holds no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.records import Entry
+from langchain_convmem.views.codec import clean_text, make_plain
+from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.messages import get_block_type, unwrap_block
+from langchain_convmem.views.providers import Origin, ProviderProfile, find_origin
+from langchain_convmem.views.tool_calls import find_answered_calls
+
+_KIND = "compaction"
+_OF_STREAMS = frozenset({"index"})
+"""Where a piece of a stream belongs; no provider takes it back."""
+
+
+def is_compaction(block: object) -> bool:
+    """Return whether a content block is a provider's item of a compaction."""
+    return get_block_type(block) == _KIND
+
+
+def find_compactions(message: BaseMessage | None) -> list[Mapping[Any, Any]]:
+    """Return the items of a message, in order."""
+    content = None if message is None else message.content
+    if not isinstance(content, list):
+        return []
+    return [inner for block in content if is_compaction(inner := unwrap_block(block))]
+
+
+def find_sendable_compaction(
+    block: Mapping[Any, Any], message: BaseMessage, profile: ProviderProfile
+) -> dict[str, Any] | None:
+    """Return an item as its provider takes it back; None where it may not be sent.
+
+    One without content stands for nothing: the provider failed to make it.
+    """
+    origin = find_origin(message, _guess_origin(block))
+    if origin is None or origin not in profile.compactions or not _is_whole(block, origin):
+        return None
+    return {
+        str(key): make_plain(value)
+        for key, value in block.items()
+        if key not in _OF_STREAMS and (value is not None or key == "content")
+    }
+
+
+def _guess_origin(block: Mapping[Any, Any]) -> Origin:
+    """Return who made an item of a message that does not say: one of them enciphers all of it."""
+    return "openai" if "content" not in block and "encrypted_content" in block else "anthropic"
+
+
+def _is_whole(block: Mapping[Any, Any], origin: Origin) -> bool:
+    said = block.get("content" if origin == "anthropic" else "encrypted_content")
+    return isinstance(said, str) and bool(said)
+
+
+def read_compaction(message: BaseMessage | None) -> str:
+    """Return what a message's last item says in words; empty where it says nothing readable."""
+    for block in reversed(find_compactions(message)):
+        said = block.get("content")
+        if isinstance(said, str) and said.strip():
+            return clean_text(said)
+    return ""
+
+
+def keep_compactions(message: BaseMessage) -> BaseMessage | None:
+    """Return a message with its items and nothing else; None if it has none."""
+    kept = [dict(block) for block in find_compactions(message)]
+    if not kept:
+        return None
+    bare: dict[str, Any] = {"content": kept}
+    for field in ("tool_calls", "invalid_tool_calls"):
+        if hasattr(message, field):
+            bare[field] = []
+    return message.model_copy(update=bare)
+
+
+def drop_compactions(message: BaseMessage) -> BaseMessage:
+    """Return a message without its items."""
+    if not find_compactions(message):
+        return message
+    kept = [block for block in message.content if not is_compaction(unwrap_block(block))]
+    return message.model_copy(update={"content": kept})
+
+
+# -- What a view makes of them --------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class CompactedPart:
+    """What a provider compacted of a thread, for one view of it.
+
+    Attributes:
+        shown: What the view shows: from the item that goes back on, and the system messages before
+            it; all of it where none goes back.
+        sent: The entry whose items go back.
+        told: The latest entry after it whose item tells in words what it stands for.
+    """
+
+    shown: Sequence[Entry]
+    sent: Entry | None = None
+    told: Entry | None = None
+
+    def holds_all_of(self, entry: Entry) -> bool:
+        """Return whether a summary covers nothing but what the item that goes back stands for."""
+        sent, cover = self.sent, entry.cover
+        if sent is None or cover is None:
+            return False
+        return all(last < sent.position for _first, last in cover.ranges)
+
+
+def find_compacted_part(
+    entries: Sequence[Entry], shown: Sequence[Entry], profile: ProviderProfile
+) -> CompactedPart:
+    """Return what of a thread stands behind a provider's item.
+
+    Args:
+        entries: The thread's entries by ascending position, control entries included.
+        shown: Those that count and no summary covers, in order.
+        profile: Who reads the view.
+    """
+    holding = [one for one in shown if one.role == "assistant" and find_compactions(one.message)]
+    if not holding:
+        return CompactedPart(shown)
+    stale = _find_stale(entries, holding)
+    holding = [one for one in holding if one.id not in stale]
+    sent = next((one for one in reversed(holding) if _may_send(one, shown, profile)), None)
+    if sent is not None:
+        at = shown.index(sent)
+        shown = [*(one for one in shown[:at] if one.role == "system"), *shown[at:]]
+        holding = holding[holding.index(sent) + 1 :]
+    told = next((one for one in reversed(holding) if read_compaction(one.message)), None)
+    return CompactedPart(shown, sent, told)
+
+
+def _may_send(entry: Entry, shown: Sequence[Entry], profile: ProviderProfile) -> bool:
+    """Return whether the view may begin with the entry: what it leaves out is in the item."""
+    message = entry.message
+    if message is None:
+        return False
+    if not any(find_sendable_compaction(b, message, profile) for b in find_compactions(message)):
+        return False
+    gone = {one.id for one in shown[: shown.index(entry)]}
+    return not any(
+        call in gone and result not in gone for call, result in find_answered_calls(shown)
+    )
+
+
+def _find_stale(entries: Sequence[Entry], holding: Iterable[Entry]) -> Collection[str]:
+    """Return the ids of entries whose items stand for something that was changed since."""
+    dead = find_retracted_ids(entries)
+    at = {entry.id: entry.position for entry in entries}
+    changes = [
+        (at.get(old, 0), entry.position)  # what is not among the entries was said before them
+        for entry in entries
+        if entry.control is not None and entry.id not in dead
+        for old in entry.control.retracts
+    ]
+    return {
+        entry.id
+        for entry in holding
+        if any(begun < entry.position < done for begun, done in changes)
+    }

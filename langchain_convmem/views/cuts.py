@@ -1,0 +1,165 @@
+"""Long texts shown cut: what a user pasted or a tool returned, where a budget has no room for it.
+
+The log keeps every message whole. Of those that a view cannot leave out, the longest are shown by
+their beginning and their end, where a question often stands; a note between the two says how much
+is left out, and how to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.views.counting import find_prefix, find_suffix, get_text_counter
+from langchain_convmem.views.messages import TextCounter, TokenCounter
+
+LEAST_SHOWN = 96
+"""A text of no more tokens than this is never cut, and one that is takes no fewer, the note
+included."""
+
+READ_TOOL = "read_message"
+"""Name of the tool that notes tell of."""
+
+_MOST_PASSES = 6
+_MARGIN = 4
+_SHARE_OF_BEGINNING = 2 / 3
+
+
+def describe_cut(message_id: str, start: int, left_out: int) -> str:
+    """Return the note in the middle of a text that is shown cut.
+
+    Args:
+        message_id: The message.
+        start: The first character that is not shown.
+        left_out: How many are not.
+    """
+    return (
+        f'\n[... {left_out:,} more characters here; read on with {READ_TOOL}("{message_id}",'
+        f" start={start})]\n"
+    )
+
+
+def shorten_messages(
+    messages: Sequence[BaseMessage], excess: int, counter: TokenCounter
+) -> list[tuple[BaseMessage, int]]:
+    """Return cut copies of the longest messages, so that all together are smaller by an excess.
+
+    The longest texts are cut to one length, so that short ones stay whole. Where that does not
+    suffice, all of them are cut as far as they may be.
+
+    Args:
+        messages: What may be cut.
+        excess: So many tokens are to be saved.
+        counter: Counts the tokens of messages.
+
+    Returns:
+        The copies, each with its number among the messages.
+    """
+    count = get_text_counter(counter)
+    texts = [
+        text for number, one in enumerate(messages) for text in _list_texts(number, one, count)
+    ]
+    total, whole = sum(text.tokens for text in texts), counter(messages)
+    shown = _find_level([text.tokens for text in texts], total - excess)
+    cut: dict[int, BaseMessage] = {}
+    for _ in range(_MOST_PASSES):
+        pieces = {text: text.cut(shown, count) for text in texts if text.tokens > shown}
+        cut = _apply_cuts(messages, pieces)
+        saved = whole - counter([cut.get(number, one) for number, one in enumerate(messages)])
+        if saved >= excess or shown <= LEAST_SHOWN:
+            break
+        # What is said in parts need not count as their sum: what is too much is taken from each.
+        shown = max(shown - (excess - saved) // max(len(pieces), 1) - _MARGIN, LEAST_SHOWN)
+    return [(message, number) for number, message in cut.items()]
+
+
+def _find_level(sizes: Sequence[int], room: int) -> int:
+    """Return to how many tokens the longest are cut so that all fit into a room."""
+    left = sorted(sizes)
+    while left:
+        level = room // len(left)
+        if left[0] > level:
+            return max(level, LEAST_SHOWN)
+        room -= left.pop(0)
+    return max(sizes, default=LEAST_SHOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class _LongText:
+    """A text of a message that may be cut.
+
+    Attributes:
+        number: The message's.
+        block: Its block's number; None where the text is all of its content.
+        name: The message's id.
+        text: The text.
+        offset: How many characters of the message stand before it.
+        tokens: How many tokens it takes.
+    """
+
+    number: int
+    block: int | None
+    name: str
+    text: str
+    offset: int
+    tokens: int
+
+    def cut(self, tokens: int, count: TextCounter) -> str:
+        """Return its beginning and its end around a note, in about so many tokens."""
+        longest = describe_cut(self.name, self.offset + len(self.text), len(self.text))
+        room = max(tokens - count(longest), 2)
+        first = find_prefix(self.text, round(room * _SHARE_OF_BEGINNING), count)
+        rest = self.text[first:]
+        last = find_suffix(rest, room - count(self.text[:first]), count)
+        left_out = len(rest) - last
+        note = describe_cut(self.name, self.offset + first, left_out)
+        return f"{self.text[:first]}{note}{rest[left_out:]}"
+
+
+def _list_texts(number: int, message: BaseMessage, count: TextCounter) -> list[_LongText]:
+    """Return the texts of a message, with their place in what `get_text` returns of it."""
+    content = message.content
+    name = str(message.id)
+    if isinstance(content, str):
+        return [_LongText(number, None, name, content, 0, count(content))]
+    texts: list[_LongText] = []
+    offset = 0
+    for place, block in enumerate(content):
+        text = _get_block_text(block)
+        if text:
+            texts.append(_LongText(number, place, name, text, offset, count(text)))
+            offset += len(text) + 1
+    return texts
+
+
+def _get_block_text(block: str | dict[str, object]) -> str:
+    text = block if isinstance(block, str) else block.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def get_text(message: BaseMessage) -> str:
+    """Return the text of a message whose characters notes count: its pieces, line by line."""
+    content = message.content
+    if isinstance(content, str):
+        return content
+    return "\n".join(text for block in content if (text := _get_block_text(block)))
+
+
+def _apply_cuts(
+    messages: Sequence[BaseMessage], pieces: dict[_LongText, str]
+) -> dict[int, BaseMessage]:
+    """Return copies of the messages of which a text is cut, by number."""
+    copies: dict[int, BaseMessage] = {}
+    for text, piece in pieces.items():
+        message = copies.get(text.number) or messages[text.number]
+        content = message.content
+        if text.block is None or isinstance(content, str):
+            changed: object = piece
+        else:
+            block = content[text.block]
+            shown = piece if isinstance(block, str) else {**block, "text": piece}
+            changed = [*content[: text.block], shown, *content[text.block + 1 :]]
+        copies[text.number] = message.model_copy(update={"content": changed})
+    return copies

@@ -1,0 +1,209 @@
+"""How many tokens a text takes, estimated by script and kind, without a vocabulary or a network.
+
+Latin letters of English cost about a quarter of a token each, those of other languages more; every
+script has a price of its own, and so have digits, ids, punctuation and code. The prices are upper
+ones: what the least economical of seven vocabularies takes, from those of 2023 on
+(`python -m benchmarks.token_budgets`). A provider that reports its usage brings them down to its
+own: see `views.counting`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal, TypeAlias, get_args
+
+Script: TypeAlias = Literal[
+    "latin",
+    "numbers",
+    "cyrillic",
+    "greek",
+    "hebrew",
+    "arabic",
+    "indic",
+    "southeast_asian",
+    "cjk",
+    "hangul",
+    "other",
+]
+"""What is priced apart: scripts, and numbers with all that is no word, such as ids."""
+
+SCRIPTS: tuple[Script, ...] = get_args(Script)
+
+
+def count_text_tokens(text: str) -> int:
+    """Return about how many tokens a text takes, rounded up; rather too many than too few."""
+    return round_up(sum(weigh_text(text).values()))
+
+
+def round_up(tokens: float) -> int:
+    """Return a sum of prices as a whole number of tokens."""
+    return math.ceil(tokens - 1e-9)
+
+
+# -- Prices: tokens per character ------------------------------------------------------------------
+_ENGLISH_LETTER = 0.243
+_LATIN_LETTER = 0.39
+_CODE_LETTER = 0.32
+_CAPITAL = 0.27
+"""What a capital costs beside being a letter."""
+_BLANK = 0.17
+_LINE_BREAK = 1.05
+_MARK = 0.82
+_DIGIT = 1.0
+_BLANK_BEFORE_DIGIT = 0.8
+_CODE_CHARACTER = 0.95
+"""A character of an id, a hash or of base64."""
+
+# First and last high byte of the code unit (UTF-16), price, script.
+_PRICES: tuple[tuple[int, int, float, Script], ...] = (
+    (0x00, 0x00, 1.2, "latin"),
+    (0x01, 0x01, 1.95, "latin"),
+    (0x02, 0x02, 2.0, "other"),
+    (0x03, 0x03, 1.38, "greek"),
+    (0x04, 0x04, 0.68, "cyrillic"),
+    (0x05, 0x05, 1.27, "hebrew"),
+    (0x06, 0x06, 1.17, "arabic"),
+    (0x07, 0x08, 2.3, "other"),
+    (0x09, 0x09, 1.5, "indic"),
+    (0x0A, 0x0A, 3.25, "indic"),
+    (0x0B, 0x0B, 2.15, "indic"),
+    (0x0C, 0x0C, 3.05, "indic"),
+    (0x0D, 0x0D, 3.1, "indic"),
+    (0x0E, 0x0E, 1.9, "southeast_asian"),
+    (0x0F, 0x0F, 3.05, "other"),
+    (0x10, 0x10, 2.2, "other"),
+    (0x11, 0x11, 3.0, "hangul"),
+    (0x12, 0x1D, 3.25, "other"),
+    (0x1E, 0x1E, 3.1, "latin"),
+    (0x1F, 0x1F, 2.6, "greek"),
+    (0x20, 0x20, 1.25, "latin"),
+    (0x21, 0x2F, 2.6, "other"),
+    (0x30, 0x30, 1.17, "cjk"),
+    (0x31, 0x33, 2.5, "cjk"),
+    (0x34, 0x4D, 3.0, "cjk"),
+    (0x4E, 0x9F, 1.58, "cjk"),
+    (0xA0, 0xAB, 3.0, "other"),
+    (0xAC, 0xD7, 2.27, "hangul"),
+    (0xD8, 0xDF, 1.95, "other"),  # surrogates: an emoji has two of them
+    (0xE0, 0xF8, 3.0, "other"),
+    (0xF9, 0xFA, 2.0, "cjk"),
+    (0xFB, 0xFD, 2.5, "arabic"),
+    (0xFE, 0xFE, 2.5, "other"),
+    (0xFF, 0xFF, 1.3, "cjk"),
+)
+_PRICE_OF = {high: price for first, last, price, _ in _PRICES for high in range(first, last + 1)}
+_SCRIPT_OF = {high: script for first, last, _, script in _PRICES for high in range(first, last + 1)}
+
+# Letters that share their high byte with cheaper ones, and what they cost beside its price.
+_DEAR = re.compile("[\u0490-\u058f\u0671-\u06ff\u0980-\u09ff\u0e80-\u0eff]+")
+_DEAR_PRICES = {0x04: 1.7, 0x05: 1.0, 0x06: 1.2, 0x09: 0.65, 0x0E: 1.35}
+
+# -- What is counted of ASCII text -----------------------------------------------------------------
+_DIGITS = b"0123456789"
+_CAPITALS = bytes(range(65, 91))
+_LETTERS = _CAPITALS + bytes(range(97, 123))
+_BLANKS = b" \t"
+_LINE_BREAKS = b"\n\r"
+_NON_ASCII = re.compile("[^\x00-\x7f]+")
+_WORD = re.compile(rb"[a-z]+")
+_DIGIT_AFTER_BLANK = re.compile(rb"[ \t](?=[0-9])")
+_LONG_RUN = re.compile(rb"[A-Za-z0-9+/=_-]{8,}")
+
+_SAMPLE = 600
+"""So many characters tell whether a text is English."""
+_FEW_ENGLISH, _MANY_ENGLISH = 0.10, 0.26
+"""Share of words below which a text is not English, and from which on it is."""
+_FEW_ACCENTS, _MANY_ACCENTS = 0.02, 0.07
+_MARKS_OF_CODE = 0.12
+_ENGLISH = frozenset(
+    b"a about after all an and any are as at be been before but by can could d did do does don for "
+    b"from had has have he hello her hi his how i if in into is it its just ll m me more my no not "
+    b"of ok okay on one or our out please s she so some t than thank thanks that the their then "
+    b"there this to up ve was we what when which who will with would yes you your".split()
+)
+
+
+def weigh_text(text: str) -> dict[Script, float]:
+    """Return the tokens of a text by script, at the prices above; nothing is rounded."""
+    plain = text.encode("ascii", "ignore")
+    foreign = "" if len(plain) == len(text) else "".join(_NON_ASCII.findall(text))
+    weights: dict[Script, float] = {}
+    if plain:
+        weights["latin"], weights["numbers"] = _weigh_ascii(plain, len(foreign))
+    if foreign:
+        _weigh_foreign(foreign, weights)
+    return weights
+
+
+def _weigh_ascii(plain: bytes, accents: int) -> tuple[float, float]:
+    """Return what words and marks weigh, and what digits and ids do.
+
+    Args:
+        plain: The ASCII characters of a text.
+        accents: How many others it has: many of them among few letters mean that it is not English.
+    """
+    digits, letters = _count_among(plain, _DIGITS), _count_among(plain, _LETTERS)
+    blanks, breaks = _count_among(plain, _BLANKS), _count_among(plain, _LINE_BREAKS)
+    capitals = _count_among(plain, _CAPITALS)
+    marks = len(plain) - digits - letters - blanks - breaks
+    price = _find_letter_price(plain, letters, marks, accents)
+    words = letters * price + capitals * _CAPITAL + blanks * _BLANK
+    words += marks * _MARK + breaks * _LINE_BREAK
+    numbers = digits * _DIGIT
+    if digits:
+        numbers += len(_DIGIT_AFTER_BLANK.findall(plain)) * _BLANK_BEFORE_DIGIT
+    if digits or capitals:
+        numbers += sum(_weigh_excess(run, price) for run in _LONG_RUN.findall(plain))
+    return words, numbers
+
+
+def _count_among(plain: bytes, some: bytes) -> int:
+    return len(plain) - len(plain.translate(None, some))
+
+
+def _find_letter_price(plain: bytes, letters: int, marks: int, accents: int) -> float:
+    """Return what a letter costs: least in English, more in code, most in other languages."""
+    words = _WORD.findall(plain[:_SAMPLE].lower())
+    share = sum(map(_ENGLISH.__contains__, words)) / len(words) if words else 0.0
+    english = _scale(share, _FEW_ENGLISH, _MANY_ENGLISH)
+    if 0 < accents < letters:
+        english = min(english, 1 - _scale(accents / letters, _FEW_ACCENTS, _MANY_ACCENTS))
+    price = _LATIN_LETTER + (_ENGLISH_LETTER - _LATIN_LETTER) * english
+    is_code = not accents and marks > _MARKS_OF_CODE * len(plain)
+    return min(price, _CODE_LETTER) if is_code else price
+
+
+def _scale(value: float, low: float, high: float) -> float:
+    """Return where a value lies between two others, from 0 to 1."""
+    return min(max((value - low) / (high - low), 0.0), 1.0)
+
+
+def _weigh_excess(run: bytes, letter: float) -> float:
+    """Return what a long run weighs beyond its characters, if it is an id or the like."""
+    digits, letters = _count_among(run, _DIGITS), _count_among(run, _LETTERS)
+    capitals = _count_among(run, _CAPITALS)
+    small = letters - capitals
+    is_mixed = 8 * digits >= len(run) and letters > 0
+    if not is_mixed and not (capitals > 2 and small > 2 and 5 * capitals > len(run)):  # noqa: PLR2004
+        return 0.0
+    marks = len(run) - digits - letters
+    counted = letters * letter + capitals * _CAPITAL + digits * _DIGIT + marks * _MARK
+    return max(len(run) * _CODE_CHARACTER - counted, 0.0)
+
+
+def _weigh_foreign(foreign: str, weights: dict[Script, float]) -> None:
+    """Add what the characters beyond ASCII weigh."""
+    highs = _list_high_bytes(foreign)
+    for high in set(highs):
+        script = _SCRIPT_OF.get(high, "other")
+        price = _PRICE_OF.get(high, 3.0)
+        weights[script] = weights.get(script, 0.0) + price * highs.count(high)
+    for run in _DEAR.findall(foreign):
+        high = ord(run[0]) >> 8
+        script = _SCRIPT_OF[high]
+        weights[script] = weights.get(script, 0.0) + _DEAR_PRICES[high] * len(run)
+
+
+def _list_high_bytes(foreign: str) -> bytes:
+    return foreign.encode("utf-16-le", "surrogatepass")[1::2]

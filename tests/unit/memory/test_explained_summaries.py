@@ -1,0 +1,191 @@
+"""`explain_summary` says of each sentence of a summary which entries it comes from."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from scripted_chat import ScriptedChatModel, at
+from summaries import ScriptedSummarizer
+from summary_trees import add_chat, add_leaf, add_parent
+
+from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.records import CitedSentence, SentenceSource, ThreadKey
+from langchain_convmem.transfer import copy_log
+
+KEY = ThreadKey("ana", "t")
+SAID = [
+    HumanMessage("My rent is 1,240 euros.", additional_kwargs={"timestamp": "2026-05-08T10:00"}),
+    AIMessage("That is a lot."),
+    HumanMessage("The landlord is called Petrov."),
+    AIMessage("I see."),
+]
+TEXT = "The rent is 1240 EUR. Petrov is the landlord. A parrot sings."
+
+
+def _explain(memory, summary_id=None):
+    return memory.explain_summary("t", user_id="ana", summary_id=summary_id)
+
+
+def _positions(sentences):
+    return [[source.position for source in sentence.sources] for sentence in sentences]
+
+
+@pytest.fixture
+def memory():
+    """Return a memory whose thread a summary by hand covers."""
+    with ConversationMemory(InMemoryLog()) as opened:
+        opened.add_messages(SAID, thread_id="t", user_id="ana")
+        history = opened.history("t", user_id="ana")
+        history.add_summary(TEXT, history.summary_window())
+        yield opened
+
+
+async def test_each_sentence_comes_with_its_entries(memory):
+    first, second, third = _explain(memory)
+    entries = memory.history("t", user_id="ana").entries
+    [source] = first.sources
+    assert first.text == "The rent is 1240 EUR."
+    assert first.summary_id == entries[-1].id
+    assert source == SentenceSource(
+        entries[0].id, entries[0].message_id, entries[0].position, "user", "2026-05-08"
+    )
+    assert [one.position for one in second.sources] == [entries[2].position]
+    assert third == CitedSentence("A parrot sings.", entries[-1].id, ())
+    assert str(first) == "The rent is 1240 EUR. [user at 1, 2026-05-08]"
+    assert str(third) == "A parrot sings. [no source found]"
+    assert await memory.aexplain_summary("t", user_id="ana") == [first, second, third]
+
+
+def test_one_that_is_no_longer_shown_is_explained_by_its_id(memory):
+    history = memory.history("t", user_id="ana")
+    summary = history.undo_summary()
+    assert _explain(memory) == []
+    assert _positions(_explain(memory, summary.id)) == [[1], [3], []]
+
+
+def test_a_summary_that_continues_another_rests_on_what_both_cover(memory):
+    history = memory.history("t", user_id="ana")
+    memory.add_messages(
+        [HumanMessage("The piano is tuned."), AIMessage("Good.")], thread_id="t", user_id="ana"
+    )
+    history.add_summary(f"{TEXT} The piano is tuned.", history.summary_window())
+    assert _positions(_explain(memory)) == [[1], [3], [], [6]]
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_parents_cite_entries_whether_noted_or_not(noted):
+    with ConversationMemory(InMemoryLog()) as memory:
+        leaves = []
+        for text in ("The boat lies at pier 14.", "The plumber charged 318 euros."):
+            said = add_chat(memory.log, KEY, [text])
+            cites = [[said[0].position]] if noted else None
+            leaves.append(add_leaf(memory.log, KEY, text, said, cites=cites))
+        add_parent(memory.log, KEY, "The plumber charged 318 euros.", leaves)
+        [sentence] = _explain(memory)
+        [source] = sentence.sources
+        entries = memory.history("t", user_id="ana").entries
+        assert [one.contents for one in entries if one.id == source.entry_id] == [
+            ("The plumber charged 318 euros.",)
+        ]
+
+
+def test_a_summary_of_a_compaction_bears_its_citations():
+    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 1))
+    summarizer = ScriptedSummarizer("The rent is 1240 EUR. Petrov is the landlord.")
+    memory = ConversationMemory(InMemoryLog(), summarizer=summarizer, summary_settings=settings)
+    with memory:
+        memory.add_messages(SAID, thread_id="t", user_id="ana")
+        assert memory.summarize("t", user_id="ana", force=True)
+        [summary] = [one for one in memory.log.entries(KEY) if one.role == "summary"]
+        assert summary.metadata.aux["summary"]["cites"] == [[1], [3]]
+        assert _positions(_explain(memory)) == [[1], [3]]
+
+
+def test_what_is_taken_back_or_forgotten_is_no_source_any_more(memory):
+    history = memory.history("t", user_id="ana")
+    summary = history.last_summary
+    history.undo(2)
+    assert _positions(_explain(memory, summary.id)) == [[], [], []]
+    history.redo()
+    assert _positions(_explain(memory, summary.id)) == [[1], [3], []]
+
+
+def test_without_a_summary_there_is_nothing_to_explain(memory):
+    assert memory.explain_summary("elsewhere", user_id="ana") == []
+
+
+@pytest.mark.parametrize("summary_id", ["nobody", "", 3])
+def test_an_unknown_summary_is_an_error_that_names_the_way_out(memory, summary_id):
+    with pytest.raises(ConfigError, match="last_summary"):
+        _explain(memory, summary_id)
+    entry = memory.history("t", user_id="ana").entries[0]
+    with pytest.raises(ConfigError):
+        _explain(memory, entry.id)
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folded():
+    """Return a memory whose thread shows a summary of two others; what came first is gone."""
+    with ConversationMemory(InMemoryLog()) as opened:
+        gone = add_chat(opened.log, KEY, ["so that positions differ"])
+        opened.log.forget(KEY, [entry.id for entry in gone])
+        leaves = []
+        for text in ("The boat lies at pier 14.", "Aunt Ottilie breeds alpacas."):
+            said = add_chat(opened.log, KEY, [f"Well: {text}"])
+            leaves.append(add_leaf(opened.log, KEY, text, said, cites=[[said[0].position]]))
+        add_parent(opened.log, KEY, "The boat lies at pier 14.", leaves)
+        yield opened
+
+
+def _check_copy(memory, key):
+    entries = memory.history(key.thread_id, user_id=key.user_id).entries
+    [sentence] = memory.explain_summary(key.thread_id, user_id=key.user_id)
+    [source] = sentence.sources
+    [cited] = [entry for entry in entries if entry.id == source.entry_id]
+    assert cited.contents == ("Well: The boat lies at pier 14.",)
+    [parent] = [entry for entry in entries if entry.metadata.aux.get("summary", {}).get("level")]
+    by_id = {entry.id: entry for entry in entries}
+    children = parent.metadata.aux["summary"]["children"]
+    assert [by_id[name].position for name, *_ in children] == [row[1] for row in children]
+    spans = [by_id[name].cover.ranges[0] for name, *_ in children]
+    assert [tuple(row[2:]) for row in children] == spans
+    model = ScriptedChatModel(replies=["Yes."])
+    memory.wrap(model).invoke("What does Ottilie breed?", at(key.thread_id))
+    assert "The boat lies" in str(model.seen[-1][0].text)
+    assert "alpacas" in str(model.seen[-1][-1].text)
+
+
+def test_a_fork_cites_and_folds_its_own_entries(folded):
+    fork = folded.fork("t", user_id="ana")
+    assert [one.position for one in fork.entries] != [
+        one.position for one in folded.log.entries(KEY)
+    ]
+    _check_copy(folded, fork.key)
+
+
+def test_a_copy_in_another_log_cites_and_folds_its_own_entries(folded):
+    with ConversationMemory(InMemoryLog()) as other:
+        copy_log(folded.log, other.log, source_name="folded")
+        places = [[one.position for one in log.entries(KEY)] for log in (folded.log, other.log)]
+        assert places[0] != places[1]
+        _check_copy(other, KEY)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"cites": 3, "children": "x"},
+        {"cites": [3], "children": [3]},
+        {"cites": [["1"], [[]]], "children": [["x"]], "level": 1},
+        {"cites": None, "children": [["gone", 1, 1, 1]], "level": 1},
+    ],
+)
+def test_notes_that_are_none_of_ours_are_no_sources(memory, record):
+    [summary] = [one for one in memory.log.entries(KEY) if one.role == "summary"]
+    memory.log.annotate(KEY, summary.id, aux={"summary": record})
+    assert _positions(_explain(memory)) == [[1], [3], []]
+    memory.fork("t", user_id="ana")

@@ -1,0 +1,296 @@
+"""Budgets in real tokens: with a real vocabulary, reported usage, and any plain settings."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from tokenizers import Tokenizer
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.ids import make_ulid
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.summarizing import SummarySettings
+from langchain_convmem.views.messages import TOKENS_PER_MESSAGE, count_tokens, list_counted
+
+DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "tokens" / "texts.json"
+TEXTS = json.loads(DATA.read_text(encoding="utf-8"))
+SCRIPTS = [name for name in TEXTS if not name.startswith(("kind", "latin"))]
+AT = {"configurable": {"thread_id": "t", "user_id": "ana"}}
+
+
+@lru_cache
+def load_vocabulary():
+    [folder] = importlib.util.find_spec("wordllama").submodule_search_locations
+    return Tokenizer.from_file(f"{folder}/tokenizers/l2_supercat_tokenizer_config.json")
+
+
+def count_real(messages):
+    """Count by the vocabulary that the embedder's wheel brings along."""
+    texts = [text for one in messages for text in list_counted(one)[0]]
+    ids = [load_vocabulary().encode(text, add_special_tokens=False).ids for text in texts]
+    return TOKENS_PER_MESSAGE * len(messages) + sum(map(len, ids))
+
+
+class Provider(BaseChatModel):
+    """A model that reports what it read, by a counter of its own."""
+
+    model_name: str = "scripted-1"
+    count: Any = count_real
+    reply: str = "Noted."
+    seen: list[Any] = []  # noqa: RUF012 - a field
+
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.seen.append(list(messages))
+        usage = {"input_tokens": self.count(messages), "output_tokens": 2, "total_tokens": 0}
+        reply = AIMessage(self.reply, usage_metadata=usage)
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+
+@pytest.mark.parametrize("kind", list(TEXTS))
+def test_every_request_is_within_the_budget_in_real_tokens(kind):
+    model = Provider()
+    with ConversationMemory.open(":memory:") as memory:
+        chain = memory.wrap(model, recall_tokens=200, context_tokens=900)
+        for number in range(14):
+            chain.invoke(TEXTS[kind][number % 2] * 2, AT)
+    real = [count_real(messages) for messages in model.seen]
+    assert len(real) == 14
+    assert max(real) <= 900 * 1.03
+    assert max(real) > 400
+
+
+def test_a_model_that_takes_less_is_shown_more_once_it_has_reported_that():
+    model = Provider(count=lambda messages: round(0.4 * count_tokens(messages)))
+    with ConversationMemory.open(":memory:") as memory:
+        chain = memory.wrap(model, recall=False, context_tokens=1200)
+        for _ in range(60):
+            chain.invoke(TEXTS["Thai"][0], AT)
+    assert count_tokens(model.seen[-1]) > 2 * 1200
+    assert all(0.4 * count_tokens(messages) <= 1200 for messages in model.seen)
+
+
+async def test_streams_and_async_calls_report_usage_too():
+    model = Provider(count=lambda messages: round(2 * count_tokens(messages)))
+    memory = ConversationMemory.open(":memory:")
+    chain = memory.wrap(model, recall=False)
+    await chain.ainvoke(TEXTS["Greek"][0] * 9, AT)
+    once = memory.history("t", user_id="ana").context().tokens
+    assert once > 1.8 * count_tokens(memory.history("t", user_id="ana").messages)
+    async for _ in chain.astream(TEXTS["Greek"][0] * 9, AT):
+        pass
+    await memory.aclose()
+
+
+def test_a_conversation_learns_from_usage():
+    model = Provider(count=lambda messages: round(2 * count_tokens(messages)))
+    with ConversationMemory.open(":memory:") as memory:
+        talk = memory.conversation(model, thread_id="t", user_id="ana")
+        talk.send_message(TEXTS["Greek"][0] * 9)
+        history = memory.history("t", user_id="ana")
+        assert history.context().tokens > 1.8 * count_tokens(history.messages)
+
+
+def test_a_counter_of_the_application_counts_everywhere():
+    def count_letters(messages):
+        return sum(len(one.text) for one in messages)
+
+    model = Provider()
+    with ConversationMemory.open(":memory:", token_counter=count_letters) as memory:
+        memory.add_messages(
+            [HumanMessage("My boat is red. " * 4)] * 9, thread_id="a", user_id="ana"
+        )
+        found = memory.recall("boat", user_id="ana", max_tokens=200)
+        assert sum(len(block.text) for block in found.blocks) <= 200
+        chain = memory.wrap(model, recall_tokens=300, context_tokens=700)
+        for number in range(12):
+            chain.invoke(f"And number {number}, the boat? " * 3, AT)
+        assert memory.history("t", user_id="ana").context(max_tokens=400).tokens <= 400
+    assert max(count_letters(messages) for messages in model.seen) <= 700
+
+
+# -- the model's window, and its own summaries ----------------------------------------------------
+
+
+def make_windowed(tokens, **fields):
+    return Provider(profile={"max_input_tokens": tokens}, **fields)
+
+
+def settings_of(memory):
+    return memory._summaries.compactor.settings
+
+
+def test_fractions_are_shares_of_the_models_own_window():
+    settings = SummarySettings(trigger=("fraction", 0.5), keep=("fraction", 0.1))
+    with ConversationMemory.open(
+        ":memory:", summarizer=ExtractiveSummarizer(), summary_settings=settings
+    ) as memory:
+        assert settings_of(memory).trigger_tokens == 8000
+        memory.wrap(make_windowed(200_000)).invoke("Hello", AT)
+        assert settings_of(memory).trigger_tokens == 100_000
+        assert any("200,000" in note for note in settings_of(memory).notes)
+
+
+def test_a_small_window_lowers_marks_in_tokens():
+    with ConversationMemory.open(":memory:", summarizer=ExtractiveSummarizer()) as memory:
+        memory.wrap(make_windowed(4096)).invoke("Hello", AT)
+        fitted = settings_of(memory)
+    assert fitted.trigger_tokens + fitted.max_summary_tokens + fitted.facts_tokens <= 3072
+    assert fitted.notes
+
+
+def test_without_a_known_window_the_note_says_what_is_assumed():
+    notes = SummarySettings(trigger=("fraction", 0.5)).notes
+    assert any("16,000" in note for note in notes)
+
+
+def test_auto_has_the_chains_own_model_summarise():
+    model = Provider(reply="Ana moved to Lisbon and opens a bakery next year with her sister.")
+    said = "I moved to Lisbon and my sister and I open a bakery next year. "
+    with ConversationMemory.open(
+        ":memory:", summarizer="auto", summarize_when="foreground"
+    ) as memory:
+        assert memory.summarizes
+        chain = memory.wrap(model, recall=False, context_tokens=1000)
+        for _ in range(12):
+            chain.invoke(said * 4, AT)
+        entries = memory.history("t", user_id="ana").entries
+    summaries = [entry for entry in entries if entry.role == "summary"]
+    assert summaries
+    assert all(one.contents[0] == model.reply for one in summaries)
+
+
+def test_auto_asks_on_top_of_what_the_model_has_read():
+    model = Provider(reply="Ana moved to Lisbon and opens a bakery next year with her sister.")
+    said = "I moved to Lisbon and my sister and I open a bakery next year. "
+    with ConversationMemory.open(
+        ":memory:", summarizer="auto", summarize_when="foreground"
+    ) as memory:
+        chain = memory.wrap(model, recall=False, context_tokens=1000)
+        for number in range(8):
+            chain.invoke(f"{number}. {said * 4}", AT)
+    asked = next(n for n, seen in enumerate(model.seen) if "pauses here" in seen[-1].text)
+    before, request = model.seen[asked - 1], model.seen[asked]
+    texts = [one.text for one in request[:-1]]
+    assert len(texts) > 2
+    assert texts == [one.text for one in before][: len(texts)]
+
+
+def test_auto_without_a_model_quotes():
+    with ConversationMemory.open(":memory:", summarizer="auto") as memory:
+        memory.add_messages(
+            [HumanMessage("The code of the gate is 4711."), AIMessage("Noted.")] * 4,
+            thread_id="t",
+            user_id="ana",
+        )
+        assert memory.summarize("t", user_id="ana", force=True)
+
+
+# -- any plain settings ---------------------------------------------------------------------------
+
+PASTE = "Line of a report that says that nothing happened.\n" * 600
+
+
+@tool
+def look_up(query: str) -> str:
+    """Look something up."""
+    return PASTE
+
+
+COMBINATIONS: list[dict[str, Any]] = [
+    {"context_tokens": 4000},
+    {"context_tokens": 1000},
+    {"context_tokens": 600},
+    {"context_tokens": 300, "recall": False},
+    {"context_tokens": 4000, "recall_tokens": 4000},
+    {"context_tokens": 4000, "recall_tokens": 8000},
+    {"context_tokens": 4000, "reserved_tokens": 1000},
+    {"context_tokens": 4000, "reserved_tokens": 3000},
+    {"context_tokens": 4000, "reserved_tokens": 4000},
+    {"context_tokens": 4000, "reserved_tokens": 9000},
+    {"context_tokens": 4000, "recall_k": 3},
+    {"context_tokens": 4000, "history_tokens": 0},
+    {"context_tokens": 4000, "history_tokens": 500},
+    {"context_tokens": 4000, "history_tokens": 100_000},
+    {"history_tokens": 0},
+    {"history_tokens": 10},
+    {"history_tokens": 2000},
+    {"reserved_tokens": 500},
+    {"recall_tokens": 1},
+    {"recall_tokens": 100_000},
+    {"recall": False},
+    {"remember": False, "context_tokens": 4000},
+    {"context_tokens": 4000, "settings": {"trigger": ("tokens", 100_000)}},
+    {"context_tokens": 4000, "settings": {"trigger": ("tokens", 100), "keep": ("tokens", 4000)}},
+    {"context_tokens": 4000, "settings": {"trigger": ("messages", 10), "keep": ("messages", 20)}},
+    {"context_tokens": 4000, "settings": {"trigger": ("messages", 10)}},
+    {"context_tokens": 4000, "settings": {"trigger": ("fraction", 0.9)}},
+    {"context_tokens": 4000, "settings": {"trigger": ("fraction", 0.1), "keep": ("fraction", 0.5)}},
+    {"context_tokens": 4000, "settings": {"trigger": {"tokens": 900, "messages": 6}}},
+    {"context_tokens": 4000, "settings": {"trigger": [("tokens", 900), ("messages", 6)]}},
+    {"context_tokens": 4000, "settings": {"max_summary_tokens": 4000}},
+    {"context_tokens": 4000, "settings": {"max_summary_tokens": 16, "facts_tokens": 0}},
+    {"context_tokens": 4000, "settings": {"facts_tokens": 9000}},
+    {"context_tokens": 4000, "settings": {"input_tokens": 64}},
+    {"context_tokens": 4000, "settings": {"retries": 0, "rebuild_every": 0}},
+    {"context_tokens": 4000, "settings": {"window_tokens": 2000, "trigger": ("fraction", 1.0)}},
+    {"context_tokens": 4000, "summarizer": None, "settings": {"trigger": ("tokens", 900)}},
+    {"context_tokens": 4000, "summarizer": None},
+    {"context_tokens": 4000, "summarizer": "auto"},
+    {"context_tokens": 4000, "summarizer": "extractive"},
+    {"context_tokens": 8000, "window": 4096},
+    {"window": 4096, "summarizer": "auto"},
+    {"window": 1_000_000, "settings": {"trigger": ("fraction", 0.2)}},
+]
+
+
+@pytest.mark.parametrize("options", COMBINATIONS, ids=str)
+def test_plain_settings_work_or_are_corrected_and_none_raises(options, caplog):
+    options = dict(options)
+    window, asked = options.pop("window", None), options.pop("summarizer", "model")
+    given = options.pop("settings", None)
+    reply = "The report says that nothing happened, line by line, to the end."
+    model = make_windowed(window, reply=reply) if window else Provider(reply=reply)
+    kinds = {"model": Provider(reply=reply), "extractive": ExtractiveSummarizer()}
+    with (
+        caplog.at_level(logging.ERROR),
+        ConversationMemory.open(
+            ":memory:",
+            summarizer=kinds.get(asked, asked) if isinstance(asked, str) else asked,
+            summary_settings=None if given is None else SummarySettings(**given),
+            summarize_when="foreground",
+        ) as memory,
+    ):
+        chain = memory.wrap(model, **options)
+        for said in ("Hello there, how are you?", PASTE + "What is in it?", "And then?"):
+            chain.invoke(said, AT)
+        _run_tool(memory, chain)
+    turns = [messages for messages in model.seen if "<transcript>" not in str(messages)]
+    assert len(turns) == 5
+    most = options.get("context_tokens")
+    if most is not None:
+        assert max(map(count_real, turns)) <= most
+    assert caplog.records == []
+
+
+def _run_tool(memory, chain):
+    """Have the model see a long result of a tool."""
+    calls = [{"name": "look_up", "args": {"query": "x"}, "id": "c1"}]
+    asked = [HumanMessage("Look it up."), AIMessage("", tool_calls=calls)]
+    memory.add_messages(asked, thread_id="tools", user_id="ana", turn_id=make_ulid())
+    config = {"configurable": {"thread_id": "tools", "user_id": "ana"}}
+    chain.invoke([ToolMessage(look_up.invoke({"query": "x"}), tool_call_id="c1")], config)
+    chain.invoke("Thanks.", config)

@@ -1,0 +1,395 @@
+"""Parents of summaries: what they tell, and that the tree holds whatever happens to a thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+from summaries import ScriptedSummarizer, bare
+
+from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import BudgetError, ConvMemError
+from langchain_convmem.records import Cover, Metadata, ThreadKey
+from langchain_convmem.summarizing.tree import (
+    choose_sentences,
+    count_summary_tokens,
+    draft_parent,
+    list_sentences,
+    pick_siblings,
+    plan_parent,
+)
+from langchain_convmem.views.context import build_context
+from langchain_convmem.views.facts import split_sentences
+from langchain_convmem.views.live import (
+    find_covers,
+    find_frontier,
+    find_live_entries,
+    find_nodes,
+    find_uncovered,
+    get_level,
+)
+from langchain_convmem.views.summaries import (
+    get_children,
+    get_cites,
+    get_days,
+    make_summary_draft,
+    read_summaries,
+)
+from langchain_convmem.views.tokens import count_text_tokens
+
+KEY = ThreadKey("ana", "t")
+SMALL = SummarySettings(tree_tokens=135, fan_out=3)
+ROOM = 45
+
+
+def add(log, text, *, first, days=None, cites=None, level=0):
+    """Write a summary of the position `first` and the one after it."""
+    pieces = [text] if isinstance(text, str) else text
+    record = {"level": level}
+    if days:
+        record["days"] = [days, days]
+    if cites is not None:
+        record["cites"] = cites
+    cover = Cover(((first, first + 1),), f"digest {first}")
+    draft = make_summary_draft(pieces, cover, Metadata(aux={"summary": record}))
+    return log.append(KEY, [draft])[0]
+
+
+@pytest.fixture
+def log():
+    with InMemoryLog() as log:
+        yield log
+
+
+def frontier(log):
+    return find_frontier(find_live_entries(log.entries(KEY)))
+
+
+IDLE = "They went on for a while about this and that and nothing much came of it all. "
+PARTS = [
+    f"The flat costs 900 euros. {IDLE * 2}",
+    f"The code of the door is XK-42. {IDLE}Ana prefers tea to coffee.",
+]
+
+
+def make_children(log):
+    return [
+        add(log, PARTS[0], first=1, days="2023-05-08", cites=[[1], [], []]),
+        add(log, PARTS[1], first=3, days="2023-05-09", cites=[[3], [], [3, 4]]),
+    ]
+
+
+def test_a_parent_tells_the_facts_of_its_children_word_for_word_with_their_days_and_sources(log):
+    draft = draft_parent(make_children(log), ROOM)
+    assert draft.contents[0].splitlines() == [
+        "(2023-05-08)",
+        "The flat costs 900 euros.",
+        "(2023-05-09)",
+        "The code of the door is XK-42.",
+        "Ana prefers tea to coffee.",
+    ]
+    record = draft.metadata.aux["summary"]
+    assert record["cites"] == [[], [1], [], [3], [3, 4]]
+    assert record["level"] == 1
+    assert record["days"] == ["2023-05-08", "2023-05-09"]
+    assert draft.cover.ranges == ((1, 4),)
+
+
+def test_a_parent_names_its_children_and_where_they_stand(log):
+    children = make_children(log)
+    [parent] = log.append(KEY, [draft_parent(children, ROOM)])
+    assert parent.metadata.summary_ids == tuple(child.id for child in children)
+    assert get_children(parent) == [
+        (children[0].id, children[0].position, 1, 2),
+        (children[1].id, children[1].position, 3, 4),
+    ]
+    assert frontier(log) == [parent]
+
+
+def test_a_parent_of_parents_keeps_days_and_sources(log):
+    first = log.append(KEY, [draft_parent(make_children(log), ROOM)])[0]
+    second = add(log, "The boat costs 70 dollars.", first=5, days="2023-05-10", cites=[[6]])
+    second = replace(second, contents=(*second.contents, IDLE * 3))
+    [top] = log.append(KEY, [draft_parent([first, second], ROOM + 15)])
+    assert get_level(top) == 2
+    assert get_days(top) == ("2023-05-08", "2023-05-10")
+    lines = top.contents[0].splitlines()
+    assert lines[-2:] == ["(2023-05-10)", "The boat costs 70 dollars."]
+    assert {"(2023-05-08)", "(2023-05-09)"} < set(lines)
+    assert get_cites(top)[-1] == [6]
+
+
+def test_a_sentence_keeps_the_speaker_that_its_line_begins_with(log):
+    text = "User: We talked. I pay 20 euros.\n\nDetails, word for word:\n- Bo: Call me on 3 May."
+    child = add(log, text.split("\n\n"), first=1)
+    assert [one.line for one in list_sentences([child])] == [
+        "User: We talked.",
+        "User: I pay 20 euros.",
+        "Bo: Call me on 3 May.",
+    ]
+
+
+def test_what_two_children_tell_alike_is_told_once(log):
+    children = [add(log, "The code is XK-42. " + PARTS[n], first=2 * n + 1) for n in range(2)]
+    told = choose_sentences(list_sentences(children), 1000)
+    assert sum(one.text == "The code is XK-42." for one in told) == 1
+
+
+def test_each_kind_of_fact_and_each_child_gets_its_share(log):
+    codes = " ".join(f"Box {n} has the code XK-{n}." for n in range(30))
+    children = [
+        add(log, codes, first=1),
+        add(log, "Ana prefers tea. The rent is 900 euros. I will call you on 3 May.", first=3),
+    ]
+    told = " ".join(one.text for one in choose_sentences(list_sentences(children), 60))
+    assert all(text in told for text in ("prefers tea", "900 euros", "I will call you"))
+    assert "XK-" in told
+
+
+def test_summaries_are_left_alone_while_they_fit(log):
+    make_children(log)
+    assert plan_parent(log.entries(KEY), SMALL) is None
+    assert pick_siblings([], SMALL) == ()
+
+
+def test_the_oldest_of_the_lowest_level_are_put_under_a_parent_and_the_newest_is_not(log):
+    text = "The flat costs {0}00 euros and the boat {0}50. " + IDLE
+    summaries = [
+        add(log, text.format(number), first=2 * number + 1, level=level)
+        for number, level in enumerate([2, 0, 0, 0])
+    ]
+    own = replace(SMALL, tree_tokens=110)
+    assert list(pick_siblings(summaries, own)) == summaries[1:3]
+    # Levels that stand alone are put together, too, the lowest first.
+    assert (
+        list(pick_siblings([*summaries[:2], summaries[3]], replace(SMALL, tree_tokens=80)))
+        == summaries[:2]
+    )
+    assert pick_siblings(summaries[2:], replace(SMALL, tree_tokens=32)) == ()
+
+
+def test_of_more_summaries_than_a_budget_holds_the_latest_are_shown(log):
+    for number in range(6):
+        add(log, f"Summary {number}. {IDLE}", first=2 * number + 1)
+    entries = log.entries(KEY)
+    for most, first in ((None, 0), (190, 0), (120, 3), (80, 5)):
+        view = build_context(entries, max_tokens=most)
+        told = view.messages[0].text
+        shown = [number for number in range(6) if f"Summary {number}." in told]
+        assert shown == list(range(first, 6))
+        assert view.positions == {entry.position for entry in entries[first:]}
+    with pytest.raises(BudgetError):
+        build_context(entries, max_tokens=40)
+
+
+WORDS = "Ana Rome XK-42 12 euros 3 May prefers tea will call. it was nice Really? 900$ boats"
+words = st.sampled_from(sorted(WORDS.split()))
+texts = st.lists(words, min_size=3, max_size=60).map(" ".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(texts, min_size=2, max_size=12), st.integers(32, 400))
+def test_parents_say_nothing_that_a_child_does_not_say_and_keep_their_budget(said, most):
+    own = SummarySettings(tree_tokens=most, fan_out=3)
+    with InMemoryLog() as log:
+        for number, text in enumerate(said):
+            sentences = split_sentences(text)
+            add(log, text, first=2 * number + 1, cites=[[2 * number + 1]] * len(sentences))
+        while (plan := plan_parent(log.entries(KEY), own)) is not None:
+            again = plan_parent(log.entries(KEY), own)
+            assert again.draft == plan.draft
+            before = sum(map(count_summary_tokens, frontier(log)))
+            [parent] = log.append(KEY, [plan.draft])
+            told = split_sentences(parent.contents[0])
+            assert len(get_cites(parent)) == len(told)
+            below = "\n".join(text for child in plan.children for text in child.contents)
+            for sentence, cited in zip(told, get_cites(parent), strict=True):
+                assert sentence in below
+                assert cited
+                assert all(first <= cited[0] <= last for first, last in parent.cover.ranges)
+            longest = max(count_text_tokens(one) for one in split_sentences(below))
+            assert count_summary_tokens(parent) <= max(most // 2, 16, longest)
+            assert 2 <= len(plan.children) <= 3
+            assert sum(map(count_summary_tokens, frontier(log))) < before
+        covered = [pair for top in frontier(log) for pair in top.cover.ranges]
+        positions = [one for first, last in covered for one in range(first, last + 1)]
+        assert positions == list(range(1, 2 * len(said) + 1))
+
+
+# -- whatever happens to a thread ------------------------------------------------------------------
+FACTS = ["The rent is {}00 euros.", "The code is XK-{}.", "I will call on {} May.", "I like it."]
+
+
+@dataclass
+class Talk:
+    """A thread on which random steps are taken; what is refused is refused."""
+
+    memory: ConversationMemory
+    count: int = 0
+    forks: list = field(default_factory=list)
+    thread_id: str = "t"
+
+    @property
+    def history(self):
+        return self.memory.history(self.thread_id, user_id="ana")
+
+    def take(self, step):
+        name, *arguments = step
+        try:
+            getattr(self, name)(*arguments)
+        except ConvMemError:
+            return
+
+    def say(self, answered):
+        self.count += 1
+        text = FACTS[self.count % len(FACTS)].format(self.count)
+        said = [HumanMessage(text), AIMessage(f"Noted number {self.count}.")]
+        self.memory.add_messages(said[: 1 + answered], thread_id=self.thread_id, user_id="ana")
+
+    def summarize(self, force):
+        self.memory.summarize(self.thread_id, user_id="ana", force=force)
+
+    def by_hand(self):
+        self.count += 1
+        self.history.add_summary(f"By hand {self.count}.", self.history.summary_window())
+
+    def resummarize(self):
+        self.memory.resummarize(self.thread_id, user_id="ana")
+
+    def undo(self, exchanges):
+        before = self.list_written()
+        gone = self.history.undo(exchanges)
+        self.check_siblings(before, {entry.id for turn in gone for entry in turn.entries})
+
+    def undo_summary(self):
+        before = self.list_written()
+        gone = self.history.undo_summary()
+        if gone is not None:
+            after = self.list_written()
+            assert gone.id not in after
+            assert before.keys() - after.keys() == {gone.id}
+
+    def redo(self):
+        self.history.redo()
+
+    def replace(self, chosen):
+        self.count += 1
+        before = self.list_written()
+        live = find_live_entries(self.history.entries)
+        shown = [entry for entry in live if entry.role in ("user", "assistant")]
+        if shown:
+            old = shown[chosen % len(shown)]
+            self.history.replace(old.id, f"Now number {self.count}.", keep_later=True)
+            self.check_siblings(before, {old.id})
+
+    def forget(self, chosen):
+        before = self.list_written()
+        entries = [entry for entry in self.history.entries if entry.role in ("user", "assistant")]
+        if entries:
+            name = entries[chosen % len(entries)].id
+            gone = {entry.id for entry in entries if name in (entry.id, entry.message_id)}
+            self.memory.forget(user_id="ana", thread_id=self.thread_id, entry_ids=[name])
+            self.check_siblings(before, gone)
+
+    def fork(self):
+        before = self.list_shown()
+        at = len(self.forks)
+        made = self.memory.fork(self.thread_id, new_thread_id=f"fork {at}", user_id="ana")
+        self.forks.append(made)
+        self.thread_id = f"fork {at}"
+        assert self.list_shown() == before
+
+    def list_shown(self):
+        """Return what a model reads, the summaries in any order: copies stand in display order."""
+        first, *others = [bare(message.text) for message in self.history.messages] or [""]
+        return [sorted(first.split("\n\n")), *others]
+
+    def list_written(self):
+        """Return what each summary that was written and counts tells of, by its id."""
+        live = find_live_entries(self.history.entries)
+        written = [node for node in find_nodes(live) if not get_level(node)]
+        return {node.id: set(find_covers(live, find_nodes(live, [node]))) for node in written}
+
+    def check_siblings(self, before, gone):
+        """What tells of nothing that is gone is there as it was."""
+        after = self.list_written()
+        for name, covered in before.items():
+            if not covered & gone:
+                assert after.get(name) == covered
+
+    def check(self):
+        entries = self.history.entries
+        live = find_live_entries(entries)
+        tops = find_frontier(live)
+        shown = {entry.id for entry in find_uncovered(live)}
+        told = [set(find_covers(live, find_nodes(live, [top]))) for top in tops]
+        for entry in live:
+            if entry.role == "summary":
+                continue
+            assert sum(entry.id in covers for covers in told) == (entry.id not in shown)
+        self.check_pending(live, shown)
+        self.check_parents(live)
+        seen = self.history.context()
+        assert [one.text for one in seen.messages] == [
+            one.text for one in build_context(entries).messages
+        ]
+        for top in tops:
+            assert all(text in seen.messages[0].text for text in top.contents)
+        assert len(self.history.summaries) == len(tops)
+
+    def check_pending(self, live, shown):
+        spoken = [entry for entry in live if entry.role != "summary"]
+        last = max((n for n, one in enumerate(spoken) if one.role == "assistant"), default=-1)
+        assert shown.issuperset(entry.id for entry in spoken[last + 1 :])
+
+    def check_parents(self, live):
+        by_id = {entry.id: entry for entry in live}
+        for parent in live:
+            if not get_level(parent):
+                continue
+            children = [by_id[name] for name in parent.metadata.summary_ids]
+            below = "\n".join(text for child in children for text in read_summaries([child]))
+            spoken = [one.removeprefix("User: ") for one in split_sentences(parent.contents[0])]
+            assert all(one in below for one in spoken if not one.startswith("("))
+
+
+steps = st.one_of(
+    *[st.tuples(st.just("say"), st.just(1))] * 5,
+    st.tuples(st.just("say"), st.just(0)),
+    *[st.tuples(st.just("summarize"), st.booleans())] * 4,
+    st.just(("by_hand",)),
+    st.just(("resummarize",)),
+    st.tuples(st.just("undo"), st.integers(1, 2)),
+    st.just(("undo_summary",)),
+    st.just(("redo",)),
+    st.tuples(st.just("replace"), st.integers(0, 40)),
+    st.tuples(st.just("forget"), st.integers(0, 40)),
+    st.just(("fork",)),
+)
+OWN = SummarySettings(
+    trigger=("messages", 4),
+    keep=("messages", 2),
+    max_summary_tokens=2000,
+    tree_tokens=80,
+    fan_out=3,
+    first_pause_s=0.001,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(steps, min_size=10, max_size=60))
+def test_each_entry_is_shown_or_told_once_whatever_happens(chosen):
+    log = InMemoryLog()
+    with ConversationMemory(
+        log,
+        summarizer=ScriptedSummarizer(),
+        summary_settings=OWN,
+        summarize_when=lambda key: None,
+    ) as memory:
+        talk = Talk(memory)
+        for step in chosen:
+            talk.take(step)
+            talk.check()

@@ -1,0 +1,260 @@
+"""Items of a provider's own compaction: who gets them back, until when, and what others read."""
+
+from __future__ import annotations
+
+import pytest
+from histories import KEY, spoken
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from summaries import bare_texts
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import BudgetError
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.records import Cover, Draft
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.compactions import find_compactions
+from langchain_convmem.views.context import build_context, narrow_live_part
+from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.providers import PROFILES, find_profile, join_profiles
+from tests.fuzz.validators import VALIDATORS
+
+CLAUDES = {"type": "compaction", "content": "They met.", "signature": "s", "tool_changes": []}
+CIPHER = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
+YES = {"type": "text", "text": "Yes."}
+
+
+def said_by(provider, *blocks, **more):
+    return AIMessage([*blocks], response_metadata={"model_provider": provider}, **more)
+
+
+def talk(provider, item, *later):
+    return spoken("a", AIMessage("b"), "c", said_by(provider, item, YES), "d", *later)
+
+
+def items(found):
+    return [item for message in found.messages for item in find_compactions(message)]
+
+
+OWN = [("anthropic", "anthropic", CLAUDES), ("openai", "openai_responses", CIPHER)]
+
+
+# -- to whom ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_it_goes_back_to_its_provider_verbatim_and_what_it_stands_for_stays_out(
+    provider, profile, item, wrapped
+):
+    inner = {**item, "index": 3}
+    block = {"type": "non_standard", "value": inner, "index": 3} if wrapped else inner
+    entries = spoken(SystemMessage("s"), "a", AIMessage("b"), "c", said_by(provider, block, YES))
+    found = build_context(entries, profile=profile)
+    assert items(found) == [item]
+    assert [message.text for message in found.messages] == ["s", "...", "Yes."]
+    assert VALIDATORS[profile](found.messages) == []
+    assert found.is_whole
+    [repair] = found.repairs
+    assert "the compaction in it stands for it" in repair
+
+
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+def test_everybody_else_gets_the_messages_and_what_it_says_in_words(provider, profile, item):
+    entries = talk(provider, item)
+    for other in PROFILES.keys() - {profile}:
+        found = build_context(entries, profile=other)
+        told = ["They met."] if provider == "anthropic" else []
+        assert bare_texts(found.messages) == [*told, "a", "b", "c", "Yes.", "d"]
+        assert items(found) == []
+        assert VALIDATORS[other](found.messages) == []
+        assert any("left out the compaction of" in repair for repair in found.repairs)
+
+
+def test_what_it_says_is_not_told_where_no_summary_is_wanted():
+    found = build_context(talk("anthropic", CLAUDES), summary="omit")
+    assert [message.text for message in found.messages] == ["a", "b", "c", "Yes.", "d"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "compaction", "content": None},
+        {"type": "compaction", "content": ""},
+        {"type": "compaction"},
+        {"type": "compaction", "id": "cmp", "encrypted_content": 5},
+    ],
+)
+@pytest.mark.parametrize("provider", ["anthropic", "openai", None])
+def test_one_that_stands_for_nothing_leaves_everything_as_it_is(block, provider):
+    for profile in PROFILES:
+        found = build_context(talk(provider, block), profile=profile)
+        assert [message.text for message in found.messages] == ["a", "b", "c", "Yes.", "d"]
+        assert items(found) == []
+
+
+def test_the_latest_one_stands_for_the_earlier():
+    later = {**CLAUDES, "content": "They met twice."}
+    entries = talk("anthropic", CLAUDES, said_by("anthropic", later), "e")
+    found = build_context(entries, profile="anthropic")
+    assert items(found) == [later]
+    assert bare_texts(build_context(entries).messages)[0] == "They met twice."
+
+
+def test_a_thread_may_change_its_provider_and_change_back():
+    entries = talk("anthropic", CLAUDES, said_by("openai", CIPHER, YES), "e")
+    own = build_context(entries, profile="anthropic")
+    assert items(own) == [CLAUDES]
+    assert [message.text for message in own.messages] == ["...", "Yes.", "d", "Yes.", "e"]
+    theirs = build_context(entries, profile="openai_responses")
+    assert items(theirs) == [CIPHER]
+    assert [message.text for message in theirs.messages] == ["...", "Yes.", "e"]
+
+
+# -- until when ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+def test_it_ends_with_what_it_stands_for(provider, profile, item):
+    with ConversationMemory.open(":memory:") as memory:
+        said = ["a", AIMessage("b"), "c", said_by(provider, item, YES, id="m"), "d"]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        history = memory.history("t", user_id="ana")
+        assert items(history.context(profile=profile)) == [item]
+        history.replace(history.entries[0].message_id, "A", keep_later=True)
+        for name in PROFILES:
+            found = history.context(profile=name)
+            assert bare_texts(found.messages) == ["A", "b", "c", "Yes.", "d"]
+
+
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+def test_what_is_changed_after_it_does_not_end_it(provider, profile, item):
+    with ConversationMemory.open(":memory:") as memory:
+        said = ["a", AIMessage("b"), "c", said_by(provider, item, YES), "d", AIMessage("e")]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        history = memory.history("t", user_id="ana")
+        history.undo()
+        assert items(history.context(profile=profile)) == [item]
+
+
+def test_a_summary_of_what_it_stands_for_is_left_to_it_and_a_later_one_takes_its_place():
+    with InMemoryLog() as log:
+        said = ("a", AIMessage("b"), "c", said_by("anthropic", CLAUDES, YES), "d", AIMessage("e"))
+        drafts = [make_draft(HumanMessage(one) if one == str(one) else one) for one in said]
+        entries = log.append(KEY, drafts)
+        first = entries[0].position
+        log.append(
+            KEY, [Draft(role="summary", contents=("S",), cover=Cover(((first, first + 1),)))]
+        )
+        found = build_context(log.entries(KEY), profile="anthropic")
+        assert [message.text for message in found.messages] == ["...", "Yes.", "d", "e"]
+        assert items(found) == [CLAUDES]
+        log.append(
+            KEY, [Draft(role="summary", contents=("T",), cover=Cover(((first, first + 3),)))]
+        )
+        found = build_context(log.entries(KEY), profile="anthropic")
+        assert bare_texts(found.messages) == ["T", "d", "e"]
+
+
+def test_a_call_that_it_stands_for_keeps_it_from_going_back_as_long_as_its_result_comes_after():
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    asked = AIMessage("", tool_calls=[call])
+    late = ToolMessage("seen", tool_call_id="c1")
+    entries = spoken("a", asked, said_by("anthropic", CLAUDES, YES), "d", late)
+    found = build_context(entries, profile="anthropic")
+    assert items(found) == []
+    assert VALIDATORS["anthropic"](found.messages) == []
+    assert "seen" in [message.text for message in found.messages]
+
+
+# -- budgets ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+@given(st.integers(1, 400))
+def test_a_budget_never_cuts_it(provider, profile, item, budget):
+    later = [part for n in range(9) for part in (f"question {n} " * 5, AIMessage(f"answer {n}"))]
+    entries = talk(provider, item, *[AIMessage("x" * 90), *later], "last?")
+    for name in (profile, "gemini"):
+        needed = build_context(entries[-1:], profile=name).tokens
+        try:
+            found = build_context(entries, profile=name, max_tokens=budget)
+        except BudgetError:
+            assert budget < needed + 60
+            continue
+        assert found.tokens == count_tokens(found.messages) <= budget
+        assert VALIDATORS[name](found.messages) == []
+        assert found.messages[-1].text == "last?"
+        if name == profile:
+            assert items(found) == [item]
+        elif provider == "anthropic":
+            assert "They met." in bare_texts(found.messages)
+
+
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+def test_a_long_thread_is_read_on_with_it(provider, profile, item):
+    later = [part for n in range(60) for part in (f"question {n}", AIMessage(f"answer {n}"))]
+    entries = talk(provider, item, AIMessage("e"), *later, "last?")
+    part = narrow_live_part(entries, None, max_tokens=100, token_counter=count_tokens)
+    assert part is not None
+    read = [one for one in entries if one.position > part.floor or one.position in part.kept]
+    assert len(read) < len(entries) / 2
+    for name in PROFILES:
+        whole = build_context(entries, profile=name, max_tokens=100)
+        assert build_context(read, profile=name, max_tokens=100).messages == whole.messages
+
+
+# -- erasing ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(provider, profile, item):
+    with ConversationMemory.open(":memory:") as memory:
+        reply = said_by(provider, item, YES, id="m")
+        said = ["a", AIMessage("b"), "c", reply, "d", said_by(provider, item, id="n")]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        history = memory.history("t", user_id="ana")
+        memory.forget(user_id="ana", thread_id="t", entry_ids=[history.entries[0].id])
+        assert not any(find_compactions(entry.message) for entry in history.entries)
+        found = history.context(profile=profile)
+        assert bare_texts(found.messages) == ["...", "b", "c", "Yes.", "d"]
+        assert history.context().messages[3].id == "m"
+
+
+def test_forgetting_what_came_after_it_leaves_it_alone():
+    with ConversationMemory.open(":memory:") as memory:
+        said = ["a", said_by("anthropic", CLAUDES, YES, id="m"), "d", AIMessage("e")]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        history = memory.history("t", user_id="ana")
+        memory.forget(user_id="ana", thread_id="t", entry_ids=[history.entries[2].id])
+        assert items(history.context(profile="anthropic")) == [CLAUDES]
+
+
+# -- whose model it is --------------------------------------------------------------------------
+class Model:
+    _llm_type = "openai-chat"
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, "openai"),
+        ({"use_responses_api": True}, "openai_responses"),
+        ({"use_responses_api": False, "context_management": [{}]}, "openai"),
+        ({"context_management": [{"type": "compaction"}]}, "openai_responses"),
+        ({"output_version": "responses/v1"}, "openai_responses"),
+        ({"use_previous_response_id": True}, "openai_responses"),
+        ({"use_responses_api": None, "truncation": None}, "openai"),
+    ],
+)
+def test_only_a_model_that_speaks_responses_gets_their_items(fields, expected):
+    assert find_profile(Model(**fields)) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"openai"}, "openai"),
+        ({"openai", "openai_responses"}, "openai"),
+        ({"openai", "anthropic"}, "strict"),
+        (set(), "strict"),
+    ],
+)
+def test_a_chain_of_several_models_gets_what_all_of_them_take(names, expected):
+    assert join_profiles(names) == expected
