@@ -57,6 +57,7 @@ share of it, and a commit takes no longer."""
 _BUSY_TIMEOUT_S = 30.0
 _RETRY_PAUSE_S = 0.02
 _CHECKPOINT_PATIENCE_S = 0.2
+_FINE_QUIET_NS = 100_000_000
 _QUIET_NS = 3_000_000_000
 """How long nothing has changed in a folder whose next change is certain to show: more than the
 coarsest clock of a file system."""
@@ -535,7 +536,8 @@ def _is_quiet(folder: tuple[int, int, int] | None) -> bool:
     """Return whether whatever happens to a folder from now on changes its stamp."""
     if folder is None or os.name == "nt":  # where that time is of its making
         return False
-    return time.time_ns() - folder[2] > _QUIET_NS
+    is_fine = folder[2] % 1_000_000_000 != 0  # some file systems tell whole seconds
+    return time.time_ns() - folder[2] > (_FINE_QUIET_NS if is_fine else _QUIET_NS)
 
 
 def _create_file(path: str) -> None:
