@@ -173,7 +173,6 @@ def faults_of_reading_on(thread: Thread, profile: str, rng: random.Random) -> li
     read = [e for e in thread.entries if e.position > part.floor or e.position in part.kept]
     if not is_current(part, read):
         return []  # the thread is read whole then
-    known = {"earlier_speakers": part.speakers, "earlier_left_out": part.left_out}
-    shown = build_context(read, profile=profile, **known)  # type: ignore[arg-type]
+    shown = build_context(read, profile=profile, **part.describe_earlier())  # type: ignore[arg-type]
     whole = build_context(thread.entries, profile=profile)  # type: ignore[arg-type]
     return [] if shown == whole else [f"shows something else behind {part}"]
