@@ -92,13 +92,6 @@ class SQLiteConnections:
         """Lend a connection inside a read transaction: one consistent state of the file."""
         return _Reading(self)
 
-    def look(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Lend a connection outside a transaction: a single statement needs none.
-
-        Whoever wants more begins one; it ends with the block.
-        """
-        return _Looking(self)
-
     @contextmanager
     def read_apart(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection of its own inside a read transaction that has begun.
@@ -431,35 +424,23 @@ class _Borrowing(_Loan):
         self.end(error)
 
 
-class _Looking(_Loan):
-    """A connection for a block. As a generator, it would take half as long again."""
+class _Reading(_Loan):
+    """A read transaction for a block. As a generator, it would take half as long again."""
 
     __slots__ = ()
 
     def __enter__(self) -> sqlite3.Connection:
         self.begin()
         try:
-            return self._take()
+            db = self.pool.take(self)
+            db.execute("BEGIN")
         except BaseException as error:
             self.end(error)
             raise
-
-    def _take(self) -> sqlite3.Connection:
-        return self.pool.take(self)
+        return db
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.end(error)
-
-
-class _Reading(_Looking):
-    """A read transaction for a block."""
-
-    __slots__ = ()
-
-    def _take(self) -> sqlite3.Connection:
-        db = self.pool.take(self)
-        db.execute("BEGIN")
-        return db
 
 
 class _Writing(_Loan):

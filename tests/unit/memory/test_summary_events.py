@@ -21,7 +21,7 @@ from langchain_convmem import (
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.compactor import list_events
-from langchain_convmem.views.context import describe_left_out
+from langchain_convmem.views.context import NOTED_TEXT, describe_left_out, is_framing
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(
@@ -213,10 +213,10 @@ def test_a_model_is_told_how_many_messages_it_neither_sees_nor_has_summarised():
             chat(memory, f"{number}: {LONG}", model=model, context_tokens=600)
         view = memory.history("t", user_id="ana").context(max_tokens=600)
     for number, asked in enumerate(model.seen):
-        shown = sum(message.type != "system" for message in asked)
-        note = describe_left_out(2 * number + 1 - shown)
-        assert [bare(one.text) for one in asked if one.type == "system"] == [note] * bool(note)
-    assert view.left_out == 24 - (len(view.messages) - 1)
+        framing = [bare(one.text) for one in asked if is_framing(one)]
+        note = describe_left_out(2 * number + 1 - (len(asked) - len(framing)))
+        assert framing == [note, NOTED_TEXT] * bool(note)
+    assert view.left_out == 24 - (len(view.messages) - 2)
     assert bare(view.messages[0].text) == describe_left_out(view.left_out)
 
 
