@@ -1511,6 +1511,8 @@ class Summaries:
                 "langchain_convmem.offline.ExtractiveSummarizer(), as summarizer="
             )
             raise ConfigError(msg)
+        from langchain_convmem.offline.extractive import ExtractiveSummarizer
+
         return Compactor(
             self._log,
             self._summarizer,
@@ -1518,6 +1520,7 @@ class Summaries:
             drafting=self._drafting,
             read=self._read_steps,
             findable=self._find_some_steps,
+            quoter=ExtractiveSummarizer(),
             on_report=self._report,
         )
 

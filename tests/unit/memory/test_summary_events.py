@@ -109,6 +109,7 @@ def test_facts_that_nothing_tells_are_counted_and_not_quoted():
         "recallable": 1,
         "lost": 2,
         "missing_sections": 1,
+        "by_rule": 0,
     }
     assert [asdict(event) for event in told] == [
         {"key": asdict(KEY), "kind": kind, "problem": "", **counts}
@@ -201,6 +202,39 @@ def test_a_summariser_that_refuses_is_not_asked_at_every_turn():
             chat(memory, f"{number}: {LONG}", context_tokens=600)
         assert memory.history("t", user_id="ana").context(max_tokens=600).left_out > 0
         assert len(summarizer.requests) <= 2
+
+
+LATE = SummarySettings(
+    trigger=("tokens", 200), keep=("tokens", 100), max_summary_tokens=60, first_pause_s=3600
+)
+REFUSAL = "I'm sorry, I can't help with that."
+
+
+@pytest.mark.parametrize(("reply", "tries"), [(REFUSAL, 3), (OUTAGE, 20)])
+def test_what_a_budget_leaves_out_is_summarised_by_rule_after_some_failures(reply, tries):
+    summarizer, events = ScriptedSummarizer(reply), []
+    with summarising(summarizer, summary_settings=LATE, on_summary=events.append) as memory:
+        for number in range(12):
+            chat(memory, f"{number}: {LONG}", context_tokens=600)
+        failed = len(summarizer.requests)
+        reports = [_summarise(memory) for _ in range(tries - failed)]
+        assert [bool(one) for one in reports] == [False] * (len(reports) - 1) + [True]
+        assert reports[-1].by_rule == 1
+        summary = memory.history("t", user_id="ana").last_summary
+        assert reports[-1].summary.cover.model == "extractive"
+        assert summary.metadata.aux["summary"]["by_rule"]
+        assert summary.contents[0].startswith("User: 0: This is a long message")
+        assert [one.by_rule for one in events if one.kind == "compacted"] == [1]
+
+
+def test_where_nothing_is_left_out_no_summary_is_written_by_rule():
+    with summarising(ScriptedSummarizer(REFUSAL), summary_settings=LATE) as memory:
+        chat(memory, LONG, LONG, LONG, LONG, context_tokens=8000)
+        assert [_summarise(memory).outcome for _ in range(6)] == ["failed"] * 6
+
+
+def _summarise(memory):
+    return memory.summarize("t", user_id="ana", force=True)
 
 
 # -- what a model is told of what it does not see -------------------------------------------------
