@@ -370,7 +370,12 @@ class _ClaimComparison:
             if not _holds(self._told_content, key)
         ]
         known = {key for one in self._sources for key in one.claim.whole.concepts}
-        new += [key for key in claim.whole.concepts if key not in known]
+        is_denied = any(part.denials for one in support for part in one.claim.clauses)
+        new += [
+            key
+            for key, side in claim.whole.concepts.items()
+            if key not in known and not (is_denied and side and key in _DENYING)
+        ]
         lost += [key for one in support for key in one.claim.whole.concepts.keys() - concepts]
         told = ClaimFinding("statement", source.index, number, told=claim.text)
         parts = claim.clauses[len(claim.clauses) > 1 :]  # an opening may say what it is about
@@ -391,7 +396,9 @@ class _ClaimComparison:
 
 _OPEN_END = re.compile(
     r"(?:(?<!\d)\d{1,2}|\b(?:dr|mr|mrs|ms|prof|st|approx|ca|no|nr|tel|sr|sra|ing|av|p\.ej|z\.b|bzw|usw|dott"
-    r"|ul|ok|г|ул|т\.д|т\.е|e\.g|i\.e|vs|mt|fr|hr))\.$",
+    r"|ul|ok|г|ул|т\.д|т\.е|e\.g|i\.e|vs|mt|fr|hr"
+    r"|mo|di|mon|tues?|wed|thurs?|fri|lun|mar|mer|jeu|ven|mié|jue|vie|s[áa]b|gio|seg|ter|qua|qui|sex|wo|vr"
+    r"|pon|pn|wt|śr|czw|pt|sob|niedz|nd|godz|пн|вт|ср|чт|пт|сб|вс|тыс|руб|tys|str))\.$",
     re.IGNORECASE,
 )
 
@@ -486,6 +493,8 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
             if one >= max(score - 1, 1) and pair[1] is not best[1]
         ]
         kind = None if None in kinds else _compare_polarity(clause, best[2])
+        if kind == "polarity" and _is_denied_beside(clause, best[2], claim, best[1].claim):
+            continue
         if kind is not None and not _is_set_apart(clause, best[2], claim):
             flips.append((kind, best[1]))
     if len(flips) == 1 and len(support) == 1 and _needs_whole(claim, support[0].claim):
@@ -520,6 +529,8 @@ def _has_evidence(one: Clause, two: Clause) -> bool:
     start = signs[0] + 1 if signs else 0
     items = [item for item in denied.items[start:] if item.kind not in _SIGNS]
     known = {key[:_ALIKE] for key in (*plain.content, *plain.concepts)}
+    # A number is hardly what is denied where words are: "no meat for two years".
+    items = [item for item in items if item.value is None] or items
     return not items or any(
         any(map(item.value.matches, plain.values)) if item.value else item.key[:_ALIKE] in known
         for item in (items[:1] if signs else items)
@@ -530,6 +541,17 @@ def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
     """Return whether "X, but not Y" says what was said as "only Y is not", or the reverse."""
     is_only = any(item.kind == "only" for part in (clause, said) for item in part.items)
     return is_only and any(part.denials != clause.denials for part in claim.clauses)
+
+
+def _is_denied_beside(clause: Clause, part: Clause, told: Claim, said: Claim) -> bool:
+    """Return whether both sentences deny the same beside a clause: "milk hurts, so no milk"."""
+    others = [one for one in told.clauses if one is not clause and one.denials == part.denials]
+    beside = [one for one in said.clauses if one is not part and one.denials == clause.denials]
+    return (
+        bool(beside)
+        and told.language == "chinese"
+        and any(len(one.content) == 1 and min(one.content) in said.text for one in others)
+    )
 
 
 def _needs_whole(told: Claim, said: Claim) -> bool:
@@ -629,9 +651,17 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
         is_same_verb = all(_holds(said.clause.content, key) for key in told.clause.content)
         return not is_noun and is_same_verb and told.clause.concepts == said.clause.concepts
     if set(agents) == {"user", "assistant"}:
+        if _is_asked_for(said.clause):
+            return False
         return 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
     kin = {item.key for item in said.clause.items if item.kind == "kin"}
     return said.agent in kin and told.agent == "user" and not is_told_elsewhere
+
+
+def _is_asked_for(clause: Clause) -> bool:
+    """Return whether somebody asks for what is done: "can you remind me"."""
+    kinds = [item.key if item.kind == "concept" else item.kind for item in clause.items]
+    return "can" in kinds[: kinds.index("assistant")] if "assistant" in kinds else False
 
 
 # -- places changed -------------------------------------------------------------------------------
@@ -794,7 +824,9 @@ def _is_mostly_new(clause: Clause, new: Collection[str]) -> bool:
     """Return whether a clause tells several things that its source does not."""
     keys = [*clause.content, *clause.concepts]
     count = sum(key in new for key in keys)
-    return count >= _MANY_NEW and 2 * count >= len(keys)
+    is_anchored = clause.language != "german" and any(name not in new for name in clause.names)
+    is_most = 3 * count > 2 * len(keys) if is_anchored else 2 * count >= len(keys)
+    return count >= _MANY_NEW and is_most
 
 
 def _is_contrasted(told: Claim, said: Claim) -> bool:

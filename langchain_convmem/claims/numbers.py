@@ -62,7 +62,7 @@ _MORE = {
     "portuguese": "uma=1 duas=2 dezasseis=16 dezassete=17 dezanove=19 cem=100 cento=100 "
     "duzentos=200 trezentos=300 quatrocentos=400 quinhentos=500 seiscentos=600 setecentos=700 "
     "oitocentos=800 novecentos=900 mil=1000 dúzia=12",
-    "russian": "одна=1 одно=1 одного=1 две=2 двух=2 двое=2 трёх=3 трех=3 трое=3 четырёх=4 пяти=5 "
+    "russian": "одна=1 одно=1 одного=1 две=2 двух=2 двое=2 трёх=3 трех=3 трое=3 четырёх=4 четырех=4 пяти=5 "
     "шести=6 семи=7 восьми=8 девяти=9 десяти=10 двадцати=20 тридцати=30 сто=100 двести=200 "
     "триста=300 четыреста=400 пятьсот=500 шестьсот=600 семьсот=700 восемьсот=800 девятьсот=900 "
     "тысяча=1000 тысячи=1000 тысяч=1000",
@@ -90,7 +90,16 @@ _HAN_NUMBER = re.compile(
     rf"(?<![每第统同唯专惟])[{_HAN}]*[十百千][{_HAN}]*(?![分足])|[{_HAN}]{{2,}}(?![分起些下样直])"
     rf"|(?<![周期曜拜第{_HAN}])[{_HAN}](?=[{_COUNTED}])"
 )
+_SHORT = re.compile("(?<=[一二三四五六七八九两][百千万])([一二三四五六七八九])(?![十百千万亿零几多个])")
+"""A last digit that counts the next lower step: 三千八 is 3,800."""
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_LASTING = {
+    "german": re.compile(r"(?i)(?<!\w)(\w{3,}?)(jährig|tägig|stündig|wöchig|monatig|köpfig|minütig)(?=\w*)"),
+    "russian": re.compile(r"(?i)(?<!\w)(\w{3,}?)(летн|дневн|часов|недельн|месячн|минутн)(?=\w{2,3}\b)"),
+    "polish": re.compile(r"(?i)(?<!\w)(\w{3,}?)(letni|dniow|godzinn|tygodniow|minutow)(?=\w*)"),
+    "dutch": re.compile(r"(?i)(?<!\w)(\w{3,}?)(jarig|daags)(?=\w*)"),
+}
+"""Words that hold a number and how long: vierjährig, четырёхлетний."""
 _MIXED = re.compile(r"(\d+(?:\.\d+)?)[万萬](?=\d)(?:(\d)千)?(?:(\d)百)?(\d{2,4}(?![\d千百万]))?")
 _HUNDRED = 100
 
@@ -104,10 +113,14 @@ def replace_number_words(text: str, language: str) -> str:
     """
     if language in ("chinese", "japanese"):
         text = _MIXED.sub(_read_mixed, text)
+        if language == "chinese":
+            text = _SHORT.sub(_write_step, text)
         return _HAN_NUMBER.sub(lambda match: _read_han(match[0]), text)
     values = _load_values(language)
     if not values:
         return text
+    if language in _LASTING:
+        text = _LASTING[language].sub(r"\1 \2", text)
     pieces: list[str] = []
     run: list[int] = []
     start = end = 0
@@ -132,6 +145,11 @@ def replace_number_words(text: str, language: str) -> str:
     if run:
         pieces.append(_write_number(run, text[start:end], text[:start]))
     return "".join([*pieces, text[end:]])
+
+
+def _write_step(match: re.Match[str]) -> str:
+    lower = {"百": "十", "千": "百", "万": "千"}
+    return match[1] + lower[match.string[match.start() - 1]]
 
 
 def _read_mixed(match: re.Match[str]) -> str:

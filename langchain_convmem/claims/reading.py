@@ -18,6 +18,7 @@ from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 
 Role: TypeAlias = Literal["agent", "other", "open"]
 _PERSONS = ("user", "assistant", "kin", "name", "third")
+_SURE = ("user", "assistant", "kin")
 _TITLES = frozenset(
     "dr doctor mr mrs ms miss frau herr herrn doktor madame monsieur mme señor señora sr sra signor "
     "signora senhor senhora dona don mevrouw meneer pan pani bay bayan o a os as el la le der die das "
@@ -409,10 +410,14 @@ class Cast:
             others = ["?"]
         if not self.agent:
             return ""
+        sure = {item.key or item.kind for item in self.clause.items if item.kind in _SURE}
+        if "lend" in self.clause.directions and len(others) > 1 == len(sure.intersection(others)):
+            others = [who for who in others if who in sure]
         other = others[0] if len(others) == 1 else ""
         directions = self.clause.directions
         if "lend" in directions:
-            is_agent = any(item.kind in ("by", "from") for item in self.clause.items)
+            kinds = {item.kind for item in self.clause.items}
+            is_agent = not kinds.isdisjoint(("by", "from")) and "passive" not in kinds
         elif "creditor" in directions:
             is_agent = False
         else:

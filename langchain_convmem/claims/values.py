@@ -21,6 +21,7 @@ from langchain_convmem.words.dates import MONTH_OF
 ValueKind: TypeAlias = Literal["id", "amount", "time", "date", "day"]
 _PRIVATE = 0xE000
 _DIGIT = re.compile(r"\d")
+_BARE_CLOCK = re.compile(r"([01]?\d|2[0-4])\.([0-5]\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,22 @@ class Value:
         """What values that may match it have in common with it."""
         if self.kind == "date":
             return _list_date_keys(self.readings)
-        return frozenset(f"{self.kind} {reading}" for reading in self.readings | self.bare)
+        keys = frozenset(f"{self.kind} {reading}" for reading in self.readings | self.bare)
+        return keys | self._clock_keys
+
+    @property
+    def _clock_keys(self) -> frozenset[str]:
+        """What a bare "8.15" has in common with the clock times that it may mean."""
+        match = _BARE_CLOCK.fullmatch(self.text) if self.kind == "amount" and not self.unit else None
+        if match is None:
+            return frozenset()
+        minutes = int(match[1]) * 60 + int(match[2])
+        return frozenset(f"time {float(one % 1440)}" for one in (minutes, minutes + 720))
 
     def matches(self, other: Value) -> bool:
         """Return whether both may mean the same."""
+        if {self.kind, other.kind} == {"amount", "time"}:
+            return not self.keys.isdisjoint(other.keys)
         if self.kind != other.kind:
             return False
         if self.kind == "date":
@@ -93,7 +106,9 @@ BRL 1 r\\$|brl|reais|real
 CHF 1 chf|franken|francs?|franchi
 AED 1 aed|درهم\\w*|dirhams?
 SAR 1 sar|ريال\\w*|riyals?
-INR 1 ₹|inr|rupees?
+INR 1 ₹|inr|rupees?|रुपये|रुपए|रुपया|रु\\.?
+KRW 1 ₩|krw|원
+SEK 1 sek|kr|kronor|kr\\.
 cent 1 cents?|cents?|centimes?|céntimos?|centesimi|pence
 g 0.000001 µg|mcg|μg|micrograms?|mikrogramm
 g 0.001 mg|milligrams?|milligramm|milligrammes?|miligramos?|milligrammi|miligramas?|мг|毫克|ミリグラム|миллиграмм\\w*
@@ -131,13 +146,13 @@ kwh 1 kwh
 _TIMES = {
     "k": 1e3, "thousand": 1e3, "tausend": 1e3, "mille": 1e3, "mila": 1e3, "mil": 1e3, "duizend": 1e3,
     "тыс.": 1e3, "тыс": 1e3, "тысяч": 1e3, "тысячи": 1e3, "тысяча": 1e3, "tys.": 1e3, "tys": 1e3,
-    "bin": 1e3, "ألف": 1e3, "千": 1e3, "万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8, "million": 1e6,
+    "bin": 1e3, "ألف": 1e3, "천": 1e3, "만": 1e4, "억": 1e8, "हज़ार": 1e3, "हजार": 1e3, "लाख": 1e5, "tusen": 1e3, "千": 1e3, "万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8, "million": 1e6,
     "millions": 1e6, "mio.": 1e6, "mio": 1e6, "millionen": 1e6, "millón": 1e6, "millones": 1e6,
     "milioni": 1e6, "milione": 1e6, "milhões": 1e6, "miljoen": 1e6, "млн": 1e6, "миллион": 1e6,
     "миллиона": 1e6, "миллионов": 1e6, "milyon": 1e6, "mln": 1e6, "bn": 1e9, "billion": 1e9,
     "milliarden": 1e9, "milliards": 1e9, "dozen": 12, "dutzend": 12,
 }  # fmt: skip
-_PREFIXED = r"€|us\$|r\$|\$|£|¥|₽|₺|₹|eur|usd|gbp|chf|pln"
+_PREFIXED = r"€|us\$|r\$|\$|£|¥|₽|₺|₹|₩|eur|usd|gbp|chf|pln"
 _DIGITS = r"(?<![A-Za-z0-9_.,])[+-]?(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,'\u2019]\d+)*)"
 
 
@@ -184,7 +199,7 @@ def _load_prefixes() -> dict[str, str]:
     prefixes = {"€": "EUR", "$": "USD", "us$": "USD", "r$": "BRL", "£": "GBP", "¥": "", "₽": "RUB"}
     return (
         prefixes
-        | {"₺": "TRY", "₹": "INR"}
+        | {"₺": "TRY", "₹": "INR", "₩": "KRW"}
         | {code: code.upper() for code in ("eur", "usd", "gbp", "chf", "pln")}
     )
 
@@ -424,6 +439,7 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
     (re.compile(r"(?<!\d)(\d{4})[-/](\d\d?)[-/](\d\d?)(?!\d)"), _read_iso),
     (re.compile(r"(?<![\d.])(\d\d?)([./-])(\d\d?)(?:\2|\.\s)(\d{4}|\d\d)(?![\d:])"), _read_numeric),
     (re.compile(r"(?<![\d.,])(\d\d?)([.])(\d\d?)\.()(?!\d)"), _read_numeric),
+    (re.compile(r"(?<![\d./])(?=0|[123]\d/0|\d/0|(?<=\b(?:el|le|il|on|by|am) )\d)(\d\d?)(/)(\d\d?)()(?![\d/])"), _read_numeric),
     (re.compile(r"(?:(\d{4})年)?(\d\d?)月(?:(\d\d?)[日号號]?)?(?!\d)"), _read_east),
     (
         re.compile(
@@ -479,6 +495,7 @@ _SHIFTED = {
         (r"(?:le|alle) (\d+) meno un quarto", -15),
     ),
     "portuguese": ((r"[àa]s (\d+) e meia", 30), (r"[àa]s (\d+) e um quarto", 15)),
+    "turkish": ((r"saat (\d+) buçuk", 30), (r"saat (\d+)(?! ?[.:\d])", 0)),
 }  # fmt: skip
 _PAST = {"english": "(?:minutes )?past", "german": "(?:minuten )?nach", "dutch": "over"}
 _NAMED = re.compile(
