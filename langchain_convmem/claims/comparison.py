@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Literal, TypeAlias
 
-from langchain_convmem.claims.lexicon import OTHER, Lexicon, get_lexicon, guess_language
+from langchain_convmem.claims.lexicon import OTHER, Lexicon, get_lexicon, guess_language, stem_word
 from langchain_convmem.claims.numbers import replace_number_words
 from langchain_convmem.claims.reading import (
     Cast,
@@ -103,6 +103,9 @@ SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "as
 _SURE_PERSONS = frozenset({"user", "assistant", "kin", "third"})
 _DECISIONS = frozenset({"accept", "confirm", "buy", "hire", "win", "single"})
 _SIGNS = frozenset({"passive", "by", "to", "from", "only", "not", "third", "user", "assistant"})
+_UNDECLINED = frozenset({"english", "french", "spanish", "italian", "portuguese", "dutch"})
+"""Names have no cases here."""
+_FORMS = frozenset({"s", "es", "n", "an", "en", "a", "o", "e", "i", "ish", "ian"})
 _SMALL = 12
 _ALIKE = 3
 """So many first letters of a word are enough to say that a denial is about it."""
@@ -347,6 +350,7 @@ class _ClaimComparison:
     def _judge_names(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
         new = [name for name in _list_names(claim) if not _holds(self._all_content, name)]
         if not new:
+            self._judge_spelling(number, claim, support)
             return
         lost = [
             name
@@ -358,6 +362,22 @@ class _ClaimComparison:
             self._changed.append(ClaimFinding("name", support[0].index, number, lost[0], new[0]))
         else:
             self._invented.append(ClaimFinding("name", None, number, told=new[0]))
+
+    def _judge_spelling(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
+        """Find names with the beginning of another one: "Ferrari" for "Ferri"."""
+        if claim.language not in _UNDECLINED:
+            return
+        text = " ".join(source.claim.text.lower() for source in self._sources)
+        everything = " ".join(one.text.lower() for one in self._told)
+        for item in (item for item in claim.items if item.kind == "name"):
+            if item.text[:_ALIKE].lower() != item.key[:_ALIKE] or item.text.lower() in text:
+                continue
+            rival = next((one for source in support for one in source.claim.items
+                          if one.kind == "name" and is_same_stem(one.key, item.key)), None)  # fmt: skip
+            if rival is not None and not _is_form(item.text.lower(), rival.text.lower()):
+                if rival.text.lower() not in everything:
+                    finding = ClaimFinding("name", support[0].index, number, rival.text, item.text)
+                    self._changed.append(finding)
 
     def _judge_words(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
         source = support[0]
@@ -382,12 +402,15 @@ class _ClaimComparison:
         if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in parts):
             self._invented.append(told)
         elif len(new) >= _MANY_NEW and not lost:
-            is_added = any(_is_mostly_new(part, new) for part in claim.clauses)
+            named = claim.clauses[1:] if ":" in claim.text else claim.clauses
+            is_added = any(_is_mostly_new(part, new) for part in named)
             (self._invented if is_added else self._unjudged).append(told)
         if any(finding.sentence == number for finding in self._changed):
             return
         word = ClaimFinding("word", source.index, number, source.claim.text, claim.text)
         if _is_contrasted(claim, source.claim):
+            self._changed.append(word)
+        elif _is_name_replaced(claim, source.claim, self._all_content, self._told_content):
             self._changed.append(word)
         elif _is_word_replaced(claim, source.claim):
             is_place = _is_place_replaced(claim, source.claim)
@@ -418,6 +441,13 @@ def split_restatement(text: str) -> list[str]:
 def _score(content: Iterable[str], values: Iterable[Value], other: Clause) -> float:
     words = sum(_holds(other.content, key) for key in content)
     return words + sum(any(value.matches(one) for one in other.values) for value in values)
+
+
+def _is_form(one: str, two: str) -> bool:
+    """Return whether two words with a capital are forms of one: "Spain's", "Italians"."""
+    start = _count_alike(one, two)
+    ends = {one[start:].strip("'"), two[start:].strip("'")}
+    return ends <= _FORMS | {""}
 
 
 def _holds(keys: Collection[str], key: str) -> bool:
@@ -518,23 +548,37 @@ def _find_decisions(claim: Claim) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for clause in claim.clauses:
         for key in _DECISIONS & clause.concepts.keys():
-            found.setdefault(key, set()).add((clause.concepts[key] + clause.denials) % 2)
+            is_denied = clause.denials and key in {item.key for item in _list_denied(clause)}
+            found.setdefault(key, set()).add((clause.concepts[key] + is_denied) % 2)
     return found
 
 
 def _has_evidence(one: Clause, two: Clause) -> bool:
     """Return whether what one of two clauses denies is something that the other one says."""
     denied, plain = (one, two) if one.denials else (two, one)
-    signs = [place for place, item in enumerate(denied.items) if item.kind == "without"]
-    start = signs[0] + 1 if signs else 0
-    items = [item for item in denied.items[start:] if item.kind not in _SIGNS]
     known = {key[:_ALIKE] for key in (*plain.content, *plain.concepts)}
-    # A number is hardly what is denied where words are: "no meat for two years".
-    items = [item for item in items if item.value is None] or items
+    items = _list_denied(denied)
     return not items or any(
         any(map(item.value.matches, plain.values)) if item.value else item.key[:_ALIKE] in known
-        for item in (items[:1] if signs else items)
+        for item in items
     )
+
+
+def _list_denied(clause: Clause) -> list[Item]:
+    """Return what a clause denies: what is next to its first negation, as far as can be told."""
+    place = next(n for n, item in enumerate(clause.items) if item.kind in ("not", "without"))
+    if clause.items[place].kind == "without":
+        return [item for item in clause.items[place + 1 :] if item.kind not in _SIGNS][:1]
+    # A number is hardly what is denied where words are: "no meat for two years".
+    before, after = (
+        [item for item in part if item.key and item.kind not in _SIGNS and item.value is None]
+        for part in (clause.items[:place], clause.items[place + 1 :])
+    )
+    if clause.language in _VERB_LAST:
+        return before[-1:] or after[:1]
+    values = [item for item in clause.items if item.value is not None]
+    # The verb and what it is about; verbs change more than the first letters.
+    return after[: 1 if clause.language == "chinese" else 2] or before[-2:] or values
 
 
 def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
@@ -570,8 +614,9 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
         denied = one.denials ^ two.denials
         if not denied and any(differs):
             return "opposite"
-        if denied and not any(differs) and _has_evidence(one, two):
-            return "polarity"
+        about = {item.key for clause in (one, two) if clause.denials for item in _list_denied(clause)}
+        if denied and not any(differs) and (about & shared or shared - _DECISIONS):
+            return "polarity" if _has_evidence(one, two) else None
         return None
     if one.denials == two.denials or one.is_instead or two.is_instead:
         return None
@@ -678,11 +723,11 @@ def _find_swaps(claim: Claim, support: Sequence[_Source]) -> _Found:
 
 
 def _are_swapped(one: Clause, two: Clause, first: Clause, second: Clause) -> bool:
-    own = _score(one.content, one.values, first), _score(two.content, two.values, second)
+    own = _score_clauses(one, first), _score_clauses(two, second)
     crossed = _score_moved(one, first, second), _score_moved(two, second, first)
     if not all(own) or not all(crossed):
         return False
-    moved = _score(one.content, one.values, second) + _score(two.content, two.values, first)
+    moved = _score_clauses(one, second) + _score_clauses(two, first)
     return sum(own) >= moved
 
 
@@ -812,7 +857,7 @@ def _is_foreign(
         known: All content of the source.
         few: A single word may restate in other words what else would be lost.
     """
-    if len(clause.content) < 1 + few or clause.values:
+    if len(clause.content) + ("allergic" in clause.concepts) < 1 + few or clause.values:
         return False
     if any(_holds(known, key) for key in clause.content):
         return False
@@ -847,6 +892,9 @@ def _find_contrasts(claim: Claim, lexicon: Lexicon) -> dict[int, set[str]]:
 
 def _is_place_replaced(told: Claim, said: Claim) -> bool:
     """Return whether the replaced word is one that names: it follows a preposition directly."""
+    if told.language == "chinese":
+        start = _count_alike(*(_PERSONAL.sub("", _strip_values(claim)) for claim in (told, said)))
+        return _PERSONAL.sub("", _strip_values(told))[:start][-1:] in _CHINESE_MARKS
     if told.language not in _PREPOSITIONS:
         return False
     new = [key for key in told.whole.content if not _holds(said.whole.content, key)]
@@ -860,12 +908,55 @@ def _is_after_preposition(claim: Claim, key: str) -> bool:
     return re.search(rf"(?i)\b(?:{before})\s+{re.escape(item.text)}\b", claim.text) is not None
 
 
+def _is_name_replaced(
+    told: Claim, said: Claim, known: frozenset[str], everything: frozenset[str]
+) -> bool:
+    """Return whether what is called so, or where it goes, is another in the same words."""
+    one, two = _find_named(told), _find_named(said)
+    return any(
+        not _holds(known, one[mark]) and not _holds(everything, two[mark])
+        for mark in one.keys() & two.keys()
+    )
+
+
+def _find_named(claim: Claim) -> dict[str, str]:
+    """Return what stands after words that name, each with these words."""
+    pattern = _NAMING.get(claim.language)
+    if pattern is None:
+        return {}
+    return {
+        " ".join(match[1].lower().split()): stem_word(match[2].lower(), claim.language)
+        for match in pattern.finditer(claim.text)
+        if match[2].lower() not in get_lexicon(claim.language).function_words
+    }
+
+
+_NAMING = {
+    language: re.compile(rf"(?i)(?<!\w)({marks})\s+([^\W\d_]{{3,}})(?!\w)")
+    for language, marks in {
+        "english": r"called|named|name is|(?:mov\w+|fly\w*|flew|relocat\w+|driv\w+|travel\w*) to"
+        r"|(?:liv\w+|based|born) in|flight to|train to|from (?=\w+$)",
+        "german": r"heißt|hieß|namens|nach|aus",
+        "french": r"(?:s'|m')?appelle|nommée?",
+        "spanish": r"(?:se|me) llama|llamad[oa]",
+        "italian": r"(?:si|mi) chiama|chiamat[oa]",
+        "portuguese": r"(?:se )?chama(?:-se)?|chamad[oa]",
+        "dutch": r"heet|genaamd|naar",
+        "russian": r"зовут|по имени|называется",
+        "polish": r"nazywa się|imieniu|ma na imię",
+        "turkish": r"adı|adlı",
+    }.items()
+}
 _PREPOSITIONS = {
     "english": "in|at|to|from|of|near|with|for|via|by|on|called|named",
     "german": "in|nach|aus|bei|mit|für",
     "dutch": "in|naar|uit|bij|met|voor",
 }
 """After these, without an article, stands a name rather than a thing."""
+
+
+_CHINESE_MARKS = frozenset("去在到叫往飞从搬住跟")
+"""After these stands who or where."""
 
 
 def _is_word_replaced(told: Claim, said: Claim) -> bool:
@@ -887,7 +978,7 @@ def _is_run_replaced(told: str, said: str) -> bool:
     start = _count_alike(one, two)
     end = _count_alike(one[start:][::-1], two[start:][::-1])
     middle = one[start : len(one) - end], two[start : len(two) - end]
-    return end > 1 and all(0 < len(part) <= _LONGEST_RUN for part in middle) and start + end > 3  # noqa: PLR2004
+    return end > 0 and all(0 < len(part) <= _LONGEST_RUN for part in middle) and start + end > 3  # noqa: PLR2004
 
 
 def _strip_values(claim: Claim) -> str:

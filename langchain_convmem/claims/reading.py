@@ -298,6 +298,8 @@ def _read_word(word: str, lexicon: Lexicon, *, is_first: bool) -> Iterator[Item]
     for part in _split_word(word, lexicon.language):
         kind, key, side = _classify_word(part.lower(), lexicon.language)
         is_name = part[0].isupper() and len(part) > 1 and kind == "word"
+        if kind == "not" and not is_first and part.istitle():  # Ania, in a case of its own
+            kind, key = "word", part.lower()
         if kind:
             yield Item("name" if is_name and not is_first else kind, key, side, part)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from typing import Literal, TypeAlias
 
-from langchain_convmem.claims.lexicon import Lexicon, get_lexicon
+from langchain_convmem.claims.lexicon import OTHER, Lexicon, get_lexicon
 from langchain_convmem.claims.numbers import read_digits, replace_number_words
 from langchain_convmem.words.dates import MONTH_OF
 
@@ -440,7 +440,7 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
     (re.compile(r"(?<![\d.])(\d\d?)([./-])(\d\d?)(?:\2|\.\s)(\d{4}|\d\d)(?![\d:])"), _read_numeric),
     (re.compile(r"(?<![\d.,])(\d\d?)([.])(\d\d?)\.()(?!\d)"), _read_numeric),
     (re.compile(r"(?<![\d./])(?=0|[123]\d/0|\d/0|(?<=\b(?:el|le|il|on|by|am) )\d)(\d\d?)(/)(\d\d?)()(?![\d/])"), _read_numeric),
-    (re.compile(r"(?:(\d{4})年)?(\d\d?)月(?:(\d\d?)[日号號]?)?(?!\d)"), _read_east),
+    (re.compile(r"(?:(\d{4})[年년]\s?)?(\d\d?)[月월]\s?(?:(\d\d?)[日号號일]?)?(?!\d)"), _read_east),
     (
         re.compile(
             rf"(?<![\w.,])(?P<day>\d\d?)(?:st|nd|rd|th|\.|er|º|°)?(?:\s*(?:(?:of|de|del|do|di)\s+|d')|\s+)"
@@ -458,7 +458,7 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
     ),
     (re.compile(rf"(?<!\w)(?P<month>{_MONTH})\.?{_YEAR}", re.IGNORECASE), _read_named),
     (
-        re.compile(rf"(?<=\b)(?:{_IN})\s+(?P<month>{_MONTH})(?P<year>)(?!\w)", re.IGNORECASE),
+        re.compile(rf"(?<=\b)(?:{_IN})[\s-]+(?:(?:early|mid|late|mitte|ende|anfang)[\s-]+)?(?P<month>{_MONTH})(?P<year>)(?!\w)", re.IGNORECASE),
         _read_named,
     ),
 )
@@ -495,6 +495,7 @@ _SHIFTED = {
         (r"(?:le|alle) (\d+) meno un quarto", -15),
     ),
     "portuguese": ((r"[àa]s (\d+) e meia", 30), (r"[àa]s (\d+) e um quarto", 15)),
+    "russian": ((r"половин\w+ (\d+)", -30), (r"четверть (\d+)", -45)),
     "turkish": ((r"saat (\d+) buçuk", 30), (r"saat (\d+)(?! ?[.:\d])", 0)),
 }  # fmt: skip
 _PAST = {"english": "(?:minutes )?past", "german": "(?:minuten )?nach", "dutch": "over"}
@@ -507,6 +508,9 @@ _POLISH_HOURS = (
     "pierwszej drugiej trzeciej czwartej piątej szóstej siódmej ósmej dziewiątej dziesiątej "
     "jedenastej dwunastej trzynastej czternastej piętnastej szesnastej siedemnastej osiemnastej "
     "dziewiętnastej dwudziestej"
+).split()
+_ARABIC_HOURS = (
+    "الواحدة الثانية الثالثة الرابعة الخامسة السادسة السابعة الثامنة التاسعة العاشرة"
 ).split()
 _Reader: TypeAlias = "Callable[[ValueReader, re.Match[str]], Value | None]"
 
@@ -526,6 +530,10 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         )
         yield re.compile(rf"{part}?(\d\d?):(\d\d)"), _read_digital
         return
+    if language == OTHER:
+        said = rf"(?:{part}\s?)?(\d\d?)(?:시(?!간)|\s?बजे)\s?(?:(반)|(\d\d?)분)?"
+        yield re.compile(said), _read_east_clock
+        yield re.compile(rf"(?:{part}\s?)?(?<![\d:])(\d\d?):(\d\d)(?:\s?बजे)?"), _read_digital
     if language in _PAST:
         past = rf"(?<![\w.,])(5|10|20|25) (?:{_PAST[language]}) (\d\d?)(?!\w)"
         yield re.compile(past, re.IGNORECASE), _read_past
@@ -566,6 +574,10 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
     if language == "polish":
         hours = "|".join(f"{hour[:-2]}(?:ej|ą)" for hour in _POLISH_HOURS)
         yield re.compile(rf"(?<!\w)(?:o|od|do|na) ({hours})(?!\w)", re.IGNORECASE), _read_polish
+    if language == "arabic":
+        hours = "|".join(_ARABIC_HOURS)
+        said = rf"الساعة ({hours})(?! عشر)(?:\s*{part}(?!\w))?"
+        yield re.compile(said), _read_arabic
     yield _NAMED, _read_named_clock
 
 
@@ -581,7 +593,7 @@ def _pick_numbers(groups: Iterable[str | None]) -> tuple[int, int]:
 
 def _read_east_clock(reader: ValueReader, match: re.Match[str]) -> Value | None:
     hour, minute = _pick_numbers(match.groups())
-    return reader.read_clock(match, hour, 30 if "半" in match[0] else minute)
+    return reader.read_clock(match, hour, 30 if {"半", "반"} & {*match[0]} else minute)
 
 
 def _read_past(reader: ValueReader, match: re.Match[str]) -> Value | None:
@@ -597,6 +609,10 @@ def _read_polish(reader: ValueReader, match: re.Match[str]) -> Value | None:
     return reader.read_clock(
         match, _POLISH_HOURS.index(re.sub("ą$", "ej", match[1].lower())) + 1, 0
     )
+
+
+def _read_arabic(reader: ValueReader, match: re.Match[str]) -> Value | None:
+    return reader.read_clock(match, _ARABIC_HOURS.index(match[1]) + 1, 0)
 
 
 def _read_named_clock(_reader: ValueReader, match: re.Match[str]) -> Value | None:
