@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Literal, TypeAlias
 
@@ -223,6 +223,7 @@ class _ClaimComparison:
             *_find_reversals(claim, support),
             *_find_roles_changed(claim, support),
             *_find_sides_exchanged(claim, support),
+            *_find_agents_exchanged(claim, support),
             *_find_swaps(claim, support),
             *_find_order_changed(claim, support),
             *_find_names_exchanged(claim, support),
@@ -275,7 +276,8 @@ class _ClaimComparison:
                 if other.kind == value.kind and not self._is_told(other)
             ]
             if rivals:
-                if self._is_thin(value, claim):
+                is_same = claim.language == support[0].claim.language
+                if self._is_thin(value, claim) and not is_same:
                     self._unjudged.append(
                         ClaimFinding(value.kind, rivals[0][0], number, told=value.text)
                     )
@@ -329,7 +331,7 @@ class _ClaimComparison:
             self._missing += [
                 ClaimFinding("name", source.index, said=name)
                 for name in _list_names(source.claim)
-                if not _holds(self._told_content, name)
+                if not _holds_name(self._told_content, name)
             ]
 
     # -- persons, names, words -------------------------------------------------------------------
@@ -348,7 +350,7 @@ class _ClaimComparison:
             self._unjudged.append(ClaimFinding("person", support[0].index, number, told=claim.text))
 
     def _judge_names(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
-        new = [name for name in _list_names(claim) if not _holds(self._all_content, name)]
+        new = [name for name in _list_names(claim) if not _holds_name(self._all_content, name)]
         if not new:
             self._judge_spelling(number, claim, support)
             return
@@ -356,7 +358,7 @@ class _ClaimComparison:
             name
             for source in support
             for name in _list_names(source.claim)
-            if not _holds(self._told_content, name)
+            if not _holds_name(self._told_content, name)
         ]
         if lost:
             self._changed.append(ClaimFinding("name", support[0].index, number, lost[0], new[0]))
@@ -372,12 +374,19 @@ class _ClaimComparison:
         for item in (item for item in claim.items if item.kind == "name"):
             if item.text[:_ALIKE].lower() != item.key[:_ALIKE] or item.text.lower() in text:
                 continue
-            rival = next((one for source in support for one in source.claim.items
-                          if one.kind == "name" and is_same_stem(one.key, item.key)), None)  # fmt: skip
-            if rival is not None and not _is_form(item.text.lower(), rival.text.lower()):
-                if rival.text.lower() not in everything:
-                    finding = ClaimFinding("name", support[0].index, number, rival.text, item.text)
-                    self._changed.append(finding)
+            rivals = [
+                one.text
+                for source in support
+                for one in source.claim.items
+                if one.kind == "name"
+                and is_same_stem(one.key, item.key)
+                and not _is_form(item.text.lower(), one.text.lower())
+                and one.text.lower() not in everything
+            ]
+            self._changed += [
+                ClaimFinding("name", support[0].index, number, rival, item.text)
+                for rival in rivals[:1]
+            ]
 
     def _judge_words(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
         source = support[0]
@@ -408,9 +417,9 @@ class _ClaimComparison:
         if any(finding.sentence == number for finding in self._changed):
             return
         word = ClaimFinding("word", source.index, number, source.claim.text, claim.text)
-        if _is_contrasted(claim, source.claim):
-            self._changed.append(word)
-        elif _is_name_replaced(claim, source.claim, self._all_content, self._told_content):
+        if _is_contrasted(claim, source.claim) or _is_name_replaced(
+            claim, source.claim, self._all_content, self._told_content
+        ):
             self._changed.append(word)
         elif _is_word_replaced(claim, source.claim):
             is_place = _is_place_replaced(claim, source.claim)
@@ -421,7 +430,7 @@ _OPEN_END = re.compile(
     r"(?:(?<!\d)\d{1,2}|\b(?:dr|mr|mrs|ms|prof|st|approx|ca|no|nr|tel|sr|sra|ing|av|p\.ej|z\.b|bzw|usw|dott"
     r"|ul|ok|г|ул|т\.д|т\.е|e\.g|i\.e|vs|mt|fr|hr"
     r"|mo|di|mon|tues?|wed|thurs?|fri|lun|mar|mer|jeu|ven|mié|jue|vie|s[áa]b|gio|seg|ter|qua|qui|sex|wo|vr"
-    r"|pon|pn|wt|śr|czw|pt|sob|niedz|nd|godz|пн|вт|ср|чт|пт|сб|вс|тыс|руб|tys|str))\.$",
+    r"|pon|pn|wt|śr|czw|pt|sob|niedz|nd|godz|пн|вт|ср|чт|пт|сб|вс|тыс|руб|tys|str|kl))\.$",
     re.IGNORECASE,
 )
 
@@ -455,6 +464,23 @@ def _holds(keys: Collection[str], key: str) -> bool:
         return True
     start = key[:4]
     return any(other[:4] == start and is_same_stem(key, other) for other in keys)
+
+
+def _holds_name(keys: Collection[str], name: str) -> bool:
+    """Return whether a name is among words, in full or as consonants: "Ln" for "Lane"."""
+    return _holds(keys, name) or any(
+        _is_shortened(*sorted((name, key), key=len)) for key in keys if key[:1] == name[:1]
+    )
+
+
+def _is_shortened(short: str, whole: str) -> bool:
+    if len(short) > _ALIKE or not _CONSONANTS.fullmatch(short):
+        return False
+    letters = iter(whole)
+    return all(letter in letters for letter in short)
+
+
+_CONSONANTS = re.compile("[bcdfghjklmnpqrstvwxz]{2,}")
 
 
 def _score_clauses(one: Clause, two: Clause) -> float:
@@ -564,14 +590,20 @@ def _has_evidence(one: Clause, two: Clause) -> bool:
     )
 
 
+def _is_deniable(item: Item) -> bool:
+    is_adverb = item.key == "more" and item.kind == "concept"  # "no more"
+    return bool(item.key) and not is_adverb and item.kind not in _SIGNS and item.value is None
+
+
 def _list_denied(clause: Clause) -> list[Item]:
     """Return what a clause denies: what is next to its first negation, as far as can be told."""
     place = next(n for n, item in enumerate(clause.items) if item.kind in ("not", "without"))
     if clause.items[place].kind == "without":
-        return [item for item in clause.items[place + 1 :] if item.kind not in _SIGNS][:1]
+        named = [item for item in clause.items[place + 1 :] if item.kind not in _SIGNS]
+        return named[:1] or [item for item in clause.items[:place] if _is_deniable(item)][-2:]
     # A number is hardly what is denied where words are: "no meat for two years".
     before, after = (
-        [item for item in part if item.key and item.kind not in _SIGNS and item.value is None]
+        [item for item in part if _is_deniable(item)]
         for part in (clause.items[:place], clause.items[place + 1 :])
     )
     if clause.language in _VERB_LAST:
@@ -614,7 +646,9 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
         denied = one.denials ^ two.denials
         if not denied and any(differs):
             return "opposite"
-        about = {item.key for clause in (one, two) if clause.denials for item in _list_denied(clause)}
+        about = {
+            item.key for clause in (one, two) if clause.denials for item in _list_denied(clause)
+        }
         if denied and not any(differs) and (about & shared or shared - _DECISIONS):
             return "polarity" if _has_evidence(one, two) else None
         return None
@@ -660,7 +694,9 @@ def _find_roles_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
         if any(_is_said_by(claim, clause, source, best) for source in support[1:]):
             continue
         is_told_elsewhere = casts[1].agent in claim.whole.content
-        if _score_clauses(clause, best) and _is_role_changed(*casts, is_told_elsewhere):
+        if _score_clauses(clause, best) and (
+            _is_role_changed(*casts, is_told_elsewhere) or _is_subject_changed(*casts, names)
+        ):
             yield "role", support[0]
 
 
@@ -681,11 +717,7 @@ def _list_persons(clause: Clause) -> set[str]:
 
 def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
     if told.clause.directions and said.clause.directions:
-        debtors = told.debtor, said.debtor
-        if "" in debtors or debtors[0] == debtors[1]:
-            return False
-        is_pronoun = "?" in said.roles and debtors[0] != "?" and debtors[1] in told.roles
-        return debtors[0] in said.roles or is_pronoun
+        return _is_debtor_changed(told, said)
     agents = told.agent, said.agent
     is_open = told.clause.directions or said.clause.directions or "?" in agents or "" in agents
     if is_open or told.agent == said.agent:
@@ -696,11 +728,56 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
         is_same_verb = all(_holds(said.clause.content, key) for key in told.clause.content)
         return not is_noun and is_same_verb and told.clause.concepts == said.clause.concepts
     if set(agents) == {"user", "assistant"}:
-        if _is_asked_for(said.clause):
-            return False
-        return 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
+        is_same = 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
+        return is_same and not _is_asked_for(said.clause)
     kin = {item.key for item in said.clause.items if item.kind == "kin"}
     return said.agent in kin and told.agent == "user" and not is_told_elsewhere
+
+
+def _is_debtor_changed(told: Cast, said: Cast) -> bool:
+    debtors = told.debtor, said.debtor
+    if "" in debtors or debtors[0] == debtors[1]:
+        return False
+    if not (told.clause.values or said.clause.values) and "?" in told.roles:
+        return False  # "he gets a rash" speaks of no debt
+    is_pronoun = "?" in said.roles and debtors[0] != "?" and debtors[1] in told.roles
+    return debtors[0] in said.roles or is_pronoun
+
+
+def _find_agents_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where of two clauses each has the agent that the other one has in the source."""
+    said = support[0].claim
+    names = claim.whole.names | said.whole.names
+    pairs = [
+        (find_cast(clause, names).agent, find_cast(best, names).agent, best)
+        for clause in claim.clauses
+        for best in [max(said.clauses, key=partial(_score_deeds, clause, names=names))]
+        if _score_deeds(clause, best, names)
+    ]
+    for one, two in combinations(pairs, 2):
+        is_crossed = one[0] == two[1] != two[0] == one[1]
+        if is_crossed and one[2] is not two[2] and not {"", "?"} & {one[0], two[0]}:
+            yield "swap", support[0]
+            return
+
+
+def _score_deeds(one: Clause, two: Clause, names: frozenset[str]) -> int:
+    return sum(_holds(two.content - names, key) for key in one.content - names)
+
+
+def _is_subject_changed(told: Cast, said: Cast, names: frozenset[str]) -> bool:
+    """Return whether the same is told of somebody else who is named, too."""
+    agents = {told.agent, said.agent}
+    if len(agents) == 1 or not agents <= names or told.clause.directions | said.clause.directions:
+        return False
+    rest = told.clause.content - agents
+    is_all = told.clause.content & agents == {told.agent} and said.agent in said.clause.content
+    return (
+        bool(rest)
+        and is_all
+        and told.agent not in said.roles
+        and rest == said.clause.content - agents
+    )
 
 
 def _is_asked_for(clause: Clause) -> bool:
@@ -857,7 +934,9 @@ def _is_foreign(
         known: All content of the source.
         few: A single word may restate in other words what else would be lost.
     """
-    if len(clause.content) + ("allergic" in clause.concepts) < 1 + few or clause.values:
+    count = len(clause.content) + ("allergic" in clause.concepts)
+    pairs = 2 if clause.language == "chinese" else 1  # pairs of characters overlap
+    if count < (1 + few) * pairs or clause.values:
         return False
     if any(_holds(known, key) for key in clause.content):
         return False
@@ -869,6 +948,8 @@ def _is_mostly_new(clause: Clause, new: Collection[str]) -> bool:
     """Return whether a clause tells several things that its source does not."""
     keys = [*clause.content, *clause.concepts]
     count = sum(key in new for key in keys)
+    if clause.language == "chinese":
+        count //= 2  # pairs of characters overlap
     is_anchored = clause.language != "german" and any(name not in new for name in clause.names)
     is_most = 3 * count > 2 * len(keys) if is_anchored else 2 * count >= len(keys)
     return count >= _MANY_NEW and is_most
@@ -892,13 +973,15 @@ def _find_contrasts(claim: Claim, lexicon: Lexicon) -> dict[int, set[str]]:
 
 def _is_place_replaced(told: Claim, said: Claim) -> bool:
     """Return whether the replaced word is one that names: it follows a preposition directly."""
+    new = [key for key in told.whole.content if not _holds(said.whole.content, key)]
+    lost = [key for key in said.whole.content if not _holds(told.whole.content, key)]
     if told.language == "chinese":
         start = _count_alike(*(_PERSONAL.sub("", _strip_values(claim)) for claim in (told, said)))
         return _PERSONAL.sub("", _strip_values(told))[:start][-1:] in _CHINESE_MARKS
+    if told.language == "japanese":
+        return new[0][-1:] == lost[0][-1:]  # 大阪支社, 名古屋支社
     if told.language not in _PREPOSITIONS:
         return False
-    new = [key for key in told.whole.content if not _holds(said.whole.content, key)]
-    lost = [key for key in said.whole.content if not _holds(told.whole.content, key)]
     return _is_after_preposition(told, new[0]) and _is_after_preposition(said, lost[0])
 
 
@@ -951,6 +1034,7 @@ _PREPOSITIONS = {
     "english": "in|at|to|from|of|near|with|for|via|by|on|called|named",
     "german": "in|nach|aus|bei|mit|für",
     "dutch": "in|naar|uit|bij|met|voor",
+    "arabic": "إلى|من",
 }
 """After these, without an article, stands a name rather than a thing."""
 

@@ -27,7 +27,7 @@ _TITLES = frozenset(
 _SPLIT = r"[,;:()\u2014\u060c\uff0c\u3001\uff1b]"
 _CONJUNCTIONS = {
     "english": "and|but|while|because|although|so|since|whereas|whilst|though", "german": "und|aber|weil|sondern",
-    "french": "et|mais", "spanish": "y|pero|sino", "italian": "e|ma", "portuguese": "e|mas",
+    "swedish": "och|men|eftersom|medan", "french": "et|mais", "spanish": "y|pero|sino", "italian": "e|ma", "portuguese": "e|mas",
     "dutch": "en|maar", "russian": "и|а|но", "polish": "i|a|ale", "turkish": "ve|ama", "arabic": "و",
 }  # fmt: skip
 _TOKEN = re.compile(r"[\ue000-\uf8ff]|[^\W\d_\ue000-\uf8ff]+(?:['-][^\W\d_\ue000-\uf8ff]+)*|\x01")
@@ -58,7 +58,7 @@ _FIRST_PERSON = {
     "italian": frozenset("devo dovevo pago pagavo presto prestavo ricevo incasso".split()),
     "portuguese": frozenset("devo devia pago paguei empresto emprestei recebo recebi".split()),
     "polish": frozenset("pożyczyłem pożyczyłam zapłaciłem zapłaciłam dostałem dostałam płacę".split()),
-    "turkish": frozenset("borçluyum ödedim ödeyeceğim ödüyorum".split()),
+    "turkish": frozenset(["borçluyum", "ödedim", "ödeyeceğim", "ödüyorum", "borç verdim"]),
 }  # fmt: skip
 """Verbs of owing and lending whose form says that the speaker does it."""
 _FRAME = re.compile(
@@ -268,13 +268,13 @@ def _judge_pronoun(item: Item) -> Role:
 
 # -- words between blanks -------------------------------------------------------------------------
 def _read_spaced(text: str, lexicon: Lexicon, values: list[Value]) -> Iterator[Item]:
-    signs: list[Sign] = []
+    signs: list[tuple[Sign, str]] = []
 
     def keep(match: re.Match[str]) -> str:
         sign = lexicon.get_sign(match)
         if sign.kind == "skip":
             return " "
-        signs.append(sign)
+        signs.append((sign, match[0]))
         return f" {chr(0xF000 + len(signs) - 1)} "
 
     if lexicon.phrases is not None:
@@ -284,7 +284,8 @@ def _read_spaced(text: str, lexicon: Lexicon, values: list[Value]) -> Iterator[I
         word = match[0]
         number = ord(word[0]) - 0xF000
         if 0 <= number < len(signs):
-            yield Item(signs[number].kind, signs[number].key, signs[number].side)
+            sign, said = signs[number]
+            yield Item(sign.kind, sign.key, sign.side, said)
         elif (value := get_value(word, values)) is not None:
             yield Item("value", value.kind, value=value, text=value.text)
         elif word == "\x01":

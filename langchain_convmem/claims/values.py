@@ -53,7 +53,9 @@ class Value:
     @property
     def _clock_keys(self) -> frozenset[str]:
         """What a bare "8.15" has in common with the clock times that it may mean."""
-        match = _BARE_CLOCK.fullmatch(self.text) if self.kind == "amount" and not self.unit else None
+        match = (
+            _BARE_CLOCK.fullmatch(self.text) if self.kind == "amount" and not self.unit else None
+        )
         if match is None:
             return frozenset()
         minutes = int(match[1]) * 60 + int(match[2])
@@ -110,7 +112,7 @@ INR 1 ₹|inr|rupees?|रुपये|रुपए|रुपया|रु\\.?
 KRW 1 ₩|krw|원
 SEK 1 sek|kr|kronor|kr\\.
 cent 1 cents?|cents?|centimes?|céntimos?|centesimi|pence
-g 0.000001 µg|mcg|μg|micrograms?|mikrogramm
+g 0.000001 µg|mcg|мкг|микрограмм\\w*|μg|micrograms?|mikrogramm
 g 0.001 mg|milligrams?|milligramm|milligrammes?|miligramos?|milligrammi|miligramas?|мг|毫克|ミリグラム|миллиграмм\\w*
 g 1 g|gr|grams?|gramm|grammes?|gramos?|grammi|grammo|gramas?|gram|гр?|грамм\\w*|克|グラム
 g 1000 kg|kilo|kilos|kilograms?|kilogramm|kilogrammes?|kilogramos?|kili|chili|chilo|quilos?|кг|килограмм\\w*|公斤|千克|キロ(?!メ)|キログラム|كيلو\\w*
@@ -133,11 +135,11 @@ percent 1 %|percent|per cent|prozent|pour ?cent|por ?cento?|per cento|procent|п
 celsius 1 °c|°|degrees?|grad|degrés|grados|gradi|graus|graden|градус\\w*|度
 fahrenheit 1 °f
 minute 1 min|mins|minutes?|minuten|minuti|minuto|minutos?|minuten|минут\\w*|分钟|分間|dakika|minut\\w*|دقيقة|دقائق
-minute 60 h|hrs?|hours?|stunden?|heures?|horas?|ore|ora|uur|час\\w*|小时|時間|saat|godzin\\w*|ساعة|ساعات
-minute 1440 days?|tage?|tagen|jours?|días?|giorni|giorno|dias?|dagen|dag|дн\\w*|день|天|日間|gün|dni|dzień|يوم\\w*|أيام
-minute 10080 weeks?|wochen?|semaines?|semanas?|settiman[ae]|weken|недел\\w*|周(?!岁)|星期|週間|hafta|tygodni\\w*|أسبوع|أسابيع
-month 1 months?|monate?|monaten|mois|mes|meses|mesi|mese|mês|maand|maanden|месяц\\w*|个月|か月|ヶ月|カ月|ay|miesi[ąę]c\\w*|شهر|أشهر
-month 12 years?|yrs?|jahren?|jahre|ans|années?|an|años?|anni|anno|anos?|jaar|jaren|лет|год\\w*|年間?|yıl|lata?|سنة|سنوات
+minute 60 h|hrs?|hours?|stunden?|heures?|horas?|ore|ora|uur|timm(?:e|ar)|час\\w*|小时|時間|saat|godzin\\w*|ساعة|ساعات
+minute 1440 days?|tage?|tagen|jours?|días?|giorni|giorno|dias?|dagen|dag|dagar|дн\\w*|день|天|日間|gün|dni|dzień|يوم\\w*|أيام
+minute 10080 weeks?|wochen?|semaines?|semanas?|settiman[ae]|weken|veck(?:a|or)|недел\\w*|周(?!岁)|星期|週間|hafta|tygodni\\w*|أسبوع|أسابيع
+month 1 months?|monate?|monaten|mois|mes|meses|mesi|mese|mês|maand|maanden|månad|månader|месяц\\w*|个月|か月|ヶ月|カ月|ay|miesi[ąę]c\\w*|شهر|أشهر
+month 12 years?|yrs?|jahren?|jahre|ans|années?|an|años?|anni|anno|anos?|jaar|jaren|лет|год\\w*|年間?|yıl|år|lata?|سنة|سنوات
 byte 1 gb|gigabytes?
 mbyte 1 mb|megabytes?
 kw 1 kw|kilowatts?
@@ -371,11 +373,18 @@ _EXTRA_MONTHS = {
     )
     for name in names.split()
 }  # fmt: skip
+_SHORT_MONTHS = {
+    "mrt": 3, "sty": 1, "kwi": 4, "wrz": 9, "paź": 10, "gru": 12, "янв": 1, "фев": 2, "мар": 3, "апр": 4,
+    "июн": 6, "июл": 7, "авг": 8, "сен": 9, "сент": 9, "окт": 10, "ноя": 11, "дек": 12, "ene": 1,
+    "abr": 4, "ago": 8, "dic": 12, "gen": 1, "giu": 6, "lug": 7, "ott": 10, "fev": 2, "dez": 12,
+    "janv": 1, "févr": 2, "avr": 4, "juil": 7, "déc": 12, "okt": 10, "जनवरी": 1, "फरवरी": 2, "मार्च": 3,
+    "अप्रैल": 4, "जून": 6, "जुलाई": 7, "अगस्त": 8, "सितंबर": 9, "अक्टूबर": 10, "नवंबर": 11, "दिसंबर": 12,
+}  # fmt: skip
 _RUSSIAN = {
     "январе": 1, "феврале": 2, "марте": 3, "апреле": 4, "мае": 5, "июне": 6, "июле": 7,
     "августе": 8, "сентябре": 9, "октябре": 10, "ноябре": 11, "декабре": 12,
 }  # fmt: skip
-_MONTHS = MONTH_OF | _EXTRA_MONTHS | _RUSSIAN
+_MONTHS = MONTH_OF | _EXTRA_MONTHS | _SHORT_MONTHS | _RUSSIAN
 _MONTH = r"[^\W\d_]{3,}"
 """Looked up afterwards, which takes a tenth of the time of an alternation of them all."""
 _HALF = re.compile(
@@ -415,6 +424,8 @@ def _read_iso(match: re.Match[str]) -> Value | None:
 
 def _read_numeric(match: re.Match[str]) -> Value | None:
     first, second, year = int(match[1]), int(match[3]), int(match[4] or 0)
+    if not second:
+        return None  # "at 14.00."
     year += 2000 if 0 < year < 100 else 0  # noqa: PLR2004
     both = [(year, second, first)]
     if match[2] == "/":
@@ -439,7 +450,12 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
     (re.compile(r"(?<!\d)(\d{4})[-/](\d\d?)[-/](\d\d?)(?!\d)"), _read_iso),
     (re.compile(r"(?<![\d.])(\d\d?)([./-])(\d\d?)(?:\2|\.\s)(\d{4}|\d\d)(?![\d:])"), _read_numeric),
     (re.compile(r"(?<![\d.,])(\d\d?)([.])(\d\d?)\.()(?!\d)"), _read_numeric),
-    (re.compile(r"(?<![\d./])(?=0|[123]\d/0|\d/0|(?<=\b(?:el|le|il|on|by|am) )\d)(\d\d?)(/)(\d\d?)()(?![\d/])"), _read_numeric),
+    (
+        re.compile(
+            r"(?<![\d./])(?=0|[123]\d/0|\d/0|(?<=\b(?:el|le|il|on|by|am) )\d)(\d\d?)(/)(\d\d?)()(?![\d/])"
+        ),
+        _read_numeric,
+    ),
     (re.compile(r"(?:(\d{4})[年년]\s?)?(\d\d?)[月월]\s?(?:(\d\d?)[日号號일]?)?(?!\d)"), _read_east),
     (
         re.compile(
@@ -458,7 +474,10 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
     ),
     (re.compile(rf"(?<!\w)(?P<month>{_MONTH})\.?{_YEAR}", re.IGNORECASE), _read_named),
     (
-        re.compile(rf"(?<=\b)(?:{_IN})[\s-]+(?:(?:early|mid|late|mitte|ende|anfang)[\s-]+)?(?P<month>{_MONTH})(?P<year>)(?!\w)", re.IGNORECASE),
+        re.compile(
+            rf"(?<=\b)(?:{_IN})[\s-]+(?:(?:early|mid|late|mitte|ende|anfang)[\s-]+)?(?P<month>{_MONTH})(?P<year>)(?!\w)",
+            re.IGNORECASE,
+        ),
         _read_named,
     ),
 )
@@ -469,7 +488,7 @@ _AT = {
     "english": "at|by|until|till|around|about|before|after|from", "german": "um|ab|gegen|bis",
     "french": "à|vers|dès", "spanish": "a las?|sobre las|desde las", "italian": "alle|all'|dalle|verso le",
     "portuguese": "às|à|pelas", "dutch": "om|rond|vanaf", "russian": "в|к|до|после", "polish": "o|od|do",
-    "turkish": "saat", "arabic": "الساعة",
+    "turkish": "saat", "arabic": "الساعة", "swedish": "klockan|kl\\.?",
 }  # fmt: skip
 _HOURS = {
     "english": "o'clock", "german": "uhr", "french": "heures?|h", "spanish": "horas|h", "italian": "ore",
@@ -496,6 +515,7 @@ _SHIFTED = {
     ),
     "portuguese": ((r"[àa]s (\d+) e meia", 30), (r"[àa]s (\d+) e um quarto", 15)),
     "russian": ((r"половин\w+ (\d+)", -30), (r"четверть (\d+)", -45)),
+    "swedish": ((r"halv (\d+)", -30), (r"kvart över (\d+)", 15), (r"kvart i (\d+)", -15)),
     "turkish": ((r"saat (\d+) buçuk", 30), (r"saat (\d+)(?! ?[.:\d])", 0)),
 }  # fmt: skip
 _PAST = {"english": "(?:minutes )?past", "german": "(?:minuten )?nach", "dutch": "over"}
@@ -509,6 +529,8 @@ _POLISH_HOURS = (
     "jedenastej dwunastej trzynastej czternastej piętnastej szesnastej siedemnastej osiemnastej "
     "dziewiętnastej dwudziestej"
 ).split()
+_CLOCK_ONLY = {"italian": "alle|dalle", "spanish": "a las|desde las", "portuguese": "às"}
+"""Prepositions that a bare number makes a clock time, whatever follows."""
 _ARABIC_HOURS = (
     "الواحدة الثانية الثالثة الرابعة الخامسة السادسة السابعة الثامنة التاسعة العاشرة"
 ).split()
@@ -571,6 +593,17 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         ),
         _read_digital,
     )
+    yield from _list_own_clocks(language, part)
+    yield _NAMED, _read_named_clock
+
+
+def _list_own_clocks(language: str, part: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
+    """Yield the clock times that only one language writes so."""
+    if language in _CLOCK_ONLY:
+        said = rf"(?<!\w)(?:{_CLOCK_ONLY[language]})\s(\d\d?)()(?![\d.,:/]|\s?[%€])"
+        yield re.compile(said, re.IGNORECASE), _read_digital
+    if language == "turkish":
+        yield re.compile(rf"(?<!\w){part[7:-7]}\s(\d\d?)(?:[.:](\d\d))?(?![\d.:])"), _read_digital
     if language == "polish":
         hours = "|".join(f"{hour[:-2]}(?:ej|ą)" for hour in _POLISH_HOURS)
         yield re.compile(rf"(?<!\w)(?:o|od|do|na) ({hours})(?!\w)", re.IGNORECASE), _read_polish
@@ -578,7 +611,6 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         hours = "|".join(_ARABIC_HOURS)
         said = rf"الساعة ({hours})(?! عشر)(?:\s*{part}(?!\w))?"
         yield re.compile(said), _read_arabic
-    yield _NAMED, _read_named_clock
 
 
 def _read_digital(reader: ValueReader, match: re.Match[str]) -> Value | None:
