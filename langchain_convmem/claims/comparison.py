@@ -11,11 +11,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Literal, TypeAlias
 
-from langchain_convmem.claims.lexicon import OTHER, Lexicon, get_lexicon, guess_language
+from langchain_convmem.claims.lexicon import OTHER, Lexicon, get_lexicon, guess_language, stem_word
 from langchain_convmem.claims.numbers import replace_number_words
 from langchain_convmem.claims.reading import (
     Cast,
@@ -103,6 +103,9 @@ SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "as
 _SURE_PERSONS = frozenset({"user", "assistant", "kin", "third"})
 _DECISIONS = frozenset({"accept", "confirm", "buy", "hire", "win", "single"})
 _SIGNS = frozenset({"passive", "by", "to", "from", "only", "not", "third", "user", "assistant"})
+_UNDECLINED = frozenset({"english", "french", "spanish", "italian", "portuguese", "dutch"})
+"""Names have no cases here."""
+_FORMS = frozenset({"s", "es", "n", "an", "en", "a", "o", "e", "i", "ish", "ian"})
 _SMALL = 12
 _ALIKE = 3
 """So many first letters of a word are enough to say that a denial is about it."""
@@ -220,6 +223,7 @@ class _ClaimComparison:
             *_find_reversals(claim, support),
             *_find_roles_changed(claim, support),
             *_find_sides_exchanged(claim, support),
+            *_find_agents_exchanged(claim, support),
             *_find_swaps(claim, support),
             *_find_order_changed(claim, support),
             *_find_names_exchanged(claim, support),
@@ -272,7 +276,8 @@ class _ClaimComparison:
                 if other.kind == value.kind and not self._is_told(other)
             ]
             if rivals:
-                if self._is_thin(value, claim):
+                is_same = claim.language == support[0].claim.language
+                if self._is_thin(value, claim) and not is_same:
                     self._unjudged.append(
                         ClaimFinding(value.kind, rivals[0][0], number, told=value.text)
                     )
@@ -326,7 +331,7 @@ class _ClaimComparison:
             self._missing += [
                 ClaimFinding("name", source.index, said=name)
                 for name in _list_names(source.claim)
-                if not _holds(self._told_content, name)
+                if not _holds_name(self._told_content, name)
             ]
 
     # -- persons, names, words -------------------------------------------------------------------
@@ -345,19 +350,43 @@ class _ClaimComparison:
             self._unjudged.append(ClaimFinding("person", support[0].index, number, told=claim.text))
 
     def _judge_names(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
-        new = [name for name in _list_names(claim) if not _holds(self._all_content, name)]
+        new = [name for name in _list_names(claim) if not _holds_name(self._all_content, name)]
         if not new:
+            self._judge_spelling(number, claim, support)
             return
         lost = [
             name
             for source in support
             for name in _list_names(source.claim)
-            if not _holds(self._told_content, name)
+            if not _holds_name(self._told_content, name)
         ]
         if lost:
             self._changed.append(ClaimFinding("name", support[0].index, number, lost[0], new[0]))
         else:
             self._invented.append(ClaimFinding("name", None, number, told=new[0]))
+
+    def _judge_spelling(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
+        """Find names with the beginning of another one: "Ferrari" for "Ferri"."""
+        if claim.language not in _UNDECLINED:
+            return
+        text = " ".join(source.claim.text.lower() for source in self._sources)
+        everything = " ".join(one.text.lower() for one in self._told)
+        for item in (item for item in claim.items if item.kind == "name"):
+            if item.text[:_ALIKE].lower() != item.key[:_ALIKE] or item.text.lower() in text:
+                continue
+            rivals = [
+                one.text
+                for source in support
+                for one in source.claim.items
+                if one.kind == "name"
+                and is_same_stem(one.key, item.key)
+                and not _is_form(item.text.lower(), one.text.lower())
+                and one.text.lower() not in everything
+            ]
+            self._changed += [
+                ClaimFinding("name", support[0].index, number, rival, item.text)
+                for rival in rivals[:1]
+            ]
 
     def _judge_words(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
         source = support[0]
@@ -370,19 +399,27 @@ class _ClaimComparison:
             if not _holds(self._told_content, key)
         ]
         known = {key for one in self._sources for key in one.claim.whole.concepts}
-        new += [key for key in claim.whole.concepts if key not in known]
+        is_denied = any(part.denials for one in support for part in one.claim.clauses)
+        new += [
+            key
+            for key, side in claim.whole.concepts.items()
+            if key not in known and not (is_denied and side and key in _DENYING)
+        ]
         lost += [key for one in support for key in one.claim.whole.concepts.keys() - concepts]
         told = ClaimFinding("statement", source.index, number, told=claim.text)
         parts = claim.clauses[len(claim.clauses) > 1 :]  # an opening may say what it is about
         if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in parts):
             self._invented.append(told)
         elif len(new) >= _MANY_NEW and not lost:
-            is_added = any(_is_mostly_new(part, new) for part in claim.clauses)
+            named = claim.clauses[1:] if ":" in claim.text else claim.clauses
+            is_added = any(_is_mostly_new(part, new) for part in named)
             (self._invented if is_added else self._unjudged).append(told)
         if any(finding.sentence == number for finding in self._changed):
             return
         word = ClaimFinding("word", source.index, number, source.claim.text, claim.text)
-        if _is_contrasted(claim, source.claim):
+        if _is_contrasted(claim, source.claim) or _is_name_replaced(
+            claim, source.claim, self._all_content, self._told_content
+        ):
             self._changed.append(word)
         elif _is_word_replaced(claim, source.claim):
             is_place = _is_place_replaced(claim, source.claim)
@@ -391,7 +428,9 @@ class _ClaimComparison:
 
 _OPEN_END = re.compile(
     r"(?:(?<!\d)\d{1,2}|\b(?:dr|mr|mrs|ms|prof|st|approx|ca|no|nr|tel|sr|sra|ing|av|p\.ej|z\.b|bzw|usw|dott"
-    r"|ul|ok|г|ул|т\.д|т\.е|e\.g|i\.e|vs|mt|fr|hr))\.$",
+    r"|ul|ok|г|ул|т\.д|т\.е|e\.g|i\.e|vs|mt|fr|hr"
+    r"|mo|di|mon|tues?|wed|thurs?|fri|lun|mar|mer|jeu|ven|mié|jue|vie|s[áa]b|gio|seg|ter|qua|qui|sex|wo|vr"
+    r"|pon|pn|wt|śr|czw|pt|sob|niedz|nd|godz|пн|вт|ср|чт|пт|сб|вс|тыс|руб|tys|str|kl))\.$",
     re.IGNORECASE,
 )
 
@@ -413,11 +452,35 @@ def _score(content: Iterable[str], values: Iterable[Value], other: Clause) -> fl
     return words + sum(any(value.matches(one) for one in other.values) for value in values)
 
 
+def _is_form(one: str, two: str) -> bool:
+    """Return whether two words with a capital are forms of one: "Spain's", "Italians"."""
+    start = _count_alike(one, two)
+    ends = {one[start:].strip("'"), two[start:].strip("'")}
+    return ends <= _FORMS | {""}
+
+
 def _holds(keys: Collection[str], key: str) -> bool:
     if key in keys:
         return True
     start = key[:4]
     return any(other[:4] == start and is_same_stem(key, other) for other in keys)
+
+
+def _holds_name(keys: Collection[str], name: str) -> bool:
+    """Return whether a name is among words, in full or as consonants: "Ln" for "Lane"."""
+    return _holds(keys, name) or any(
+        _is_shortened(*sorted((name, key), key=len)) for key in keys if key[:1] == name[:1]
+    )
+
+
+def _is_shortened(short: str, whole: str) -> bool:
+    if len(short) > _ALIKE or not _CONSONANTS.fullmatch(short):
+        return False
+    letters = iter(whole)
+    return all(letter in letters for letter in short)
+
+
+_CONSONANTS = re.compile("[bcdfghjklmnpqrstvwxz]{2,}")
 
 
 def _score_clauses(one: Clause, two: Clause) -> float:
@@ -486,6 +549,8 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
             if one >= max(score - 1, 1) and pair[1] is not best[1]
         ]
         kind = None if None in kinds else _compare_polarity(clause, best[2])
+        if kind == "polarity" and _is_denied_beside(clause, best[2], claim, best[1].claim):
+            continue
         if kind is not None and not _is_set_apart(clause, best[2], claim):
             flips.append((kind, best[1]))
     if len(flips) == 1 and len(support) == 1 and _needs_whole(claim, support[0].claim):
@@ -509,27 +574,60 @@ def _find_decisions(claim: Claim) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for clause in claim.clauses:
         for key in _DECISIONS & clause.concepts.keys():
-            found.setdefault(key, set()).add((clause.concepts[key] + clause.denials) % 2)
+            is_denied = clause.denials and key in {item.key for item in _list_denied(clause)}
+            found.setdefault(key, set()).add((clause.concepts[key] + is_denied) % 2)
     return found
 
 
 def _has_evidence(one: Clause, two: Clause) -> bool:
     """Return whether what one of two clauses denies is something that the other one says."""
     denied, plain = (one, two) if one.denials else (two, one)
-    signs = [place for place, item in enumerate(denied.items) if item.kind == "without"]
-    start = signs[0] + 1 if signs else 0
-    items = [item for item in denied.items[start:] if item.kind not in _SIGNS]
     known = {key[:_ALIKE] for key in (*plain.content, *plain.concepts)}
+    items = _list_denied(denied)
     return not items or any(
         any(map(item.value.matches, plain.values)) if item.value else item.key[:_ALIKE] in known
-        for item in (items[:1] if signs else items)
+        for item in items
     )
+
+
+def _is_deniable(item: Item) -> bool:
+    is_adverb = item.key == "more" and item.kind == "concept"  # "no more"
+    return bool(item.key) and not is_adverb and item.kind not in _SIGNS and item.value is None
+
+
+def _list_denied(clause: Clause) -> list[Item]:
+    """Return what a clause denies: what is next to its first negation, as far as can be told."""
+    place = next(n for n, item in enumerate(clause.items) if item.kind in ("not", "without"))
+    if clause.items[place].kind == "without":
+        named = [item for item in clause.items[place + 1 :] if item.kind not in _SIGNS]
+        return named[:1] or [item for item in clause.items[:place] if _is_deniable(item)][-2:]
+    # A number is hardly what is denied where words are: "no meat for two years".
+    before, after = (
+        [item for item in part if _is_deniable(item)]
+        for part in (clause.items[:place], clause.items[place + 1 :])
+    )
+    if clause.language in _VERB_LAST:
+        return before[-1:] or after[:1]
+    values = [item for item in clause.items if item.value is not None]
+    # The verb and what it is about; verbs change more than the first letters.
+    return after[: 1 if clause.language == "chinese" else 2] or before[-2:] or values
 
 
 def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
     """Return whether "X, but not Y" says what was said as "only Y is not", or the reverse."""
     is_only = any(item.kind == "only" for part in (clause, said) for item in part.items)
     return is_only and any(part.denials != clause.denials for part in claim.clauses)
+
+
+def _is_denied_beside(clause: Clause, part: Clause, told: Claim, said: Claim) -> bool:
+    """Return whether both sentences deny the same beside a clause: "milk hurts, so no milk"."""
+    others = [one for one in told.clauses if one is not clause and one.denials == part.denials]
+    beside = [one for one in said.clauses if one is not part and one.denials == clause.denials]
+    return (
+        bool(beside)
+        and told.language == "chinese"
+        and any(len(one.content) == 1 and min(one.content) in said.text for one in others)
+    )
 
 
 def _needs_whole(told: Claim, said: Claim) -> bool:
@@ -548,8 +646,11 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
         denied = one.denials ^ two.denials
         if not denied and any(differs):
             return "opposite"
-        if denied and not any(differs) and _has_evidence(one, two):
-            return "polarity"
+        about = {
+            item.key for clause in (one, two) if clause.denials for item in _list_denied(clause)
+        }
+        if denied and not any(differs) and (about & shared or shared - _DECISIONS):
+            return "polarity" if _has_evidence(one, two) else None
         return None
     if one.denials == two.denials or one.is_instead or two.is_instead:
         return None
@@ -593,7 +694,9 @@ def _find_roles_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
         if any(_is_said_by(claim, clause, source, best) for source in support[1:]):
             continue
         is_told_elsewhere = casts[1].agent in claim.whole.content
-        if _score_clauses(clause, best) and _is_role_changed(*casts, is_told_elsewhere):
+        if _score_clauses(clause, best) and (
+            _is_role_changed(*casts, is_told_elsewhere) or _is_subject_changed(*casts, names)
+        ):
             yield "role", support[0]
 
 
@@ -614,11 +717,7 @@ def _list_persons(clause: Clause) -> set[str]:
 
 def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
     if told.clause.directions and said.clause.directions:
-        debtors = told.debtor, said.debtor
-        if "" in debtors or debtors[0] == debtors[1]:
-            return False
-        is_pronoun = "?" in said.roles and debtors[0] != "?" and debtors[1] in told.roles
-        return debtors[0] in said.roles or is_pronoun
+        return _is_debtor_changed(told, said)
     agents = told.agent, said.agent
     is_open = told.clause.directions or said.clause.directions or "?" in agents or "" in agents
     if is_open or told.agent == said.agent:
@@ -631,7 +730,8 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
         is_same = is_same_verb and told.clause.concepts == said.clause.concepts
         return is_same and not is_noun and not is_equation
     if set(agents) == {"user", "assistant"}:
-        return 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
+        is_same = 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
+        return is_same and not _is_asked_for(said.clause)
     kin = {item.key for item in said.clause.items if item.kind == "kin"}
     return said.agent in kin and told.agent == "user" and not is_told_elsewhere
 
@@ -645,6 +745,58 @@ def _is_equation(cast: Cast, who: Collection[str]) -> bool:
 
 
 _NAMING_WORDS = frozenset({"call", "name"})
+
+
+def _is_debtor_changed(told: Cast, said: Cast) -> bool:
+    debtors = told.debtor, said.debtor
+    if "" in debtors or debtors[0] == debtors[1]:
+        return False
+    if not (told.clause.values or said.clause.values) and "?" in told.roles:
+        return False  # "he gets a rash" speaks of no debt
+    is_pronoun = "?" in said.roles and debtors[0] != "?" and debtors[1] in told.roles
+    return debtors[0] in said.roles or is_pronoun
+
+
+def _find_agents_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where of two clauses each has the agent that the other one has in the source."""
+    said = support[0].claim
+    names = claim.whole.names | said.whole.names
+    pairs = [
+        (find_cast(clause, names).agent, find_cast(best, names).agent, best)
+        for clause in claim.clauses
+        for best in [max(said.clauses, key=partial(_score_deeds, clause, names=names))]
+        if _score_deeds(clause, best, names)
+    ]
+    for one, two in combinations(pairs, 2):
+        is_crossed = one[0] == two[1] != two[0] == one[1]
+        if is_crossed and one[2] is not two[2] and not {"", "?"} & {one[0], two[0]}:
+            yield "swap", support[0]
+            return
+
+
+def _score_deeds(one: Clause, two: Clause, names: frozenset[str]) -> int:
+    return sum(_holds(two.content - names, key) for key in one.content - names)
+
+
+def _is_subject_changed(told: Cast, said: Cast, names: frozenset[str]) -> bool:
+    """Return whether the same is told of somebody else who is named, too."""
+    agents = {told.agent, said.agent}
+    if len(agents) == 1 or not agents <= names or told.clause.directions | said.clause.directions:
+        return False
+    rest = told.clause.content - agents
+    is_all = told.clause.content & agents == {told.agent} and said.agent in said.clause.content
+    return (
+        bool(rest)
+        and is_all
+        and told.agent not in said.roles
+        and rest == said.clause.content - agents
+    )
+
+
+def _is_asked_for(clause: Clause) -> bool:
+    """Return whether somebody asks for what is done: "can you remind me"."""
+    kinds = [item.key if item.kind == "concept" else item.kind for item in clause.items]
+    return "can" in kinds[: kinds.index("assistant")] if "assistant" in kinds else False
 
 
 # -- places changed -------------------------------------------------------------------------------
@@ -661,11 +813,11 @@ def _find_swaps(claim: Claim, support: Sequence[_Source]) -> _Found:
 
 
 def _are_swapped(one: Clause, two: Clause, first: Clause, second: Clause) -> bool:
-    own = _score(one.content, one.values, first), _score(two.content, two.values, second)
+    own = _score_clauses(one, first), _score_clauses(two, second)
     crossed = _score_moved(one, first, second), _score_moved(two, second, first)
     if not all(own) or not all(crossed):
         return False
-    moved = _score(one.content, one.values, second) + _score(two.content, two.values, first)
+    moved = _score_clauses(one, second) + _score_clauses(two, first)
     return sum(own) >= moved
 
 
@@ -795,7 +947,9 @@ def _is_foreign(
         known: All content of the source.
         few: A single word may restate in other words what else would be lost.
     """
-    if len(clause.content) < 1 + few or clause.values:
+    count = len(clause.content) + ("allergic" in clause.concepts)
+    pairs = 2 if clause.language == "chinese" else 1  # pairs of characters overlap
+    if count < (1 + few) * pairs or clause.values:
         return False
     if any(_holds(known, key) for key in clause.content):
         return False
@@ -807,7 +961,11 @@ def _is_mostly_new(clause: Clause, new: Collection[str]) -> bool:
     """Return whether a clause tells several things that its source does not."""
     keys = [*clause.content, *clause.concepts]
     count = sum(key in new for key in keys)
-    return count >= _MANY_NEW and 2 * count >= len(keys)
+    if clause.language == "chinese":
+        count //= 2  # pairs of characters overlap
+    is_anchored = clause.language != "german" and any(name not in new for name in clause.names)
+    is_most = 3 * count > 2 * len(keys) if is_anchored else 2 * count >= len(keys)
+    return count >= _MANY_NEW and is_most
 
 
 def _is_contrasted(told: Claim, said: Claim) -> bool:
@@ -828,10 +986,15 @@ def _find_contrasts(claim: Claim, lexicon: Lexicon) -> dict[int, set[str]]:
 
 def _is_place_replaced(told: Claim, said: Claim) -> bool:
     """Return whether the replaced word is one that names: it follows a preposition directly."""
-    if told.language not in _PREPOSITIONS:
-        return False
     new = [key for key in told.whole.content if not _holds(said.whole.content, key)]
     lost = [key for key in said.whole.content if not _holds(told.whole.content, key)]
+    if told.language == "chinese":
+        start = _count_alike(*(_PERSONAL.sub("", _strip_values(claim)) for claim in (told, said)))
+        return _PERSONAL.sub("", _strip_values(told))[:start][-1:] in _CHINESE_MARKS
+    if told.language == "japanese":
+        return new[0][-1:] == lost[0][-1:]  # 大阪支社, 名古屋支社
+    if told.language not in _PREPOSITIONS:
+        return False
     return _is_after_preposition(told, new[0]) and _is_after_preposition(said, lost[0])
 
 
@@ -841,12 +1004,56 @@ def _is_after_preposition(claim: Claim, key: str) -> bool:
     return re.search(rf"(?i)\b(?:{before})\s+{re.escape(item.text)}\b", claim.text) is not None
 
 
+def _is_name_replaced(
+    told: Claim, said: Claim, known: frozenset[str], everything: frozenset[str]
+) -> bool:
+    """Return whether what is called so, or where it goes, is another in the same words."""
+    one, two = _find_named(told), _find_named(said)
+    return any(
+        not _holds(known, one[mark]) and not _holds(everything, two[mark])
+        for mark in one.keys() & two.keys()
+    )
+
+
+def _find_named(claim: Claim) -> dict[str, str]:
+    """Return what stands after words that name, each with these words."""
+    pattern = _NAMING.get(claim.language)
+    if pattern is None:
+        return {}
+    return {
+        " ".join(match[1].lower().split()): stem_word(match[2].lower(), claim.language)
+        for match in pattern.finditer(claim.text)
+        if match[2].lower() not in get_lexicon(claim.language).function_words
+    }
+
+
+_NAMING = {
+    language: re.compile(rf"(?i)(?<!\w)({marks})\s+([^\W\d_]{{3,}})(?!\w)")
+    for language, marks in {
+        "english": r"called|named|name is|(?:mov\w+|fly\w*|flew|relocat\w+|driv\w+|travel\w*) to"
+        r"|(?:liv\w+|based|born) in|flight to|train to|from (?=\w+$)",
+        "german": r"heißt|hieß|namens|nach|aus",
+        "french": r"(?:s'|m')?appelle|nommée?",
+        "spanish": r"(?:se|me) llama|llamad[oa]",
+        "italian": r"(?:si|mi) chiama|chiamat[oa]",
+        "portuguese": r"(?:se )?chama(?:-se)?|chamad[oa]",
+        "dutch": r"heet|genaamd|naar",
+        "russian": r"зовут|по имени|называется",
+        "polish": r"nazywa się|imieniu|ma na imię",
+        "turkish": r"adı|adlı",
+    }.items()
+}
 _PREPOSITIONS = {
     "english": "in|at|to|from|of|near|with|for|via|by|on|called|named",
     "german": "in|nach|aus|bei|mit|für",
     "dutch": "in|naar|uit|bij|met|voor",
+    "arabic": "إلى|من",
 }
 """After these, without an article, stands a name rather than a thing."""
+
+
+_CHINESE_MARKS = frozenset("去在到叫往飞从搬住跟")
+"""After these stands who or where."""
 
 
 def _is_word_replaced(told: Claim, said: Claim) -> bool:
@@ -868,7 +1075,7 @@ def _is_run_replaced(told: str, said: str) -> bool:
     start = _count_alike(one, two)
     end = _count_alike(one[start:][::-1], two[start:][::-1])
     middle = one[start : len(one) - end], two[start : len(two) - end]
-    return end > 1 and all(0 < len(part) <= _LONGEST_RUN for part in middle) and start + end > 3  # noqa: PLR2004
+    return end > 0 and all(0 < len(part) <= _LONGEST_RUN for part in middle) and start + end > 3  # noqa: PLR2004
 
 
 def _strip_values(claim: Claim) -> str:

@@ -30,7 +30,8 @@ _UNLISTED = re.compile(
 OTHER = "other"
 """What a language is called whose words nobody listed; its values are read alone."""
 _LATIN = (
-    "english", "german", "french", "spanish", "italian", "portuguese", "dutch", "turkish", "polish",
+    "english", "german", "french", "spanish", "italian", "portuguese", "dutch", "swedish",
+    "turkish", "polish",
 )  # fmt: skip
 _POLISH = re.compile("[ąęłńśźż]", re.IGNORECASE)
 _TURKISH = re.compile("[ışğİ]")

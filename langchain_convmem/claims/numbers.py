@@ -1,6 +1,6 @@
 """Numbers in words and in digits, as people of a dozen languages write them. Pure."""
 
-# ruff: noqa: E501, RUF001 - words in the letters they are written in
+# ruff: noqa: E501, RUF001, SIM905 - words in the letters they are written in
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _UNITS = {
     "quattordici quindici sedici diciassette diciotto diciannove",
     "portuguese": "zero um dois três quatro cinco seis sete oito nove dez onze doze treze catorze "
     "quinze dezesseis dezessete dezoito dezenove",
+    "swedish": "noll etta två tre fyra fem sex sju åtta nio tio elva tolv tretton fjorton femton "
+    "sexton sjutton arton nitton",
     "russian": "ноль один два три четыре пять шесть семь восемь девять десять одиннадцать "
     "двенадцать тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать "
     "девятнадцать",
@@ -39,6 +41,7 @@ _TENS = {
     "spanish": "veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa",
     "italian": "venti trenta quaranta cinquanta sessanta settanta ottanta novanta",
     "portuguese": "vinte trinta quarenta cinquenta sessenta setenta oitenta noventa",
+    "swedish": "tjugo trettio fyrtio femtio sextio sjuttio åttio nittio",
     "russian": "двадцать тридцать сорок пятьдесят шестьдесят семьдесят восемьдесят девяносто",
     "polish": "dwadzieścia trzydzieści czterdzieści pięćdziesiąt sześćdziesiąt siedemdziesiąt "
     "osiemdziesiąt dziewięćdziesiąt",
@@ -62,8 +65,10 @@ _MORE = {
     "portuguese": "uma=1 duas=2 dezasseis=16 dezassete=17 dezanove=19 cem=100 cento=100 "
     "duzentos=200 trezentos=300 quatrocentos=400 quinhentos=500 seiscentos=600 setecentos=700 "
     "oitocentos=800 novecentos=900 mil=1000 dúzia=12",
-    "russian": "одна=1 одно=1 одного=1 две=2 двух=2 двое=2 трёх=3 трех=3 трое=3 четырёх=4 пяти=5 "
-    "шести=6 семи=7 восьми=8 девяти=9 десяти=10 двадцати=20 тридцати=30 сто=100 двести=200 "
+    "swedish": "hundra=100 tusen=1000 dussin=12",
+    "russian": "одна=1 одно=1 одного=1 две=2 двух=2 двое=2 трёх=3 трех=3 трое=3 четырёх=4 четырех=4 пяти=5 "
+    "шести=6 семи=7 восьми=8 девяти=9 десяти=10 второго=2 третьего=3 четвёртого=4 четвертого=4 пятого=5 шестого=6 "
+    "седьмого=7 восьмого=8 девятого=9 десятого=10 одиннадцатого=11 двенадцатого=12 двадцати=20 тридцати=30 сто=100 двести=200 "
     "триста=300 четыреста=400 пятьсот=500 шестьсот=600 семьсот=700 восемьсот=800 девятьсот=900 "
     "тысяча=1000 тысячи=1000 тысяч=1000",
     "polish": "jedna=1 jedno=1 dwie=2 dwóch=2 dwoje=2 troje=3 trzech=3 czterech=4 pięciu=5 sto=100 "
@@ -90,7 +95,27 @@ _HAN_NUMBER = re.compile(
     rf"(?<![每第统同唯专惟])[{_HAN}]*[十百千][{_HAN}]*(?![分足])|[{_HAN}]{{2,}}(?![分起些下样直])"
     rf"|(?<![周期曜拜第{_HAN}])[{_HAN}](?=[{_COUNTED}])"
 )
+_SHORT = re.compile(
+    "(?<=[一二三四五六七八九两][百千万])([一二三四五六七八九])(?![十百千万亿零几多个])"
+)
+"""A last digit that counts the next lower step: 三千八 is 3,800."""
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_KOREAN_NUMBERS = "한 두 세 네 다섯 여섯 일곱 여덟 아홉 열".split()
+_KOREAN = re.compile(
+    rf"(?<!\w)({'|'.join(_KOREAN_NUMBERS)})(?=\s?(?:살|개|명|마리|시|번|잔|권|달|주|장|대|병|그릇|사람))"
+)
+_LASTING = {
+    "german": re.compile(
+        r"(?i)(?<!\w)(\w{3,}?)(jährig|tägig|stündig|wöchig|monatig|köpfig|minütig)(?=\w*)"
+    ),
+    "russian": re.compile(
+        r"(?i)(?<!\w)(\w{3,}?)(летн|дневн|часов|недельн|месячн|минутн)(?=\w{2,3}\b)"
+    ),
+    "polish": re.compile(r"(?i)(?<!\w)(\w{3,}?)(letni|dniow|godzinn|tygodniow|minutow)(?=\w*)"),
+    "swedish": re.compile(r"(?i)(?<!\w)(\w{3,}?)(årig|dagars)(?=\w*)"),
+    "dutch": re.compile(r"(?i)(?<!\w)(\w{3,}?)(jarig|daags)(?=\w*)"),
+}
+"""Words that hold a number and how long: vierjährig, четырёхлетний."""
 _MIXED = re.compile(r"(\d+(?:\.\d+)?)[万萬](?=\d)(?:(\d)千)?(?:(\d)百)?(\d{2,4}(?![\d千百万]))?")
 _HUNDRED = 100
 
@@ -104,10 +129,21 @@ def replace_number_words(text: str, language: str) -> str:
     """
     if language in ("chinese", "japanese"):
         text = _MIXED.sub(_read_mixed, text)
+        text = _SHORT.sub(_write_step, text) if language == "chinese" else text
         return _HAN_NUMBER.sub(lambda match: _read_han(match[0]), text)
+    text = _KOREAN.sub(lambda match: f"{_KOREAN_NUMBERS.index(match[1]) + 1}", text)
     values = _load_values(language)
-    if not values:
-        return text
+    return _replace_runs(_split_lasting(text, language), values) if values else text
+
+
+def _split_lasting(text: str, language: str) -> str:
+    """Return a text with the numbers in words such as "vierjährig" set apart."""
+    pattern = _LASTING.get(language)
+    return pattern.sub(r"\1 \2", text) if pattern else text
+
+
+def _replace_runs(text: str, values: dict[str, int]) -> str:
+    """Return a text with each run of number words in digits."""
     pieces: list[str] = []
     run: list[int] = []
     start = end = 0
@@ -132,6 +168,11 @@ def replace_number_words(text: str, language: str) -> str:
     if run:
         pieces.append(_write_number(run, text[start:end], text[:start]))
     return "".join([*pieces, text[end:]])
+
+
+def _write_step(match: re.Match[str]) -> str:
+    lower = {"百": "十", "千": "百", "万": "千"}
+    return match[1] + lower[match.string[match.start() - 1]]
 
 
 def _read_mixed(match: re.Match[str]) -> str:

@@ -18,6 +18,7 @@ from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 
 Role: TypeAlias = Literal["agent", "other", "open"]
 _PERSONS = ("user", "assistant", "kin", "name", "third")
+_SURE = ("user", "assistant", "kin")
 _TITLES = frozenset(
     "dr doctor mr mrs ms miss frau herr herrn doktor madame monsieur mme señor señora sr sra signor "
     "signora senhor senhora dona don mevrouw meneer pan pani bay bayan o a os as el la le der die das "
@@ -26,7 +27,7 @@ _TITLES = frozenset(
 _SPLIT = r"[,;:()\u2014\u060c\uff0c\u3001\uff1b]"
 _CONJUNCTIONS = {
     "english": "and|but|while|because|although|so|since|whereas|whilst|though", "german": "und|aber|weil|sondern",
-    "french": "et|mais", "spanish": "y|pero|sino", "italian": "e|ma", "portuguese": "e|mas",
+    "swedish": "och|men|eftersom|medan", "french": "et|mais", "spanish": "y|pero|sino", "italian": "e|ma", "portuguese": "e|mas",
     "dutch": "en|maar", "russian": "и|а|но", "polish": "i|a|ale", "turkish": "ve|ama", "arabic": "و",
 }  # fmt: skip
 _TOKEN = re.compile(r"[\ue000-\uf8ff]|[^\W\d_\ue000-\uf8ff]+(?:['-][^\W\d_\ue000-\uf8ff]+)*|\x01")
@@ -57,7 +58,7 @@ _FIRST_PERSON = {
     "italian": frozenset("devo dovevo pago pagavo presto prestavo ricevo incasso".split()),
     "portuguese": frozenset("devo devia pago paguei empresto emprestei recebo recebi".split()),
     "polish": frozenset("pożyczyłem pożyczyłam zapłaciłem zapłaciłam dostałem dostałam płacę".split()),
-    "turkish": frozenset("borçluyum ödedim ödeyeceğim ödüyorum".split()),
+    "turkish": frozenset(["borçluyum", "ödedim", "ödeyeceğim", "ödüyorum", "borç verdim"]),
 }  # fmt: skip
 """Verbs of owing and lending whose form says that the speaker does it."""
 _FRAME = re.compile(
@@ -267,13 +268,13 @@ def _judge_pronoun(item: Item) -> Role:
 
 # -- words between blanks -------------------------------------------------------------------------
 def _read_spaced(text: str, lexicon: Lexicon, values: list[Value]) -> Iterator[Item]:
-    signs: list[Sign] = []
+    signs: list[tuple[Sign, str]] = []
 
     def keep(match: re.Match[str]) -> str:
         sign = lexicon.get_sign(match)
         if sign.kind == "skip":
             return " "
-        signs.append(sign)
+        signs.append((sign, match[0]))
         return f" {chr(0xF000 + len(signs) - 1)} "
 
     if lexicon.phrases is not None:
@@ -283,7 +284,8 @@ def _read_spaced(text: str, lexicon: Lexicon, values: list[Value]) -> Iterator[I
         word = match[0]
         number = ord(word[0]) - 0xF000
         if 0 <= number < len(signs):
-            yield Item(signs[number].kind, signs[number].key, signs[number].side)
+            sign, said = signs[number]
+            yield Item(sign.kind, sign.key, sign.side, said)
         elif (value := get_value(word, values)) is not None:
             yield Item("value", value.kind, value=value, text=value.text)
         elif word == "\x01":
@@ -297,6 +299,8 @@ def _read_word(word: str, lexicon: Lexicon, *, is_first: bool) -> Iterator[Item]
     for part in _split_word(word, lexicon.language):
         kind, key, side = _classify_word(part.lower(), lexicon.language)
         is_name = part[0].isupper() and len(part) > 1 and kind == "word"
+        if kind == "not" and not is_first and part.istitle():  # Ania, in a case of its own
+            kind, key = "word", part.lower()
         if kind:
             yield Item("name" if is_name and not is_first else kind, key, side, part)
 
@@ -409,10 +413,14 @@ class Cast:
             others = ["?"]
         if not self.agent:
             return ""
+        sure = {item.key or item.kind for item in self.clause.items if item.kind in _SURE}
+        if "lend" in self.clause.directions and len(others) > 1 == len(sure.intersection(others)):
+            others = [who for who in others if who in sure]
         other = others[0] if len(others) == 1 else ""
         directions = self.clause.directions
         if "lend" in directions:
-            is_agent = any(item.kind in ("by", "from") for item in self.clause.items)
+            kinds = {item.kind for item in self.clause.items}
+            is_agent = not kinds.isdisjoint(("by", "from")) and "passive" not in kinds
         elif "creditor" in directions:
             is_agent = False
         else:

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from typing import Literal, TypeAlias
 
-from langchain_convmem.claims.lexicon import Lexicon, get_lexicon
+from langchain_convmem.claims.lexicon import OTHER, Lexicon, get_lexicon
 from langchain_convmem.claims.numbers import read_digits, replace_number_words
 from langchain_convmem.words.dates import MONTH_OF
 
 ValueKind: TypeAlias = Literal["id", "amount", "time", "date", "day"]
 _PRIVATE = 0xE000
 _DIGIT = re.compile(r"\d")
+_BARE_CLOCK = re.compile(r"([01]?\d|2[0-4])\.([0-5]\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,24 @@ class Value:
         """What values that may match it have in common with it."""
         if self.kind == "date":
             return _list_date_keys(self.readings)
-        return frozenset(f"{self.kind} {reading}" for reading in self.readings | self.bare)
+        keys = frozenset(f"{self.kind} {reading}" for reading in self.readings | self.bare)
+        return keys | self._clock_keys
+
+    @property
+    def _clock_keys(self) -> frozenset[str]:
+        """What a bare "8.15" has in common with the clock times that it may mean."""
+        match = (
+            _BARE_CLOCK.fullmatch(self.text) if self.kind == "amount" and not self.unit else None
+        )
+        if match is None:
+            return frozenset()
+        minutes = int(match[1]) * 60 + int(match[2])
+        return frozenset(f"time {float(one % 1440)}" for one in (minutes, minutes + 720))
 
     def matches(self, other: Value) -> bool:
         """Return whether both may mean the same."""
+        if {self.kind, other.kind} == {"amount", "time"}:
+            return not self.keys.isdisjoint(other.keys)
         if self.kind != other.kind:
             return False
         if self.kind == "date":
@@ -93,9 +108,11 @@ BRL 1 r\\$|brl|reais|real
 CHF 1 chf|franken|francs?|franchi
 AED 1 aed|درهم\\w*|dirhams?
 SAR 1 sar|ريال\\w*|riyals?
-INR 1 ₹|inr|rupees?
+INR 1 ₹|inr|rupees?|रुपये|रुपए|रुपया|रु\\.?
+KRW 1 ₩|krw|원
+SEK 1 sek|kr|kronor|kr\\.
 cent 1 cents?|cents?|centimes?|céntimos?|centesimi|pence
-g 0.000001 µg|mcg|μg|micrograms?|mikrogramm
+g 0.000001 µg|mcg|мкг|микрограмм\\w*|μg|micrograms?|mikrogramm
 g 0.001 mg|milligrams?|milligramm|milligrammes?|miligramos?|milligrammi|miligramas?|мг|毫克|ミリグラム|миллиграмм\\w*
 g 1 g|gr|grams?|gramm|grammes?|gramos?|grammi|grammo|gramas?|gram|гр?|грамм\\w*|克|グラム
 g 1000 kg|kilo|kilos|kilograms?|kilogramm|kilogrammes?|kilogramos?|kili|chili|chilo|quilos?|кг|килограмм\\w*|公斤|千克|キロ(?!メ)|キログラム|كيلو\\w*
@@ -118,11 +135,11 @@ percent 1 %|percent|per cent|prozent|pour ?cent|por ?cento?|per cento|procent|п
 celsius 1 °c|°|degrees?|grad|degrés|grados|gradi|graus|graden|градус\\w*|度
 fahrenheit 1 °f
 minute 1 min|mins|minutes?|minuten|minuti|minuto|minutos?|minuten|минут\\w*|分钟|分間|dakika|minut\\w*|دقيقة|دقائق
-minute 60 h|hrs?|hours?|stunden?|heures?|horas?|ore|ora|uur|час\\w*|小时|時間|saat|godzin\\w*|ساعة|ساعات
-minute 1440 days?|tage?|tagen|jours?|días?|giorni|giorno|dias?|dagen|dag|дн\\w*|день|天|日間|gün|dni|dzień|يوم\\w*|أيام
-minute 10080 weeks?|wochen?|semaines?|semanas?|settiman[ae]|weken|недел\\w*|周(?!岁)|星期|週間|hafta|tygodni\\w*|أسبوع|أسابيع
-month 1 months?|monate?|monaten|mois|mes|meses|mesi|mese|mês|maand|maanden|месяц\\w*|个月|か月|ヶ月|カ月|ay|miesi[ąę]c\\w*|شهر|أشهر
-month 12 years?|yrs?|jahren?|jahre|ans|années?|an|años?|anni|anno|anos?|jaar|jaren|лет|год\\w*|年間?|yıl|lata?|سنة|سنوات
+minute 60 h|hrs?|hours?|stunden?|heures?|horas?|ore|ora|uur|timm(?:e|ar)|час\\w*|小时|時間|saat|godzin\\w*|ساعة|ساعات
+minute 1440 days?|tage?|tagen|jours?|días?|giorni|giorno|dias?|dagen|dag|dagar|дн\\w*|день|天|日間|gün|dni|dzień|يوم\\w*|أيام
+minute 10080 weeks?|wochen?|semaines?|semanas?|settiman[ae]|weken|veck(?:a|or)|недел\\w*|周(?!岁)|星期|週間|hafta|tygodni\\w*|أسبوع|أسابيع
+month 1 months?|monate?|monaten|mois|mes|meses|mesi|mese|mês|maand|maanden|månad|månader|месяц\\w*|个月|か月|ヶ月|カ月|ay|miesi[ąę]c\\w*|شهر|أشهر
+month 12 years?|yrs?|jahren?|jahre|ans|années?|an|años?|anni|anno|anos?|jaar|jaren|лет|год\\w*|年間?|yıl|år|lata?|سنة|سنوات
 byte 1 gb|gigabytes?
 mbyte 1 mb|megabytes?
 kw 1 kw|kilowatts?
@@ -131,13 +148,13 @@ kwh 1 kwh
 _TIMES = {
     "k": 1e3, "thousand": 1e3, "tausend": 1e3, "mille": 1e3, "mila": 1e3, "mil": 1e3, "duizend": 1e3,
     "тыс.": 1e3, "тыс": 1e3, "тысяч": 1e3, "тысячи": 1e3, "тысяча": 1e3, "tys.": 1e3, "tys": 1e3,
-    "bin": 1e3, "ألف": 1e3, "千": 1e3, "万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8, "million": 1e6,
+    "bin": 1e3, "ألف": 1e3, "천": 1e3, "만": 1e4, "억": 1e8, "हज़ार": 1e3, "हजार": 1e3, "लाख": 1e5, "tusen": 1e3, "千": 1e3, "万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8, "million": 1e6,
     "millions": 1e6, "mio.": 1e6, "mio": 1e6, "millionen": 1e6, "millón": 1e6, "millones": 1e6,
     "milioni": 1e6, "milione": 1e6, "milhões": 1e6, "miljoen": 1e6, "млн": 1e6, "миллион": 1e6,
     "миллиона": 1e6, "миллионов": 1e6, "milyon": 1e6, "mln": 1e6, "bn": 1e9, "billion": 1e9,
     "milliarden": 1e9, "milliards": 1e9, "dozen": 12, "dutzend": 12,
 }  # fmt: skip
-_PREFIXED = r"€|us\$|r\$|\$|£|¥|₽|₺|₹|eur|usd|gbp|chf|pln"
+_PREFIXED = r"€|us\$|r\$|\$|£|¥|₽|₺|₹|₩|eur|usd|gbp|chf|pln"
 _DIGITS = r"(?<![A-Za-z0-9_.,])[+-]?(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,'\u2019]\d+)*)"
 
 
@@ -184,7 +201,7 @@ def _load_prefixes() -> dict[str, str]:
     prefixes = {"€": "EUR", "$": "USD", "us$": "USD", "r$": "BRL", "£": "GBP", "¥": "", "₽": "RUB"}
     return (
         prefixes
-        | {"₺": "TRY", "₹": "INR"}
+        | {"₺": "TRY", "₹": "INR", "₩": "KRW"}
         | {code: code.upper() for code in ("eur", "usd", "gbp", "chf", "pln")}
     )
 
@@ -356,11 +373,18 @@ _EXTRA_MONTHS = {
     )
     for name in names.split()
 }  # fmt: skip
+_SHORT_MONTHS = {
+    "mrt": 3, "sty": 1, "kwi": 4, "wrz": 9, "paź": 10, "gru": 12, "янв": 1, "фев": 2, "мар": 3, "апр": 4,
+    "июн": 6, "июл": 7, "авг": 8, "сен": 9, "сент": 9, "окт": 10, "ноя": 11, "дек": 12, "ene": 1,
+    "abr": 4, "ago": 8, "dic": 12, "gen": 1, "giu": 6, "lug": 7, "ott": 10, "fev": 2, "dez": 12,
+    "janv": 1, "févr": 2, "avr": 4, "juil": 7, "déc": 12, "okt": 10, "जनवरी": 1, "फरवरी": 2, "मार्च": 3,
+    "अप्रैल": 4, "जून": 6, "जुलाई": 7, "अगस्त": 8, "सितंबर": 9, "अक्टूबर": 10, "नवंबर": 11, "दिसंबर": 12,
+}  # fmt: skip
 _RUSSIAN = {
     "январе": 1, "феврале": 2, "марте": 3, "апреле": 4, "мае": 5, "июне": 6, "июле": 7,
     "августе": 8, "сентябре": 9, "октябре": 10, "ноябре": 11, "декабре": 12,
 }  # fmt: skip
-_MONTHS = MONTH_OF | _EXTRA_MONTHS | _RUSSIAN
+_MONTHS = MONTH_OF | _EXTRA_MONTHS | _SHORT_MONTHS | _RUSSIAN
 _MONTH = r"[^\W\d_]{3,}"
 """Looked up afterwards, which takes a tenth of the time of an alternation of them all."""
 _HALF = re.compile(
@@ -400,6 +424,8 @@ def _read_iso(match: re.Match[str]) -> Value | None:
 
 def _read_numeric(match: re.Match[str]) -> Value | None:
     first, second, year = int(match[1]), int(match[3]), int(match[4] or 0)
+    if not second:
+        return None  # "at 14.00."
     year += 2000 if 0 < year < 100 else 0  # noqa: PLR2004
     both = [(year, second, first)]
     if match[2] == "/":
@@ -424,7 +450,13 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
     (re.compile(r"(?<!\d)(\d{4})[-/](\d\d?)[-/](\d\d?)(?!\d)"), _read_iso),
     (re.compile(r"(?<![\d.])(\d\d?)([./-])(\d\d?)(?:\2|\.\s)(\d{4}|\d\d)(?![\d:])"), _read_numeric),
     (re.compile(r"(?<![\d.,])(\d\d?)([.])(\d\d?)\.()(?!\d)"), _read_numeric),
-    (re.compile(r"(?:(\d{4})年)?(\d\d?)月(?:(\d\d?)[日号號]?)?(?!\d)"), _read_east),
+    (
+        re.compile(
+            r"(?<![\d./])(?=0|[123]\d/0|\d/0|(?<=\b(?:el|le|il|on|by|am) )\d)(\d\d?)(/)(\d\d?)()(?![\d/])"
+        ),
+        _read_numeric,
+    ),
+    (re.compile(r"(?:(\d{4})[年년]\s?)?(\d\d?)[月월]\s?(?:(\d\d?)[日号號일]?)?(?!\d)"), _read_east),
     (
         re.compile(
             rf"(?<![\w.,])(?P<day>\d\d?)(?:st|nd|rd|th|\.|er|º|°)?(?:\s*(?:(?:of|de|del|do|di)\s+|d')|\s+)"
@@ -442,7 +474,10 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
     ),
     (re.compile(rf"(?<!\w)(?P<month>{_MONTH})\.?{_YEAR}", re.IGNORECASE), _read_named),
     (
-        re.compile(rf"(?<=\b)(?:{_IN})\s+(?P<month>{_MONTH})(?P<year>)(?!\w)", re.IGNORECASE),
+        re.compile(
+            rf"(?<=\b)(?:{_IN})[\s-]+(?:(?:early|mid|late|mitte|ende|anfang)[\s-]+)?(?P<month>{_MONTH})(?P<year>)(?!\w)",
+            re.IGNORECASE,
+        ),
         _read_named,
     ),
 )
@@ -453,7 +488,7 @@ _AT = {
     "english": "at|by|until|till|around|about|before|after|from", "german": "um|ab|gegen|bis",
     "french": "à|vers|dès", "spanish": "a las?|sobre las|desde las", "italian": "alle|all'|dalle|verso le",
     "portuguese": "às|à|pelas", "dutch": "om|rond|vanaf", "russian": "в|к|до|после", "polish": "o|od|do",
-    "turkish": "saat", "arabic": "الساعة",
+    "turkish": "saat", "arabic": "الساعة", "swedish": "klockan|kl\\.?",
 }  # fmt: skip
 _HOURS = {
     "english": "o'clock", "german": "uhr", "french": "heures?|h", "spanish": "horas|h", "italian": "ore",
@@ -479,6 +514,9 @@ _SHIFTED = {
         (r"(?:le|alle) (\d+) meno un quarto", -15),
     ),
     "portuguese": ((r"[àa]s (\d+) e meia", 30), (r"[àa]s (\d+) e um quarto", 15)),
+    "russian": ((r"половин\w+ (\d+)", -30), (r"четверть (\d+)", -45)),
+    "swedish": ((r"halv (\d+)", -30), (r"kvart över (\d+)", 15), (r"kvart i (\d+)", -15)),
+    "turkish": ((r"saat (\d+) buçuk", 30), (r"saat (\d+)(?! ?[.:\d])", 0)),
 }  # fmt: skip
 _PAST = {"english": "(?:minutes )?past", "german": "(?:minuten )?nach", "dutch": "over"}
 _NAMED = re.compile(
@@ -490,6 +528,11 @@ _POLISH_HOURS = (
     "pierwszej drugiej trzeciej czwartej piątej szóstej siódmej ósmej dziewiątej dziesiątej "
     "jedenastej dwunastej trzynastej czternastej piętnastej szesnastej siedemnastej osiemnastej "
     "dziewiętnastej dwudziestej"
+).split()
+_CLOCK_ONLY = {"italian": "alle|dalle", "spanish": "a las|desde las", "portuguese": "às"}
+"""Prepositions that a bare number makes a clock time, whatever follows."""
+_ARABIC_HOURS = (
+    "الواحدة الثانية الثالثة الرابعة الخامسة السادسة السابعة الثامنة التاسعة العاشرة"
 ).split()
 _Reader: TypeAlias = "Callable[[ValueReader, re.Match[str]], Value | None]"
 
@@ -509,6 +552,10 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         )
         yield re.compile(rf"{part}?(\d\d?):(\d\d)"), _read_digital
         return
+    if language == OTHER:
+        said = rf"(?:{part}\s?)?(\d\d?)(?:시(?!간)|\s?बजे)\s?(?:(반)|(\d\d?)분)?"
+        yield re.compile(said), _read_east_clock
+        yield re.compile(rf"(?:{part}\s?)?(?<![\d:])(\d\d?):(\d\d)(?:\s?बजे)?"), _read_digital
     if language in _PAST:
         past = rf"(?<![\w.,])(5|10|20|25) (?:{_PAST[language]}) (\d\d?)(?!\w)"
         yield re.compile(past, re.IGNORECASE), _read_past
@@ -546,10 +593,24 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         ),
         _read_digital,
     )
+    yield from _list_own_clocks(language, part)
+    yield _NAMED, _read_named_clock
+
+
+def _list_own_clocks(language: str, part: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
+    """Yield the clock times that only one language writes so."""
+    if language in _CLOCK_ONLY:
+        said = rf"(?<!\w)(?:{_CLOCK_ONLY[language]})\s(\d\d?)()(?![\d.,:/]|\s?[%€])"
+        yield re.compile(said, re.IGNORECASE), _read_digital
+    if language == "turkish":
+        yield re.compile(rf"(?<!\w){part[7:-7]}\s(\d\d?)(?:[.:](\d\d))?(?![\d.:])"), _read_digital
     if language == "polish":
         hours = "|".join(f"{hour[:-2]}(?:ej|ą)" for hour in _POLISH_HOURS)
         yield re.compile(rf"(?<!\w)(?:o|od|do|na) ({hours})(?!\w)", re.IGNORECASE), _read_polish
-    yield _NAMED, _read_named_clock
+    if language == "arabic":
+        hours = "|".join(_ARABIC_HOURS)
+        said = rf"الساعة ({hours})(?! عشر)(?:\s*{part}(?!\w))?"
+        yield re.compile(said), _read_arabic
 
 
 def _read_digital(reader: ValueReader, match: re.Match[str]) -> Value | None:
@@ -564,7 +625,7 @@ def _pick_numbers(groups: Iterable[str | None]) -> tuple[int, int]:
 
 def _read_east_clock(reader: ValueReader, match: re.Match[str]) -> Value | None:
     hour, minute = _pick_numbers(match.groups())
-    return reader.read_clock(match, hour, 30 if "半" in match[0] else minute)
+    return reader.read_clock(match, hour, 30 if {"半", "반"} & {*match[0]} else minute)
 
 
 def _read_past(reader: ValueReader, match: re.Match[str]) -> Value | None:
@@ -580,6 +641,10 @@ def _read_polish(reader: ValueReader, match: re.Match[str]) -> Value | None:
     return reader.read_clock(
         match, _POLISH_HOURS.index(re.sub("ą$", "ej", match[1].lower())) + 1, 0
     )
+
+
+def _read_arabic(reader: ValueReader, match: re.Match[str]) -> Value | None:
+    return reader.read_clock(match, _ARABIC_HOURS.index(match[1]) + 1, 0)
 
 
 def _read_named_clock(_reader: ValueReader, match: re.Match[str]) -> Value | None:
