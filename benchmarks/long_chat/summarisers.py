@@ -210,9 +210,9 @@ _OTHER_WORDS = [
         (r"has a birthday on", "was born on"),
         (r"you get in with", "access is by"),
         (r"works as", "has a job as"),
-        (r"my favourite", "the user's preferred"),
-        (r"I measured", "measured by the user:"),
-        (r"I must not forget to", "still open for the user:"),
+        (r"my favourite", "{who}'s preferred"),
+        (r"I measured", "measured by {who}:"),
+        (r"I must not forget to", "still open for {who}:"),
         (r"remind me to", "a reminder is wanted to"),
         (r"because", "since"),
         (r"although", "even though"),
@@ -224,11 +224,11 @@ _OTHER_WORDS = [
         (r"repaired", "fixed"),
         (r"cancelled", "called off"),
         (r"found", "came across"),
-        (r"our", "the user's"),
-        (r"my", "the user's"),
-        (r"I am", "the user is"),
-        (r"I have", "the user has"),
-        (r"I", "the user"),
+        (r"our", "{who}'s"),
+        (r"my", "{who}'s"),
+        (r"I am", "{who} is"),
+        (r"I have", "{who} has"),
+        (r"I", "{who}"),
     )
 ]
 _ENDINGS = re.compile(
@@ -253,16 +253,17 @@ def retell(summary: str, meter: Meter) -> str:
         speaker, colon, said = line.partition(": ")
         known = colon and speaker in _SPEAKERS.values()
         sentences = split_sentences(said if known else line)
-        told = " ".join(_retold(one, meter) for one in sentences)
+        who = "the assistant" if speaker == "Assistant" else "the user"
+        told = " ".join(_retold(one, who, meter) for one in sentences)
         lines.append(f"{speaker}: {told}" if known else told)
     return "\n".join(lines)
 
 
-def _retold(sentence: str, meter: Meter) -> str:
+def _retold(sentence: str, who: str, meter: Meter) -> str:
     if _drawn(2, sentence, "words") == 0:
         sentence = _ENDINGS.sub(".", _OPENINGS.sub("", sentence))
         for pattern, other in _OTHER_WORDS:
-            sentence = pattern.sub(other, sentence)
+            sentence = pattern.sub(other.replace("{who}", who), sentence)
         sentence = sentence[:1].upper() + sentence[1:]
     value = _VALUE.search(sentence)
     if value is None or _drawn(_SLIP, sentence, f"slip {meter.calls}"):

@@ -62,6 +62,8 @@ _ANSWERING = 0.66
 """A sentence that holds this share of a question answers it."""
 _HELD = 0.3
 """What it counts beside a cosine that a sentence holds what a question asks for."""
+_LEAST_NEAR = 0.05
+"""A sentence that is no nearer has nothing to do with a question."""
 _MOST_MISSES = 12
 """After so many sentences in a row that do not fit, the rest hardly will."""
 _LEAST_SHARE = 0.34
@@ -241,22 +243,23 @@ class Branches:
     def _rank_by_meaning(self, question: str, embed: Embed) -> list[tuple[str, int]]:
         """Return the sentences nearest to a question in what they mean or hold, best first."""
         asked = find_asked_kinds(question)
-        if not (asked or is_question(question)):
+        names = sorted(name for name, (leaf, _) in self._leaves.items() if leaf.sentences)
+        if not names or not (asked or is_question(question)):
             return []
-        for name, (leaf, _) in self._leaves.items():
+        for name in names:
             if name not in self._meanings:
-                vectors = np.array(embed(list(leaf.sentences)), dtype=np.float32)
-                kinds = [find_kinds(sentence) for sentence in leaf.sentences]
-                self._meanings[name] = vectors, kinds
-        names = sorted(self._leaves)
+                sentences = list(self._leaves[name][0].sentences)
+                vectors = np.array(embed(sentences), dtype=np.float32)
+                self._meanings[name] = vectors, [find_kinds(sentence) for sentence in sentences]
+        known = [self._meanings[name] for name in names]
+        holds = [not asked.isdisjoint(one) for _, kinds in known for one in kinds]
+        cosines = _compare(embed([question])[0], [vectors for vectors, _ in known])
+        scores = cosines + _HELD * np.array(holds)
         places = [
             (name, number) for name in names for number in range(len(self._meanings[name][1]))
         ]
-        scores = _compare(embed([question])[0], [self._meanings[name][0] for name in names])
-        for place, (name, number) in enumerate(places):
-            scores[place] += _HELD * (not asked.isdisjoint(self._meanings[name][1][number]))
         best = (-scores).argsort(kind="stable")[:_MOST_MEANT].tolist()
-        return [places[place] for place in best]
+        return [places[place] for place in best if scores[place] >= _LEAST_NEAR]
 
     def _rank(
         self, question: str, hits: Collection[int], whole: Collection[int]

@@ -255,13 +255,16 @@ class TurnView:
         is_answered = found.verdict == "answered"
         may_give_way = not is_answered and blocks is found.blocks and self.options.recall_k is None
         total = self._wished if room is None else room
-        kept = _take_blocks(blocks, total // 2) if may_give_way else blocks
+        best = _take_blocks(blocks, total // 2, self._count_text) or blocks[:1]
+        kept = best if may_give_way else blocks
         opened = yield from self._open_steps(seen, query, kept, total, is_answered=is_answered)
         if not may_give_way:
             return replace(found, opened=opened)
         # What the sentences leave goes to the lines again.
-        left = total - sum(count_text_tokens(f"\n\n{one.text}") for one in opened)
-        return replace(found, blocks=_take_blocks(blocks, left) or kept, opened=opened)
+        left = total - sum(self._count_text(f"\n\n{one.text}") for one in opened)
+        return replace(
+            found, blocks=_take_blocks(blocks, left, self._count_text) or kept, opened=opened
+        )
 
     def _open_steps(
         self,
@@ -426,9 +429,11 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     return "\n".join(said[-1].contents) if said else None
 
 
-def _take_blocks(blocks: Sequence[RecalledBlock], max_tokens: int) -> tuple[RecalledBlock, ...]:
+def _take_blocks(
+    blocks: Sequence[RecalledBlock], max_tokens: int, count: TextCounter
+) -> tuple[RecalledBlock, ...]:
     """Return as many of the first blocks as their texts fit."""
-    sizes = accumulate(count_text_tokens(block.text) for block in blocks)
+    sizes = accumulate(count(block.text) for block in blocks)
     return tuple(block for block, size in zip(blocks, sizes, strict=True) if size <= max_tokens)
 
 

@@ -93,6 +93,21 @@ def test_a_retold_summary_keeps_its_values_and_is_the_same_in_every_run():
     assert all(line.startswith("User: ") and "Ana Renn" in line for line in told.splitlines())
 
 
+def test_a_retold_summary_says_of_nobody_what_somebody_else_said():
+    from benchmarks.long_chat.summarisers import Meter, retell
+
+    said = "\n".join(
+        f"{speaker}: I called {name} and I have a new number for it."
+        for speaker in ("User", "Assistant")
+        for name in ("Ana", "Bo", "Cleo", "Dora", "Emil", "Fritz", "Gita", "Hugo")
+    )
+    told = retell(said, Meter()).splitlines()
+    assert any("the user" in line.lower() for line in told[:8])
+    assert any("the assistant" in line.lower() for line in told[8:])
+    assert not any("the assistant" in line.lower() for line in told[:8])
+    assert not any("the user" in line.lower() for line in told[8:])
+
+
 def test_every_slip_is_noted_with_what_should_stand_there():
     from benchmarks.long_chat.summarisers import Meter, retell
 
