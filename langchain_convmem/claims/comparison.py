@@ -736,17 +736,6 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
     return said.agent in kin and told.agent == "user" and not is_told_elsewhere
 
 
-def _is_equation(cast: Cast, who: Collection[str]) -> bool:
-    """Return whether a clause says that one is the other, as it does the other way round, too."""
-    words = {item.key for item in cast.clause.items if item.kind == "word"} - cast.roles.keys()
-    is_plain = all(cast.roles.get(one) == "open" for one in who)
-    kinds = {item.kind for item in cast.clause.items}
-    return is_plain and "passive" in kinds and words <= _NAMING_WORDS
-
-
-_NAMING_WORDS = frozenset({"call", "name"})
-
-
 def _is_debtor_changed(told: Cast, said: Cast) -> bool:
     debtors = told.debtor, said.debtor
     if "" in debtors or debtors[0] == debtors[1]:
@@ -797,6 +786,17 @@ def _is_asked_for(clause: Clause) -> bool:
     """Return whether somebody asks for what is done: "can you remind me"."""
     kinds = [item.key if item.kind == "concept" else item.kind for item in clause.items]
     return "can" in kinds[: kinds.index("assistant")] if "assistant" in kinds else False
+
+
+def _is_equation(cast: Cast, who: Collection[str]) -> bool:
+    """Return whether a clause says that one is the other, as it does the other way round, too."""
+    words = {item.key for item in cast.clause.items if item.kind == "word"} - cast.roles.keys()
+    is_plain = all(cast.roles.get(one) == "open" for one in who)
+    kinds = {item.kind for item in cast.clause.items}
+    return is_plain and "passive" in kinds and words <= _NAMING_WORDS
+
+
+_NAMING_WORDS = frozenset({"call", "name"})
 
 
 # -- places changed -------------------------------------------------------------------------------
