@@ -16,14 +16,9 @@ from typing import Any
 
 from langchain_convmem.records import Cover, Draft, Entry, Metadata
 from langchain_convmem.summarizing.checks import TITLE
+from langchain_convmem.summarizing.kinds import list_told
 from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.views.facts import (
-    Fact,
-    FactSource,
-    KnownFacts,
-    find_facts,
-    split_sentences,
-)
+from langchain_convmem.views.facts import FactSource, Kind, split_sentences
 from langchain_convmem.views.live import LEVEL, RECORD, find_frontier, find_live_entries, get_level
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import (
@@ -47,7 +42,7 @@ _MOST_SHOWN = 16
 
 _LEAST_TOKENS = 16
 
-_WEIGHTS = {
+_WEIGHTS: Mapping[Kind, float] = {
     "price": 1.0,
     "id": 1.0,
     "promise": 1.0,
@@ -56,20 +51,6 @@ _WEIGHTS = {
     "name": 0.6,
     "number": 0.5,
 }
-
-_MONEY = re.compile(
-    r"[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9]|\b(?:euros?|eur|dollars?|usd|pounds?|gbp|chf|francs?"
-    r"|yen|jpy|yuan|cny|rupees?|inr|cents?|kronor|kroner|z\u0142oty)\b|\u5143|\u5186|\uc6d0",
-    re.IGNORECASE,
-)
-
-_PREFERENCE = re.compile(
-    r"\b(?:prefers?|preferred|favou?rite|likes?|loves?|enjoys?|hates?|dislikes?"
-    r"|can(?:'|\u2019)t stand|rather (?:not|than|have)|allerg(?:y|ic|ies)|vegan|vegetarian"
-    r"|mag|liebt|bevorzugt|lieblings\w*|hasst|pr\u00e9f\u00e8re|aime|d\u00e9teste|prefiere|gusta|odia|preferisce|adora|prefere|gosta)\b"
-    r"|\u559c\u6b22|\u559c\u6b61|\u597d\u304d|\u5acc\u3044",
-    re.IGNORECASE,
-)
 
 
 # -- Which summaries are put under a parent -------------------------------------------------------
@@ -303,7 +284,7 @@ class _Choice:
         self._lengths = [count(f"{sentence.line}\n") for sentence in told]
         self._begun: set[tuple[int, str]] = set()
         self._known: set[str] = set()
-        self._kinds: Counter[str] = Counter()
+        self._kinds: Counter[Kind] = Counter()
         self._used: Counter[int] = Counter()
 
     def take_best(self) -> bool:
@@ -345,21 +326,9 @@ class _Choice:
         return worth / self._lengths[number] / spent, 1 / spent
 
 
-def _weigh(told: Sequence[ToldSentence]) -> list[Mapping[str, str]]:
+def _weigh(told: Sequence[ToldSentence]) -> list[Mapping[str, Kind]]:
     """Return for each sentence the kind of each of its facts by the fact's key."""
-    known = KnownFacts(find_facts([FactSource(sentence.text) for sentence in told]))
-    return [dict(_list_kinds(sentence.text, known.find_in(sentence.text))) for sentence in told]
-
-
-def find_kinds(text: str) -> frozenset[str]:
-    """Return the kinds of facts that a sentence tells: price, id, date, number, name and so on."""
-    return frozenset(kind for _, kind in _list_kinds(text, find_facts([FactSource(text)])))
-
-
-def _list_kinds(text: str, facts: Sequence[Fact]) -> Iterator[tuple[str, str]]:
-    has_money = _MONEY.search(text) is not None
-    for fact in facts:
-        is_price = fact.kind == "number" and has_money
-        yield f"{fact.kind}:{fact.key}", "price" if is_price else fact.kind
-    if _PREFERENCE.search(text):
-        yield f"preference:{text.casefold()}", "preference"
+    found: list[dict[str, Kind]] = [{} for _ in told]
+    for fact in list_told([FactSource(one.text, position=n) for n, one in enumerate(told)]):
+        found[fact.said.position][f"{fact.kind}:{fact.key}"] = fact.kind
+    return found
