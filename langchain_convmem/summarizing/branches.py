@@ -53,7 +53,7 @@ Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 ReadStretches: TypeAlias = Callable[[Sequence[Stretch]], Steps[Sequence[Entry]]]
 """Reads entries of a thread from after a position up to another, by position."""
 
-_MOST_READ = 1024
+_MOST_READ = 2048
 """So many folded summaries of a thread are known at once, the latest ones."""
 _MOST_SENTENCES = 8
 _MOST_RANKED = 64

@@ -16,7 +16,7 @@ from langchain_convmem.claims.lexicon import guess_language
 from langchain_convmem.claims.reading import read_claim
 from langchain_convmem.claims.values import Value
 from langchain_convmem.views.facts import Fact, FactSource, Kind, list_mentions, split_sentences
-from langchain_convmem.views.wishes import is_preference
+from langchain_convmem.views.wishes import is_asking, is_preference
 
 FactKind: TypeAlias = Literal[
     "price", "code", "date", "number", "name", "promise", "preference"
@@ -97,8 +97,7 @@ def list_told(texts: Sequence[FactSource]) -> Iterator[Fact]:
             yield fact
     for said in texts:
         for sentence in split_sentences(said.text):
-            is_asked = sentence.endswith(("?", "\uff1f", "\u061f"))
-            if (said, sentence) in promised or is_asked or not is_preference(sentence):
+            if (said, sentence) in promised or is_asking(sentence) or not is_preference(sentence):
                 continue
             key = " ".join(sentence.casefold().split())
             yield Fact("preference", key, sentence, sentence, said)

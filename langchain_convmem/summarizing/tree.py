@@ -1,8 +1,9 @@
 """Parents of summaries: which neighbours are put under one, and what it tells. Pure.
 
 No model writes a parent. It is made of sentences of the summaries below, as they stand there, as
-many as its budget holds; each kind of fact and each summary below gets its share. So nothing is
-retold in other words, and where a sentence comes from stays known.
+many as its budget holds. Each kind of fact gets its share, and each summary below gets room by how
+much it covers, so what was said long ago does not give way to the latest. So nothing is retold in
+other words, and where a sentence comes from stays known.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from langchain_convmem.views.summaries import (
     make_summary_draft,
 )
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.views.wishes import is_asking, is_personal
 
 AUTHOR = "rule"
 """What stands with a parent as its author."""
@@ -52,13 +54,18 @@ _WEIGHTS: Mapping[Kind, float] = {
     "number": 0.5,
 }
 
+_PERSONAL = 6.0
+"""What is told of those who talk counts so often."""
+_IMPERSONAL = 0.3
+"""And so little what a tool says or somebody asks."""
+
 
 # -- Which summaries are put under a parent -------------------------------------------------------
 def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Sequence[Entry]:
     """Return the neighbours to put under a parent next; none while all fit their budget.
 
-    The oldest of the lowest level, as few as are needed. The summary of what was said last stays
-    as it was written.
+    Those that take most for what they cover, the oldest of such, as few as are needed: so what was
+    said long ago keeps its room. The summary of what was said last stays as it was written.
 
     Args:
         frontier: The summaries that a model reads, in their order.
@@ -69,12 +76,15 @@ def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Seque
     older = frontier[:-1]
     if len(older) < 2 or (excess <= 0 and len(frontier) <= _MOST_SHOWN):  # noqa: PLR2004 - a pair
         return ()
-    levels = [get_level(summary) for summary in older]
-    highest = [max(pair) for pair in pairwise(levels)]
-    start = highest.index(min(highest))
+    spans = [_count_span(summary) for summary in older]
+    density = [
+        sum(pair) / sum(covered)
+        for pair, covered in zip(pairwise(sizes[:-1]), pairwise(spans), strict=True)
+    ]
+    start = density.index(max(density))
     end = start + 2
     most = min(len(older), start + settings.fan_out)
-    while end < most and levels[end] == highest[start] and excess > sum(sizes[start:end]) // 2:
+    while end < most and excess > sum(sizes[start:end]) // 2:
         end += 1
     return older[start:end]
 
@@ -162,6 +172,12 @@ def _find_ends(child: Entry) -> tuple[int, int]:
     return (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
 
 
+def _count_span(summary: Entry) -> int:
+    """Return how many positions lie between the ends of what a summary covers, both included."""
+    first, last = _find_ends(summary)
+    return last - first + 1
+
+
 def _join_covers(children: Sequence[Entry]) -> Cover:
     """Return what summaries cover together; ranges that touch become one."""
     pairs = sorted(pair for child in children if child.cover for pair in child.cover.ranges)
@@ -184,6 +200,7 @@ class ToldSentence:
         days: The line that says of which days it tells; empty if that is not known.
         child: Number of the summary among those read.
         cites: Positions of the entries that it comes from, as far as known.
+        span: How many positions the summary covers; it gets room accordingly.
     """
 
     text: str
@@ -191,6 +208,7 @@ class ToldSentence:
     days: str
     child: int
     cites: tuple[int, ...] = ()
+    span: int = 1
 
     @property
     def line(self) -> str:
@@ -214,6 +232,7 @@ def _read_sentences(child: Entry, number: int) -> Iterator[ToldSentence]:
     own = get_days(child)
     days = format_days(own) if own else ""
     cites = iter(get_cites(child))
+    span = _count_span(child)
     for piece in child.contents:
         place = 0
         for sentence in split_sentences(piece):
@@ -227,7 +246,7 @@ def _read_sentences(child: Entry, number: int) -> Iterator[ToldSentence]:
                 label = _LABEL.match(piece, start)
                 is_first = not piece[start : place - len(sentence)].strip()
                 name = "" if label is None or is_first else label[1]
-                yield ToldSentence(sentence.removeprefix("- "), name, days, number, cited)
+                yield ToldSentence(sentence.removeprefix("- "), name, days, number, cited, span)
 
 
 def write_text(told: Sequence[ToldSentence]) -> tuple[str, list[list[int]]]:
@@ -252,7 +271,8 @@ def choose_sentences(
 ) -> list[ToldSentence]:
     """Return the sentences to keep, in their order: those that tell most for their length.
 
-    A kind of fact counts less the more of it was chosen, and so does a summary. What is left of
+    What is told of those who talk counts more, results of tools and questions less. A kind of fact
+    counts less the more of it was chosen, and so does a summary. What is left of
     the budget goes to sentences without facts, summary by summary.
 
     Args:
@@ -279,8 +299,12 @@ class _Choice:
         self._count = count
         self._told = told
         self._room = max_tokens
-        self._share = max(max_tokens / len({sentence.child for sentence in told}), 1)
+        spans = {sentence.child: sentence.span for sentence in told}
+        self._room_of = {
+            child: max(max_tokens * span / sum(spans.values()), 1) for child, span in spans.items()
+        }
         self._worth = _weigh(told)
+        self._shares = [_find_share(sentence.line) for sentence in told]
         self._lengths = [count(f"{sentence.line}\n") for sentence in told]
         self._begun: set[tuple[int, str]] = set()
         self._known: set[str] = set()
@@ -320,13 +344,20 @@ class _Choice:
     def _find_value(self, number: int) -> tuple[float, float]:
         """Return what a sentence is worth by its facts, and without any by its summary's share."""
         sentence = self._told[number]
-        spent = 1 + self._used[sentence.child] / self._share
+        spent = 1 + self._used[sentence.child] / self._room_of[sentence.child]
         new = (kind for key, kind in self._worth[number].items() if key not in self._known)
         worth = sum(_WEIGHTS[kind] / (1 + self._kinds[kind]) for kind in new)
-        return worth / self._lengths[number] / spent, 1 / spent
+        return self._shares[number] * worth / self._lengths[number] / spent, 1 / spent
 
 
-def _weigh(told: Sequence[ToldSentence]) -> list[Mapping[str, Kind]]:
+def _find_share(line: str) -> float:
+    """Return how much what a line tells counts, by whom it is about."""
+    if is_personal(line):
+        return _PERSONAL
+    return _IMPERSONAL if is_asking(line) or line.startswith("Tool:") else 1.0
+
+
+def _weigh(told: Sequence[ToldSentence]) -> Sequence[Mapping[str, Kind]]:
     """Return for each sentence the kind of each of its facts by the fact's key."""
     found: list[dict[str, Kind]] = [{} for _ in told]
     for fact in list_told([FactSource(one.text, position=n) for n, one in enumerate(told)]):

@@ -1,4 +1,4 @@
-"""Sentences that say what somebody prefers or has promised, in many languages. Pure.
+"""Sentences that say what somebody prefers, has promised or is, in many languages. Pure.
 
 Found by how people say such things, of themselves or of each other; what a sentence means besides
 is not read. A word too many costs little: such a sentence is kept where another one is not.
@@ -18,8 +18,8 @@ prefer\w*|favou?rites?|allerg(?:y|ic|ies)|intoleran(?:t|ce)|vegetarians?|vegans?
 (?:i|we|they|(?<!if )you) {_OFTEN}{_TASTE}|(?:likes|loves|hates|dislikes|enjoys|adores|detests|loathes)
 (?:can(?:no|')?t|cannot|couldn't|could not) (?:stand|bear|eat|drink|tolerate|abide)
 (?:don't|do not|doesn't|does not) {_OFTEN}(?:{_TASTE}|eat|drink|care for|wear)
-(?:i|we|he|she|you|user) (?:never|only|always) (?:eats?|drinks?|wears?|fl(?:y|ies)|buys?|orders?|takes?|has|have|chooses?|picks?|goe?s? for)
-(?:'d|would) (?:rather|sooner)|rather than|fan of|fond of|partial to|(?:mad|crazy|wild) about|soft spot|weakness for|sucker for
+(?:i|we|he|she|user) (?:never|only|always) (?:eats?|drinks?|wears?|fl(?:y|ies)|buys?|orders?|takes?|ha(?:s|ve)|choose|picks?|go(?:es)? for|says?|uses?|sits?|sleeps?|gets?|asks? for)
+\w+'d (?:rather|sooner)|would (?:rather|sooner)|rather than|fan of|fond of|partial to|(?:mad|crazy|wild) about|soft spot|weakness for|sucker for
 {_SELF} {_OFTEN}(?:into|keen on|in love with|sick of|fed up with|an? \w+ person)
 nothing beats|of choice|my go-to|(?:my|his|her) (?:thing|cup of tea)|best of all|suits? (?:me|him|her|us)
 over .{{1,40}} any day|could .{{1,60}} (?:every day|all day|forever)|makes? (?:me|him|her) (?:sick|gag|happy|ill)
@@ -55,6 +55,15 @@ muszę|obieca\w*|przypomnij|nie zapomnij|обеща\w*|напомн\w*|не за
 """
 _UNSPACED_PROMISES = "答应|答應|承诺|承諾|提醒我|别忘|別忘|約束し|忘れないで|なければなら|약속|잊지 마|ذكرني|لا تنس|وعدت|याद दिला|वादा"
 
+_PERSONS = r"""
+i|i'(?:m|ve|d|ll)|me|my|mine|we|us|our|ours|you|your|yours|the user(?:'s)?
+ich|mich|mir|mein\w*|wir|uns|unser\w*|du|dich|dir|dein\w*|ihr\w*|je|j'\w+|moi|m[aoe]n?|mes|nous|nos|notre|tu|toi|t[ao]n?|tes|vous|vos|votre
+yo|mí|mis?|nosotr[oa]s|nuestr[oa]s?|tus?|usted|io|mi[ao]|miei|mie|noi|nostr[aoie]|tu[ao]|tuoi|eu|meus?|minhas?|nós|noss[ao]s?|você|teus?|tuas?|seus?|suas?
+ik|mij|mijn|wij|ons|onze|jij|je|jouw|uw|ja|mnie|moj\w*|mój|nasz\w*|twoj\w*|twój|я|меня|мне|мой|моя|мо[её]|мои|мою|мы|нас|наш\w*|ты|тебя|тво\w+|вы|вас|ваш\w*
+ben|benim|bana|biz|bizim|senin|sizin|jag|mig|min|mitt|mina|vi|vår\w*|din|ditt|dina
+"""
+_UNSPACED_PERSONS = "我|咱|你|您|私|僕|俺|あなた|저는|제가|나는|내가|우리|당신|أنا|मैं|मेर|हम|आप"
+
 
 def _compile(words: str, unspaced: str) -> re.Pattern[str]:
     spaced = "|".join(filter(None, words.splitlines()))
@@ -63,6 +72,12 @@ def _compile(words: str, unspaced: str) -> re.Pattern[str]:
 
 _PREFERENCE = _compile(_PREFERENCES, _UNSPACED_PREFERENCES)
 _PROMISE = _compile(_PROMISES, _UNSPACED_PROMISES)
+
+_ASIDE = re.compile(
+    r"(?<=\w{3}), (?:which|so|but|and|because|although|though|while) .*", re.IGNORECASE
+)
+"""What a sentence adds to what it tells."""
+_PERSON = _compile(_PERSONS, _UNSPACED_PERSONS)
 
 
 def is_preference(sentence: str) -> bool:
@@ -73,6 +88,21 @@ def is_preference(sentence: str) -> bool:
 def is_promise(sentence: str) -> bool:
     """Return whether a sentence says what somebody has promised, has to do or is to be told of."""
     return _PROMISE.search(_straighten(sentence)) is not None
+
+
+def is_personal(sentence: str, speaker: str = "") -> bool:
+    """Return whether a sentence tells something of those who talk.
+
+    Neither a question does, nor what a tool says, as `speaker` or the beginning of the line tells.
+    """
+    is_talk = speaker.casefold() != "tool" and not sentence.casefold().startswith("tool:")
+    told = _ASIDE.sub("", _straighten(sentence))
+    return is_talk and not is_asking(sentence) and _PERSON.search(told) is not None
+
+
+def is_asking(sentence: str) -> bool:
+    """Return whether a sentence ends as a question does."""
+    return sentence.rstrip().endswith(("?", "？", "؟"))
 
 
 def _straighten(sentence: str) -> str:
