@@ -13,7 +13,9 @@ A scripted summariser answers with each text of `data/summaries`. Refused must b
     echo        the chat, the prompt or the summary before, given back; one sentence again and again
     other chat  the good summary of one chat for another
 
-Committed must be the good summaries of each chat, also with thinking before and a fence around.
+In another language than the chat, 10 summaries without names and numbers must be committed, and
+10 of something else refused. Committed must be the good summaries of each chat, also with thinking
+before and a fence around.
 `--list` prints what was judged wrong: by kind, chat and place, so that no text stands in logs.
 """
 
@@ -76,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = json.loads((DATA / "refused.json").read_text("utf-8"))
     wrong = _run("no summaries", build_refused(chats, seeds), expected=False, shown=wanted.list)
     wrong += _run("summaries", build_good(chats), expected=True, shown=wanted.list)
+    for expected in (False, True):
+        cases = build_cross_language(expected=expected)
+        wrong += _run("in another language", cases, expected=expected, shown=wanted.list)
     return int(bool(wrong))
 
 
@@ -140,6 +145,17 @@ def build_refused(chats: Sequence[dict[str, Any]], seeds: dict[str, list[Any]]) 
     echoes = [case for chat in chats for case in _list_echoes(chat)]
     cases = [*seeded, *signs, *echoes]
     return [*cases, *islice(_list_mismatches(chats), max(REFUSED - len(cases), 0))]
+
+
+def build_cross_language(*, expected: bool) -> list[Case]:
+    """Return summaries in another language that share few names and numbers with their chats.
+
+    Args:
+        expected: Those of their chats; else those of something else.
+    """
+    chats = json.loads((DATA / "cross_language.json").read_text("utf-8"))
+    name = "good" if expected else "wrong"
+    return [Case(f"cross, {name}", chat, text) for chat in chats for text in chat[name]]
 
 
 def _list_echoes(chat: dict[str, Any]) -> Iterator[Case]:

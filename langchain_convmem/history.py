@@ -1001,16 +1001,6 @@ class LiveThread:
     part: LivePart | None
     version: int | None
 
-    @property
-    def earlier_speakers(self) -> Collection[str]:
-        """Names that the messages before these bear."""
-        return () if self.part is None else self.part.speakers
-
-    @property
-    def left_out(self) -> int:
-        """How many messages before these no summary covers."""
-        return 0 if self.part is None else self.part.left_out
-
     def holds(self, position: int) -> bool:
         """Return whether all entries from this position on are among these."""
         return self.part is None or position > self.part.floor
@@ -1029,8 +1019,7 @@ class LiveThread:
         try:
             view = build_context(
                 self.entries,
-                earlier_speakers=self.earlier_speakers,
-                earlier_left_out=self.left_out,
+                **({} if self.part is None else self.part.describe_earlier()),
                 **options,
             )
         except BudgetError:

@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
-    from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
-    from langchain_convmem.summarizing.compactor import BackgroundJobs, SummaryEvent
+    from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.summarizing.compactor import BackgroundJobs, Compactor, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text import ChatTemplate
@@ -1502,7 +1502,8 @@ class Summaries:
             return self._compactor
 
     def _make_compactor(self) -> Compactor:
-        from langchain_convmem.summarizing import Compactor, SummarySettings
+        from langchain_convmem.summarizing import SummarySettings
+        from langchain_convmem.summarizing.compactor import Compactor
 
         if self._summarizer is None:
             msg = (
@@ -1510,6 +1511,8 @@ class Summaries:
                 "langchain_convmem.offline.ExtractiveSummarizer(), as summarizer="
             )
             raise ConfigError(msg)
+        from langchain_convmem.offline.extractive import ExtractiveSummarizer
+
         return Compactor(
             self._log,
             self._summarizer,
@@ -1517,6 +1520,7 @@ class Summaries:
             drafting=self._drafting,
             read=self._read_steps,
             findable=self._find_some_steps,
+            quoter=ExtractiveSummarizer(),
             on_report=self._report,
         )
 

@@ -31,10 +31,9 @@ from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
-from langchain_convmem.summarizing.checks import list_details
-from langchain_convmem.summarizing.compactor import Ended, Leases
+from langchain_convmem.summarizing.compactor import Ended, Leases, list_pieces
 from langchain_convmem.summarizing.planning import Size, SummarySettings, make_plan, measure
-from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
+from langchain_convmem.summarizing.summarizers import as_summarizer, quote_steps, write_steps
 from langchain_convmem.turns.turn import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
@@ -255,14 +254,11 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     def _summarize_steps(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
         written = yield from write_steps(self.summarizer, window, self.settings)
-        details = list_details(
-            written.missing,
-            (),
-            self.settings.facts_tokens,
-            first=written.corrected,
-            count=self.settings.count_text,
-        )
-        return (written.text, details.text) if details.text else (written.text,)
+        pieces, _ = list_pieces(written, (), self.settings)
+        if pieces:
+            return pieces
+        quoted = yield from quote_steps(ExtractiveSummarizer(), window, self.settings)
+        return list_pieces(quoted, (), self.settings)[0]
 
     def _write_text_steps(self, messages: Any) -> Steps[str]:
         parts = _SplitMessages.from_messages(convert_to_messages(messages))

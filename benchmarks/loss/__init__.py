@@ -40,7 +40,8 @@ Judged is the last call of the model:
     orphaned    a tool's result without its call, or a call without its result
     invented    a message that nobody said and no summariser wrote, such as a placeholder
     doubled     what stands there twice, or a second summary
-    commanded   an order that somebody else gave stands in a message of the user
+    commanded   an order that somebody else gave stands in a message of the user, and not in a
+                fenced summary that is labelled as data
     unanswered  a turn failed because its summary did
     evicted     no fault: messages that gave way to summaries; read: of these, seen by a summariser
 

@@ -627,11 +627,24 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
         nouns = [cast.agent not in _list_persons(cast.clause) for cast in (told, said)]
         is_noun = told.clause.language == "german" and nouns[0] != nouns[1]
         is_same_verb = all(_holds(said.clause.content, key) for key in told.clause.content)
-        return not is_noun and is_same_verb and told.clause.concepts == said.clause.concepts
+        is_equation = all(_is_equation(cast, agents) for cast in (told, said))
+        is_same = is_same_verb and told.clause.concepts == said.clause.concepts
+        return is_same and not is_noun and not is_equation
     if set(agents) == {"user", "assistant"}:
         return 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
     kin = {item.key for item in said.clause.items if item.kind == "kin"}
     return said.agent in kin and told.agent == "user" and not is_told_elsewhere
+
+
+def _is_equation(cast: Cast, who: Collection[str]) -> bool:
+    """Return whether a clause says that one is the other, as it does the other way round, too."""
+    words = {item.key for item in cast.clause.items if item.kind == "word"} - cast.roles.keys()
+    is_plain = all(cast.roles.get(one) == "open" for one in who)
+    kinds = {item.kind for item in cast.clause.items}
+    return is_plain and "passive" in kinds and words <= _NAMING_WORDS
+
+
+_NAMING_WORDS = frozenset({"call", "name"})
 
 
 # -- places changed -------------------------------------------------------------------------------

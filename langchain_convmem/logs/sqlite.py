@@ -396,7 +396,7 @@ class SQLiteLog(TransactionTwins):
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
-        with self._connections.look() as db:
+        with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
         generation = self._number_generation(found)
         if not found.rows:
@@ -409,7 +409,7 @@ class SQLiteLog(TransactionTwins):
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
-        with self._connections.look() as db:
+        with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
         generation = self._number_generation(found)
         changes = build_line_changes(found.rows, cursor, generation, limit, self._signer)
@@ -1029,8 +1029,8 @@ class _Later(NamedTuple):
 
 
 def _read_later(db: sqlite3.Connection, owner: Owner, cursor: int, limit: int | None) -> _Later:
-    """Return an owner's rows after a cursor, from a connection outside a transaction."""
-    # Asked before every recall, so in one statement, which needs no transaction.
+    """Return an owner's rows after a cursor, from a connection in a read transaction."""
+    # Asked before every recall, so in one statement.
     begin = cap_bound(cursor)
     try:
         known = db.execute(_FIND_LATER, (begin, begin, *_name_owner(owner))).fetchone()
@@ -1040,7 +1040,6 @@ def _read_later(db: sqlite3.Connection, owner: Owner, cursor: int, limit: int | 
         known = None
     if known is not None and not known[1]:
         return _Later([], known[0])
-    db.execute("BEGIN")
     number, generation = _find_owner(db, owner)
     return _Later(read_later(db, owner, number, cursor, limit), generation)
 

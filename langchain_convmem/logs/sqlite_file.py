@@ -57,6 +57,7 @@ share of it, and a commit takes no longer."""
 _BUSY_TIMEOUT_S = 30.0
 _RETRY_PAUSE_S = 0.02
 _CHECKPOINT_PATIENCE_S = 0.2
+_FINE_QUIET_NS = 100_000_000
 _QUIET_NS = 3_000_000_000
 """How long nothing has changed in a folder whose next change is certain to show: more than the
 coarsest clock of a file system."""
@@ -90,13 +91,6 @@ class SQLiteConnections:
     def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Lend a connection inside a read transaction: one consistent state of the file."""
         return _Reading(self)
-
-    def look(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Lend a connection outside a transaction: a single statement needs none.
-
-        Whoever wants more begins one; it ends with the block.
-        """
-        return _Looking(self)
 
     @contextmanager
     def read_apart(self) -> Iterator[sqlite3.Connection]:
@@ -430,35 +424,23 @@ class _Borrowing(_Loan):
         self.end(error)
 
 
-class _Looking(_Loan):
-    """A connection for a block. As a generator, it would take half as long again."""
+class _Reading(_Loan):
+    """A read transaction for a block. As a generator, it would take half as long again."""
 
     __slots__ = ()
 
     def __enter__(self) -> sqlite3.Connection:
         self.begin()
         try:
-            return self._take()
+            db = self.pool.take(self)
+            db.execute("BEGIN")
         except BaseException as error:
             self.end(error)
             raise
-
-    def _take(self) -> sqlite3.Connection:
-        return self.pool.take(self)
+        return db
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.end(error)
-
-
-class _Reading(_Looking):
-    """A read transaction for a block."""
-
-    __slots__ = ()
-
-    def _take(self) -> sqlite3.Connection:
-        db = self.pool.take(self)
-        db.execute("BEGIN")
-        return db
 
 
 class _Writing(_Loan):
@@ -535,7 +517,8 @@ def _is_quiet(folder: tuple[int, int, int] | None) -> bool:
     """Return whether whatever happens to a folder from now on changes its stamp."""
     if folder is None or os.name == "nt":  # where that time is of its making
         return False
-    return time.time_ns() - folder[2] > _QUIET_NS
+    is_fine = folder[2] % 1_000_000_000 != 0  # some file systems tell whole seconds
+    return time.time_ns() - folder[2] > (_FINE_QUIET_NS if is_fine else _QUIET_NS)
 
 
 def _create_file(path: str) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from langchain_convmem.prompts.diagnostics import Diagnostic
-from langchain_convmem.prompts.parser import Span, read_spans
+from langchain_convmem.prompts.parser import read_spans
 from langchain_convmem.prompts.prompt_file import PromptFile
-from langchain_convmem.prompts.variables import list_variable_functions, variable_function
+from langchain_convmem.prompts.variables import variable_function
 
 __all__ = [
     "Diagnostic",
     "PromptFile",
-    "Span",
-    "list_variable_functions",
     "read_spans",
     "variable_function",
 ]

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent, SummaryReport
+    from langchain_convmem.summarizing.compactor import SummaryEvent, SummaryReport
     from langchain_convmem.summarizing.planning import SummarySettings
     from langchain_convmem.summarizing.prefix import PrefixSummarizer
     from langchain_convmem.summarizing.record import SummaryRecord
 
 __all__ = [
-    "Compactor",
     "PrefixSummarizer",
     "SummaryEvent",
     "SummaryRecord",
@@ -24,7 +23,6 @@ __all__ = [
 __getattr__, __dir__ = load_lazily(
     __name__,
     {
-        "Compactor": "summarizing.compactor",
         "PrefixSummarizer": "summarizing.prefix",
         "SummaryRecord": "summarizing.record",
         "SummaryEvent": "summarizing.compactor",

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from langchain_convmem.claims.numbers import replace_number_words
 from langchain_convmem.records import CitedSentence, Entry, SentenceSource
+from langchain_convmem.summarizing.checks import TITLE
 from langchain_convmem.summarizing.topics import find_concepts
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.facts import split_sentences
 from langchain_convmem.views.lines import format_day
 from langchain_convmem.views.live import EntryPlaces, find_live_entries, find_nodes
-from langchain_convmem.views.summaries import SummaryWindow, get_cites
+from langchain_convmem.views.summaries import DAYS_LINE, SummaryWindow, get_cites
 from langchain_convmem.views.tool_calls import find_calls
 from langchain_convmem.words.analysis import extract_query_terms
 from langchain_convmem.words.dates import MONTH_OF
@@ -89,6 +90,8 @@ def find_citations(sentences: Sequence[str], entries: Sequence[Entry]) -> list[t
 def explain_summaries(entries: Sequence[Entry], summaries: Sequence[Entry]) -> list[CitedSentence]:
     """Return the sentences of summaries with what they come from.
 
+    The line of days and the title of a list of details are no sentences.
+
     What was noted when a summary was written counts; for one without notes it is found now, among
     all that it and the summaries that it was made of cover.
 
@@ -108,6 +111,8 @@ def explain_summaries(entries: Sequence[Entry], summaries: Sequence[Entry]) -> l
         if not cites or not any(cites):
             cites = find_citations(sentences, list(covered.values()))
         for sentence, positions in zip(sentences, cites, strict=True):
+            if sentence == TITLE or DAYS_LINE.match(sentence):
+                continue  # says nothing itself; its place among the citations stays
             sources = [_make_source(covered[at]) for at in positions if at in covered]
             found.append(CitedSentence(sentence, summary.id, tuple(sources)))
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -26,7 +26,7 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
 from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
-from langchain_convmem.summarizing.checks import list_details
+from langchain_convmem.summarizing.checks import Details, list_details
 from langchain_convmem.summarizing.citations import cite
 from langchain_convmem.summarizing.planning import (
     ROLLED,
@@ -43,6 +43,7 @@ from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
     WrittenSummary,
     notify_application,
+    quote_steps,
     read_transcript,
     write_steps,
 )
@@ -77,6 +78,7 @@ class Compactor:
         drafting: DraftBuilder,
         read: ReadThread,
         findable: FindWords | None = None,
+        quoter: Summarizer | None = None,
         on_report: Callable[[SummaryReport], object] | None = None,
     ) -> None:
         """Create a compactor.
@@ -89,6 +91,8 @@ class Compactor:
             read: Reads what is live of a thread.
             findable: Says what may be left to recall, and by what words it is found; None leaves
                 nothing to it.
+            quoter: Picks sentences by rule where the summariser has failed too often at a stretch
+                that a budget leaves out, or said nothing as it was; None leaves those as they are.
             on_report: Gets what came of each attempt.
         """
         self.summarizer = summarizer
@@ -99,6 +103,7 @@ class Compactor:
         self._drafting = drafting
         self._read = read
         self._findable = findable
+        self._quoter = quoter
         self._leases = Leases(log, settings)
 
     def compact_steps(self, key: ThreadKey, *, force: bool = False) -> Steps[SummaryReport]:
@@ -204,12 +209,12 @@ class Compactor:
     def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[SummaryReport]:
         key = lease.key
         try:
-            shown = yield from self._show(plan.window, by)
-            written = yield from write_steps(by, plan.window, self.settings, shown)
+            written = yield from self._write(lease, plan, by)
+            author = self._quoter.name if written.by_rule and self._quoter else by.name
             pieces, report = yield from self._check(key, written)
             left_out = find_missing_sections(written.text, self.settings.sections)
             report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
-            entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
+            entry = yield from self._commit(lease, plan, pieces, report, author=author)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
@@ -217,6 +222,31 @@ class Compactor:
             problem, is_outage = str(error), error.is_outage
             return SummaryReport(key=key, outcome="failed", problem=problem, is_outage=is_outage)
         return replace(report, summary=entry)
+
+    def _write(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[WrittenSummary]:
+        """Return a summary, by rule where the summariser does not come to one.
+
+        Raises:
+            SummaryError: If there is none, and the thread can wait for one.
+        """
+        window, quoter = plan.window, self._quoter
+        shown = yield from self._show(window, by)
+        try:
+            written = yield from write_steps(by, window, self.settings, shown)
+        except SummaryError as error:
+            lease.note_failure(window.entry_ids[0], is_outage=error.is_outage)
+            if quoter is None or not lease.is_given_up:
+                raise
+            name = lease.key.thread_id
+            _logger.warning("thread %r is summarised by rule: %s", name, error)
+            return (yield from quote_steps(quoter, window, self.settings))
+        if written.text or (not plan.is_redone and list_pieces(written, (), self.settings)[0]):
+            return written
+        if quoter is None or plan.is_redone:
+            raise SummaryError(f"{by.name} said nothing as it was said")
+        quoted = yield from quote_steps(quoter, window, self.settings)
+        calls, changed, invented = written.calls, written.changed, written.invented
+        return replace(quoted, calls=calls, changed=changed, invented=invented)
 
     def _show(self, window: SummaryWindow, by: Summarizer) -> Steps[Sequence[BaseMessage]]:
         """Return the window as the conversation's model reads it, for who builds on that."""
@@ -234,13 +264,7 @@ class Compactor:
         if self._findable is not None and missing:
             words = yield from self._findable(key, missing)
         reachable = {fact.key for fact, said in zip(missing, words, strict=True) if said}
-        details = list_details(
-            missing,
-            reachable,
-            self.settings.facts_tokens,
-            first=written.corrected,
-            count=self.settings.count_text,
-        )
+        pieces, details = list_pieces(written, reachable, self.settings)
         lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
         report = SummaryReport(
             key=key,
@@ -254,8 +278,8 @@ class Compactor:
             changed=written.changed,
             invented=written.invented,
             unjudged=written.unjudged,
+            by_rule=int(written.by_rule),
         )
-        pieces = (written.text, details.text) if details.text else (written.text,)
         return pieces, report
 
     def _commit(
@@ -342,6 +366,26 @@ class Compactor:
         return False
 
 
+def list_pieces(
+    written: WrittenSummary, reachable: Collection[str], settings: SummarySettings
+) -> tuple[tuple[str, ...], Details]:
+    """Return the pieces of a summary, none of them empty, and its list of details.
+
+    Args:
+        written: The summary.
+        reachable: The keys of the facts that recall finds.
+        settings: How long the list may be; it may take the place of a text that is empty, too.
+    """
+    details = list_details(
+        written.missing,
+        reachable,
+        settings.facts_tokens + written.free_tokens,
+        first=written.corrected,
+        count=settings.count_text,
+    )
+    return tuple(piece for piece in (written.text, details.text) if piece), details
+
+
 def _make_worker_step(call: Callable[[], Any]) -> Effect:
     """Return the step that makes the call here, or in a worker thread of an event loop."""
     return Effect(call, lambda: run_in_worker(call))
@@ -388,6 +432,7 @@ class SummaryReport:
         changed: How many sentences were left out of the text because they said something otherwise.
         invented: How many because nobody said what they say.
         unjudged: How many stand there of which neither rules nor a judge could decide.
+        by_rule: How many summaries quote sentences picked by rule, since the summariser wrote none.
     """
 
     key: ThreadKey
@@ -407,6 +452,7 @@ class SummaryReport:
     changed: int = 0
     invented: int = 0
     unjudged: int = 0
+    by_rule: int = 0
 
     def __bool__(self) -> bool:
         """Whether a summary was written."""
@@ -415,8 +461,10 @@ class SummaryReport:
     def to_record(self, rolled: int) -> dict[str, Any]:
         """Return what stands with the summary about how it was made."""
         noted = {"missing_sections": list(self.missing_sections)} if self.missing_sections else {}
+        by_rule = {"by_rule": True} if self.by_rule else {}
         return {
             **noted,
+            **by_rule,
             ROLLED: rolled,
             "facts": self.facts,
             "in_text": self.in_text,
@@ -474,6 +522,8 @@ class SummaryEvent:
         recallable: How many more recall finds.
         lost: How many are in the log alone.
         missing_sections: How many sections of the template were left out.
+        by_rule: How many of the new summaries quote sentences picked by rule, since the summariser
+            wrote none.
     """
 
     key: ThreadKey
@@ -488,6 +538,7 @@ class SummaryEvent:
     recallable: int = 0
     lost: int = 0
     missing_sections: int = 0
+    by_rule: int = 0
 
 
 def list_events(report: SummaryReport) -> Iterator[SummaryEvent]:
@@ -510,7 +561,7 @@ def list_events(report: SummaryReport) -> Iterator[SummaryEvent]:
         )
 
 
-_COUNTS = ("covered", "folded", "calls", "facts", "in_text", "listed", "recallable")
+_COUNTS = ("covered", "folded", "calls", "facts", "in_text", "listed", "recallable", "by_rule")
 
 
 def _find_kinds(report: SummaryReport) -> list[EventKind]:
@@ -527,6 +578,11 @@ still count, and the thread does not rest."""
 _MOST_RESTING = 10_000
 """How many threads of a log without state are remembered to rest."""
 
+_MOST_REFUSALS = 3
+"""After so many answers that are no summary, a stretch that cannot wait gets one by rule."""
+_MOST_TRIES = 20
+"""After so many failures of any kind, too: what lasts so long may be no outage."""
+
 _DOCUMENT = "summary:lease"
 _LONGEST_PAUSE_MS = 3_600_000
 
@@ -540,6 +596,30 @@ class Lease:
     holder: str = field(default_factory=make_ulid)
     version: int | None = None
     """Version of the document that says so; None where the log keeps none."""
+    is_late: bool = False
+    """A budget leaves out what no summary covers."""
+    first: str = ""
+    """The first entry of the stretch at which the summariser failed last."""
+    tries: int = 0
+    """How often in a row it failed at that."""
+    refusals: int = 0
+    """How often of these it answered."""
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether a stretch that cannot wait is summarised by rule from now on."""
+        return self.is_late and (self.refusals >= _MOST_REFUSALS or self.tries >= _MOST_TRIES)
+
+    def note_failure(self, first: str, *, is_outage: bool) -> None:
+        """Count a failure at the stretch that begins with an entry."""
+        if first != self.first:
+            self.first, self.tries, self.refusals = first, 0, 0
+        self.tries += 1
+        self.refusals += not is_outage
+
+    def to_value(self) -> dict[str, Any]:
+        """Return what outlasts the lease: how often the summariser failed at what."""
+        return {"first": self.first, "tries": self.tries, "refusals": self.refusals}
 
 
 class Leases:
@@ -607,7 +687,15 @@ class Leases:
         is_resting = value.get("rests_until_ms", 0) > now and not even_resting
         if is_taken or (is_resting and not (after_outage and value.get("is_outage"))):
             return None
-        lease = Lease(key, int(value.get("failures", 0)), version=version)
+        lease = Lease(
+            key,
+            int(value.get("failures", 0)),
+            version=version,
+            is_late=after_outage,
+            first=str(value.get("first", "")),
+            tries=int(value.get("tries", 0)),
+            refusals=int(value.get("refusals", 0)),
+        )
         if self._state is None:
             return lease
         return lease if (yield from self._write(lease, self._claim(lease))) else None
@@ -640,6 +728,7 @@ class Leases:
                 "failures": failures,
                 "rests_until_ms": rests_until,
                 "is_outage": ended == "outage",
+                **(lease.to_value() if failures else {}),
             }
             if self._state is None:
                 self._note_rest(lease.key, told)
@@ -659,7 +748,8 @@ class Leases:
 
     def _claim(self, lease: Lease) -> dict[str, Any]:
         until = self._clock() + round(self._settings.lease_s * 1000)
-        return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
+        told = {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
+        return {**told, **lease.to_value()}
 
     def _write(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
         state = cast("ThreadState", self._state)  # without documents no lease is taken

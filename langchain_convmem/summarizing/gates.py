@@ -22,19 +22,24 @@ from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.topics import is_about
 
 
-def find_fault(text: str, request: SummaryRequest, *, may_quote: bool = False) -> str:
+def find_fault(
+    text: str, request: SummaryRequest, *, may_quote: bool = False, facts: int | None = None
+) -> str:
     """Return why a text cannot be the summary that was asked for; empty if it can.
 
     Args:
         text: As `clean_answer` returns it.
         request: What the summariser was given.
         may_quote: The summariser is code that may take its words from the transcript.
+        facts: How many facts there are to tell; None if that is not known.
     """
-    return (
-        _find_fault_of_form(text, request.transcript)
-        or _find_echo(text, request, may_quote=may_quote)
-        or _find_fault_of_size(text, request)
-        or ("" if is_about(text, f"{request.previous}\n{request.transcript}") else _ELSEWHERE)
+    fault = _find_fault_of_form(text, request.transcript) or _find_echo(
+        text, request, may_quote=may_quote
+    )
+    if fault or (facts == 0 and _is_of_small_talk(text)):
+        return fault
+    return _find_fault_of_size(text, request, facts) or (
+        "" if is_about(text, f"{request.previous}\n{request.transcript}") else _ELSEWHERE
     )
 
 
@@ -187,6 +192,22 @@ def clean_answer(text: str) -> str:
 
 
 # -- Blanks and placeholders ----------------------------------------------------------------------
+
+_SMALL_TALK = re.compile(
+    r"\b(?:small talk|chit-?chat|chatted|greet\w*|pleasantries|thank(?:s|ed)\b|casual|wished|"
+    r"begrüß\w*|smalltalk|plauder\w*|bedank\w*|salutations?|salué\w*|bavard\w*|remerci\w*|"
+    r"saludo?s?|saludaron|charla\w*|agradec\w*|saluti|chiacchier\w*|ringrazi\w*|saudaç\w*|"
+    r"cumpriment\w*|begroet\w*|kletsten|поздоровал\w*|приветств\w*|поблагодар\w*|болта\w*|"
+    r"przywita\w*|pozdrow\w*|selamlaş\w*|sohbet\w*)"
+    r"|寒暄|问候|問候|闲聊|閒聊|挨拶|雑談|인사|잡담|تحيات|تحية|دردشة|अभिवादन|नमस्ते",
+    re.IGNORECASE,
+)
+
+
+def _is_of_small_talk(text: str) -> bool:
+    """Return whether a text says in so many words that little was said."""
+    return _count_words(text) > 1 and _SMALL_TALK.search(text) is not None
+
 
 _LETTERS = re.compile(r"[^\W_]")
 _NOTHING = frozenset(
@@ -555,9 +576,18 @@ _SIZES = ((900, 12), (380, 8), (150, 5), (90, 4))
 """Of so many different runs of words, a summary has at least so many words."""
 
 
-def _find_fault_of_size(text: str, request: SummaryRequest) -> str:
+_LEAST_TOLD = 3
+_WORDS_OF_FACT = 2
+_LEAST_OF_ASKED = 10
+"""What was asked for is so many times what is too short, at least, in tokens to a word."""
+
+
+def _find_fault_of_size(text: str, request: SummaryRequest, facts: int | None) -> str:
     said = len(_split_shingles(request.transcript))
     least = next((words for runs, words in _SIZES if said >= runs), 0)
+    least = min(least, max(request.max_tokens // _LEAST_OF_ASKED, _LEAST_TOLD))
+    if facts is not None:
+        least = min(least, _LEAST_TOLD + _WORDS_OF_FACT * facts)
     return "it is too short for what it covers" if _count_words(text) < least else ""
 
 

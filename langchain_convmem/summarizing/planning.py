@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -541,9 +540,21 @@ def _cut(
     """Return where windows of about one size begin and end that hold all up to the last point."""
     sizes = (_count_tokens(entry, settings.counter) for entry in stretch)
     sums = list(accumulate(sizes, initial=0))
-    most = settings.stretch_tokens
-    total = sums[points[-1]] if points else 0
-    target = total / max(math.ceil(total / most), 1)
+    fewest = len(_cut_into(1, points, sums, settings.stretch_tokens))
+    return _cut_into(fewest, points, sums, settings.stretch_tokens)
+
+
+def _cut_into(
+    parts: int, points: Sequence[int], sums: Sequence[int], most: int
+) -> list[tuple[int, int]]:
+    """Return about so many windows that are alike; more where one would be longer than it may be.
+
+    Args:
+        parts: How many.
+        points: Where a window may end, ascending.
+        sums: How many tokens stand before each entry, and before the end.
+        most: So many tokens at most, unless a window cannot be cut.
+    """
     cuts: list[tuple[int, int]] = []
     start = last = 0
     for point in points:
@@ -551,7 +562,8 @@ def _cut(
             cuts.append((start, last))
             start = last
         last = point
-        if sums[point] - sums[start] >= target:
+        left = max(parts - len(cuts), 1)
+        if (sums[point] - sums[start]) * left >= sums[points[-1]] - sums[start]:
             cuts.append((start, point))
             start = point
     return [*cuts, (start, last)] if last > start else cuts

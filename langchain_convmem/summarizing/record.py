@@ -27,9 +27,10 @@ from langchain_convmem.summarizing.kinds import (
 from langchain_convmem.summarizing.telling import tell_facts
 from langchain_convmem.views.facts import Fact
 from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
+from langchain_convmem.views.pins import Pin, find_pins
 
 FactState: TypeAlias = Literal["told", "listed", "left", "lost"]
-"""Told by a summary's text; by its list of details; left to recall; in the log alone."""
+"""Told by a summary's text, or a pin; by its list of details; left to recall; in the log alone."""
 
 STATES: tuple[FactState, ...] = ("told", "listed", "left", "lost")
 
@@ -80,7 +81,7 @@ class SummaryRecord:
 
     @property
     def told(self) -> tuple[RecordedFact, ...]:
-        """What the text of a summary tells."""
+        """What the text of a summary or a pin tells."""
         return self._pick("told")
 
     @property
@@ -144,6 +145,7 @@ def record_steps(
     covered = _list_covered(live)
     facts = find_kinds(list_said(covered))
     texts, details = _split_pieces(shown)
+    texts += [_format_pin(pin) for pin in find_pins(entries)]
     states = _find_states(facts, texts, details)
     open_facts = [fact for fact, state in zip(facts, states, strict=True) if not state]
     words = yield from find_words(key, open_facts)
@@ -166,6 +168,11 @@ def _list_covered(live: Sequence[Entry]) -> list[Entry]:
     return sorted(
         (entry for entry in said if entry.id not in shown), key=lambda entry: entry.position
     )
+
+
+def _format_pin(pin: Pin) -> str:
+    """Return the words of a pin with who said them."""
+    return f"{pin.speaker}: {pin.text}" if pin.speaker else pin.text
 
 
 def _split_pieces(shown: Sequence[Entry]) -> tuple[list[str], list[str]]:

@@ -31,6 +31,7 @@ from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.summarizing.runnables import as_runnable, ask_steps
 from langchain_convmem.summarizing.sections import arrange_sections
 from langchain_convmem.summarizing.telling import find_untold_facts
+from langchain_convmem.summarizing.topics import is_in_other_language
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.counting import find_prefix
 from langchain_convmem.views.facts import Fact, FactSource
@@ -166,7 +167,8 @@ class WrittenSummary:
     """A summary that was not committed yet.
 
     Attributes:
-        text: Its text, without the sentences that change or invent something.
+        text: Its text, without the sentences that change or invent something; empty if that is all
+            of them, and then a list of details stands for it.
         facts: What it had to tell.
         missing: What it does not tell.
         calls: How often the summariser was asked.
@@ -174,6 +176,9 @@ class WrittenSummary:
         changed: How many sentences were left out because they said something otherwise.
         invented: How many because nobody said what they say.
         unjudged: How many sentences stand there of which nothing could be decided.
+        free_tokens: What a list of details may take beyond its own share: what was asked for of a
+            text of which nothing is left.
+        by_rule: Its sentences were picked by rule, since a summariser wrote none.
     """
 
     text: str
@@ -184,6 +189,8 @@ class WrittenSummary:
     changed: int = 0
     invented: int = 0
     unjudged: int = 0
+    free_tokens: int = 0
+    by_rule: bool = False
 
 
 def write_steps(
@@ -204,7 +211,7 @@ def write_steps(
         shown: The window as a model reads it in the conversation; see `SummaryRequest.messages`.
 
     Raises:
-        SummaryError: If the summariser fails, tells nothing of what was said, or nothing as it was.
+        SummaryError: If the summariser fails, or tells nothing of what was said.
     """
     facts = tuple(list_facts(window))
     writer = _Writer(summarizer, settings, facts, shown)
@@ -214,10 +221,10 @@ def write_steps(
     if judge is not None:
         verdict = yield from ask_judge_steps(verdict, judge)
     text = verdict.keep_right()
-    if not text:
-        raise SummaryError(f"{summarizer.name} said nothing as it was said")
     missing = find_untold_facts(facts, text)
-    if is_empty_talk(facts, missing):
+    # In another language nouns are other words; that it is about the same was seen before.
+    is_translated = is_in_other_language(text, request.transcript)
+    if text and not is_translated and is_empty_talk(facts, missing):
         raise SummaryError(_describe_nothing(summarizer, facts, describe_value(verdict.text)))
     changed = {finding.sentence for finding in verdict.changed}
     return WrittenSummary(
@@ -229,7 +236,29 @@ def write_steps(
         changed=len(changed),
         invented=len({finding.sentence for finding in verdict.invented} - changed),
         unjudged=len(verdict.open),
+        free_tokens=0 if text else request.max_tokens,
     )
+
+
+def quote_steps(
+    quoter: Summarizer, window: SummaryWindow, settings: SummarySettings
+) -> Steps[WrittenSummary]:
+    """Return the sentences of a window that code picks by rule, where a summariser wrote nothing.
+
+    They are the window's own, so they pass no gate and no check.
+
+    Args:
+        quoter: Picks them; reads a window of any length at once.
+        window: What they stand for.
+        settings: How long they may be.
+
+    Raises:
+        SummaryError: If there is nothing to pick.
+    """
+    facts = tuple(list_facts(window))
+    writer = _Writer(quoter, settings, facts, ())
+    text = yield from writer.quote_steps(window)
+    return WrittenSummary(text, facts, tuple(find_untold_facts(facts, text)), calls=0, by_rule=True)
 
 
 def _write_judged_steps(
@@ -326,6 +355,16 @@ class _Writer:
             self._check_shrinking(parts, lines)
             lines, shown = parts, ()
 
+    def quote_steps(self, window: SummaryWindow) -> Steps[str]:
+        """Return what a summariser that quotes picks of the whole window; nothing is checked."""
+        previous = "" if window.previous is None else "\n".join(window.previous.contents)
+        lines = read_transcript(window)
+        whole = sum(self._count(line.text) for line in lines) * 2 + self._settings.input_tokens
+        request = self._build_request(
+            "".join(split_transcript(lines, whole, self._count)), previous
+        )
+        return (yield from summarize_steps(self._summarizer, replace(request, sections=())))
+
     def _build_request(self, transcript: str, previous: str = "") -> SummaryRequest:
         return SummaryRequest(
             transcript=transcript,
@@ -371,7 +410,9 @@ class _Writer:
         Raises:
             SummaryError: If it cannot be one.
         """
-        self.fault = fault = find_fault(text, request, may_quote=may_quote or self._may_quote)
+        may_quote = may_quote or self._may_quote
+        facts = len(self._facts)
+        self.fault = fault = find_fault(text, request, may_quote=may_quote, facts=facts)
         if not fault:
             return text
         if is_empty_talk(self._facts, find_untold_facts(self._facts, text)):

@@ -31,6 +31,10 @@ _LEAST_SHARE_UNSPACED = 0.2
 _LEAST_ANCHORS = 2.0
 _LEAST_FOUND = 0.5
 """Of what a text in another language could be known again by."""
+_FEW_ANCHORS = 1.5
+_MOST_FOUND = 0.8
+_FEWEST_ANCHORS = 1.0
+_LEAST_KNOWN = 0.4
 
 
 def is_about(text: str, source: str) -> bool:
@@ -47,11 +51,40 @@ def is_about(text: str, source: str) -> bool:
         return 2 * len(mine.telling & theirs.telling) >= max(len(mine.telling), 1) or (
             count_anchors(mine, theirs) >= 1
         )
-    if mine.script != theirs.script or not mine.languages & theirs.languages:
-        found = count_anchors(mine, theirs)
-        return found >= _LEAST_ANCHORS and found >= _LEAST_FOUND * count_anchors(mine, mine)
+    if _is_foreign(mine, theirs):
+        return _is_known_again(mine, theirs, _Words.read(_DAY_LINE.sub("", source)))
     least = _LEAST_SHARE_UNSPACED if mine.script in _UNSPACED_SCRIPTS else _LEAST_SHARE
     return measure_share(mine, theirs) >= least
+
+
+def is_in_other_language(text: str, source: str) -> bool:
+    """Return whether a text is in no language that its source has, as far as words can tell."""
+    return _is_foreign(_Words.read(text), _Words.read(source))
+
+
+def _is_foreign(mine: _Words, theirs: _Words) -> bool:
+    return mine.script != theirs.script or not mine.languages & theirs.languages
+
+
+_DAY_LINE = re.compile(r"^\(\d{4}-\d\d-\d\d\)$", re.MULTILINE)
+
+
+def _is_known_again(mine: _Words, theirs: _Words, said: _Words) -> bool:
+    """Return whether a text in another language tells of the same.
+
+    Args:
+        mine: The text.
+        theirs: Its source.
+        said: Its source without the days on which it was said.
+    """
+    found = count_anchors(mine, theirs)
+    possible = count_anchors(mine, mine)
+    if found >= _LEAST_ANCHORS and found >= _LEAST_FOUND * possible:
+        return True
+    # Where there is little to be known by, most of the source is enough, or all of the text.
+    known = found / max(count_anchors(said, said), 1.0)
+    is_most = found >= _FEW_ANCHORS and known >= _MOST_FOUND
+    return is_most or (found >= max(possible, _FEWEST_ANCHORS) and known >= _LEAST_KNOWN)
 
 
 def measure_share(mine: _Words, theirs: _Words) -> float:

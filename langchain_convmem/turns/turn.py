@@ -89,9 +89,9 @@ if TYPE_CHECKING:
 
 _NO_DOCUMENT = "cache:none"
 _MANY = 999_999
+"""For the line on what a view leaves out, where its room is kept free: no number is longer."""
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
-"""For the line on what a view leaves out, where its room is kept free: no number is longer."""
 _PATIENCE_S = 0.3
 """How long a turn waits for lines of other threads that were said a moment ago."""
 

@@ -19,6 +19,7 @@ from langchain_convmem.records import Context, Entry, Role
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.compactions import (
     CompactedPart,
+    drop_compactions,
     find_compacted_part,
     find_compactions,
     keep_compactions,
@@ -83,6 +84,7 @@ def build_context(
     token_counter: TokenCounter = count_tokens,
     earlier_speakers: Collection[str] = (),
     earlier_left_out: int = 0,
+    left_out_since: Sequence[tuple[int, int]] = (),
     shorten: bool = True,
 ) -> Context:
     """Return the model's view of a thread.
@@ -105,6 +107,7 @@ def build_context(
         earlier_speakers: Names that messages before these entries bear, where `entries` are not
             the whole thread.
         earlier_left_out: How many messages before these entries no summary covers.
+        left_out_since: How many of them come after a provider's compaction at a position.
         shorten: Whether long texts may be shown cut.
 
     Raises:
@@ -127,11 +130,29 @@ def build_context(
     head, body = _ContextBuilder(rules, repairs, part, stale, several=several).build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     told = None if summary == "omit" else _SummaryMessage.read(entries, live, part, summary)
-    said = [entry.position for entry in part.shown if count_said([entry])]
+    begun = part.sent if told is None else part.told or part.sent
+    if begun is not None:  # it stands for what was said before
+        earlier_left_out = dict(left_out_since).get(begun.position, 0)
+    said = [entry.position for entry in _find_said_from(part.shown, begun)]
     view = _FittedView(head, body, told, said, earlier_left_out, token_counter)
     if max_tokens is not None:
         view = view.fit_latest(max_tokens, repairs, shorten=shorten)
     return view.build(max_tokens, repairs)
+
+
+def _find_said_from(shown: Sequence[Entry], begun: Entry | None) -> list[Entry]:
+    """Return what was said from an entry on, and in it beside its provider's compaction."""
+    said = shown if begun is None else shown[shown.index(begun) :]
+    return [
+        entry
+        for entry in said
+        if count_said([entry])
+        and not (
+            entry is begun
+            and entry.message is not None
+            and is_blank_message(drop_compactions(entry.message))
+        )
+    ]
 
 
 class _ContextBuilder:
@@ -699,7 +720,7 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
 
 
 # -- The live part of a thread: what its next view needs, so that no view reads an archive --------
-_FORM = 2
+_FORM = 3
 _MOST_KEPT = 64
 _COMPACTIONS_KEPT = 4
 """How many of the latest messages with a provider's compaction are kept: of each provider, one."""
@@ -722,7 +743,9 @@ class LivePart:
         is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
             views that leave something of it out for their budget.
         reach: At least this many tokens lie after `floor`; 0 if all that counts does.
-        left_out: How many messages up to `floor` no summary covers.
+        left_out: How many messages up to `floor`, besides those kept, no summary covers.
+        left_out_since: The positions of what is kept with a provider's compaction, each with how
+            many of them come after it.
     """
 
     upto: int
@@ -734,6 +757,7 @@ class LivePart:
     is_whole: bool
     reach: int
     left_out: int = 0
+    left_out_since: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def read(cls, document: Any) -> Self | None:
@@ -742,7 +766,16 @@ class LivePart:
             return None
         fields = {name: value for name, value in document.items() if name != "form"}
         lists = {name: tuple(fields[name]) for name in ("kept", "summary_ids", "speakers")}
-        return cls(**{**fields, **lists})
+        since = tuple((position, count) for position, count in fields["left_out_since"])
+        return cls(**{**fields, **lists, "left_out_since": since})
+
+    def describe_earlier(self) -> dict[str, Any]:
+        """Return what `build_context` is to know of the messages up to `floor`."""
+        return {
+            "earlier_speakers": self.speakers,
+            "earlier_left_out": self.left_out,
+            "left_out_since": self.left_out_since,
+        }
 
     def write_document(self) -> dict[str, Any]:
         """Return the note as a state document."""
@@ -846,7 +879,8 @@ def narrow_live_part(
     frontier = find_frontier(live)
     system = [entry for entry in shown if entry.role == "system"]
     framing = [*system, *frontier, *find_pin_entries(entries)]
-    framing += [entry for entry in said if find_compactions(entry.message)][-_COMPACTIONS_KEPT:]
+    compacted = [entry for entry in said if find_compactions(entry.message)][-_COMPACTIONS_KEPT:]
+    framing += compacted
     floor = _find_floor(entries, needed)
     kept = sorted(position for position in _find_origins(entries, framing) if position <= floor)
     saved = sum(entry.position <= floor for entry in entries) - len(kept)
@@ -855,7 +889,8 @@ def narrow_live_part(
     earlier = [entry for entry in live if entry.position <= floor and entry.position not in kept]
     speakers = () if before is None else before.speakers
     is_whole = len(needed) == len(said) and (before is None or before.is_whole)
-    left_out = 0 if before is None else before.left_out
+    gone = [one for one in said if one.position <= floor and one.position not in kept]
+    since = {} if before is None else dict(before.left_out_since)
     return LivePart(
         upto=entries[-1].position,
         newest_id=entries[-1].id,
@@ -865,7 +900,12 @@ def narrow_live_part(
         speakers=find_first_speakers(earlier, speakers),
         is_whole=is_whole,
         reach=0 if is_whole else reach,
-        left_out=left_out + count_said(entry for entry in said if entry.position <= floor),
+        left_out=count_said(gone) + (0 if before is None else before.left_out),
+        left_out_since=tuple(
+            (at, since.get(at, 0) + count_said(one for one in gone if one.position > at))
+            for at in (one.position for one in compacted)
+            if at <= floor
+        ),
     )
 
 

@@ -58,6 +58,10 @@ _SENTENCE = re.compile(
     r"(?<=[.!?\u2026])[\"'\u2019\u201d)\]]*\s+|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
 )
 
+# A day before its month, as many languages write it: "bis 31. Juli", "5. kes\u00e4kuuta".
+_DAY = re.compile(r"(?<!\w)\d\d?\.$")
+_CAPITAL_MONTH = re.compile(r"Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez")
+
 _COLON = re.compile(r":\s")
 _MOST_CHARS = 240
 _URL = r"https?://[^\s<>\"')\]]+"
@@ -129,7 +133,14 @@ def list_mentions(texts: Sequence[FactSource]) -> Iterator[Fact]:
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text; long ones cut at blanks."""
-    return [part for whole in _SENTENCE.split(text) for part in _split_long(whole.strip()) if part]
+    parts: list[str] = []
+    for part in filter(None, map(str.strip, _SENTENCE.split(text))):
+        is_month = part[0].islower() or _CAPITAL_MONTH.match(part)
+        if parts and is_month and _DAY.search(parts[-1]):
+            parts[-1] += f" {part}"
+        else:
+            parts.append(part)
+    return [piece for part in parts for piece in _split_long(part) if piece]
 
 
 def _split_long(sentence: str) -> Iterator[str]:

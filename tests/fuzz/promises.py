@@ -119,8 +119,10 @@ def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]
         faults.append("leaves out a message of the latest exchange")
     said = [entry.position for entry in thread.uncovered if count_said([entry])]
     shown = [number for number, position in enumerate(said) if position in cut.positions]
-    if shown and cut.left_out != shown[0]:
-        faults.append(f"says that {cut.left_out} messages are left out, not {shown[0]}")
+    # What no provider takes, such as a result without its call, is a repair and not left out.
+    left_out = 0 if cut.is_whole or not shown else shown[0]
+    if shown and cut.left_out != left_out:
+        faults.append(f"says that {cut.left_out} messages are left out, not {left_out}")
     return faults
 
 
@@ -134,7 +136,7 @@ def drop_note(view: Context) -> list[BaseMessage]:
         update = {"content": message.content}
         if message.additional_kwargs.get("source") == SUMMARY_SOURCE:
             update = {"content": str(message.content).replace(f"\n\n{note}\n</", "\n</")}
-        if message.id != LEFT_OUT_ID:
+        if message.id not in (LEFT_OUT_ID, f"{LEFT_OUT_ID}-noted"):
             kept.append(message.model_copy(update=update))
     return kept
 
@@ -171,7 +173,6 @@ def faults_of_reading_on(thread: Thread, profile: str, rng: random.Random) -> li
     read = [e for e in thread.entries if e.position > part.floor or e.position in part.kept]
     if not is_current(part, read):
         return []  # the thread is read whole then
-    known = {"earlier_speakers": part.speakers, "earlier_left_out": part.left_out}
-    shown = build_context(read, profile=profile, **known)  # type: ignore[arg-type]
+    shown = build_context(read, profile=profile, **part.describe_earlier())  # type: ignore[arg-type]
     whole = build_context(thread.entries, profile=profile)  # type: ignore[arg-type]
     return [] if shown == whole else [f"shows something else behind {part}"]

@@ -20,6 +20,7 @@ from langchain_convmem.testing import (
     ScriptedReply,
     ScriptedToolCall,
 )
+from langchain_convmem.views.tokens import count_text_tokens
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
@@ -77,9 +78,9 @@ def test_a_text_is_answered_as_a_chat_completion_with_usage():
     assert answer["choices"][0]["message"]["content"] == "Level 3, grün."
     assert answer["choices"][0]["finish_reason"] == "stop"
     usage = answer["usage"]
-    assert usage["prompt_tokens"] == 3  # "Hello there": 11 characters
-    assert usage["completion_tokens"] == 4  # 14 characters
-    assert usage["total_tokens"] == 7
+    assert usage["prompt_tokens"] == count_text_tokens("Hello there")
+    assert usage["completion_tokens"] == count_text_tokens("Level 3, grün.")
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
 def test_a_callable_reads_the_request_and_answers_each_one():
@@ -199,7 +200,8 @@ def test_an_answer_that_is_not_streamed_is_the_error_it_would_have_been_cut_with
 def test_reasoning_is_counted_and_never_shown():
     with ChatCompletionsServer(ScriptedReply(text="Yes.", reasoning="Let me think.")) as server:
         answer = _ask(server)
-    assert answer["usage"]["completion_tokens"] == 5  # 13 and 4 characters
+    wrote = count_text_tokens("Let me think.") + count_text_tokens("Yes.")
+    assert answer["usage"]["completion_tokens"] == wrote
     assert "think" not in json.dumps(answer)
 
 
@@ -458,7 +460,8 @@ def test_chat_openai_invokes_it():
         said = model.invoke("Where did I park?")
         asked = server.requests[0].body["messages"]
     assert said.text == "On level 3."
-    assert said.usage_metadata["total_tokens"] == 8
+    read, wrote = count_text_tokens("Where did I park?"), count_text_tokens("On level 3.")
+    assert said.usage_metadata["total_tokens"] == read + wrote
     assert said.response_metadata["model_name"] == "test-model"
     assert asked == [{"role": "user", "content": "Where did I park?"}]
 
@@ -472,7 +475,8 @@ def test_chat_openai_streams_from_it_with_usage():
         whole = whole + chunk
     assert whole.text == "On level 3, on the left."
     assert len([chunk for chunk in chunks if chunk.text]) == 6
-    assert whole.usage_metadata["total_tokens"] == 11
+    read, wrote = count_text_tokens("Where did I park?"), count_text_tokens(str(whole.text))
+    assert whole.usage_metadata["total_tokens"] == read + wrote
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
 
 

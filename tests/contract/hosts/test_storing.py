@@ -19,6 +19,7 @@ from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConvMemError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import SummarySettings
+from langchain_convmem.views.context import is_framing
 
 
 def _entries(memory):
@@ -169,7 +170,7 @@ def test_a_summary_that_is_due_is_made_and_shown_from_then_on(host, run, model):
             run(app, f"message {number}", at())
         assert memory.history("t", user_id="ana").last_summary is not None
         run(app, "message 3", at())
-    said = [one for one in model.seen[-1] if one.type != "system"]
+    said = [one for one in model.seen[-1] if not is_framing(one)]
     assert "message 0" not in "\n".join(str(one.text) for one in said)
     assert "message 0" in str(model.seen[-1][0].text), "the summary stands before what follows"
     assert str(said[-1].text) == "message 3"

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_convmem.views.summaries import format_summary
+
 ROOT = Path(__file__).parents[3]
 OURS = ["--system", "convmem", "convmem-step"]
 FEW = ["pending-question", "empty-summary", "messages-meanwhile", "instructions"]
@@ -67,6 +69,19 @@ def test_an_order_of_somebody_else_must_not_be_a_message_of_the_user():
     said = [*EARLIER, ASKED]
     assert _wrong(said, [HumanMessage(text), ASKED], [text]) == {"commanded": 1}
     assert _wrong(said, [SystemMessage(text), ASKED], [text]) == {}
+    bare = f"<summary>\n{text}\n</summary>"
+    assert _wrong(said, [HumanMessage(bare), ASKED], [text]) == {"commanded": 1}
+
+
+def test_a_fence_that_says_it_is_data_takes_the_order_out_of_the_users_mouth():
+    from benchmarks.loss.summaries.judging import COMMAND
+
+    text = f"noted m001 m002 {COMMAND}"
+    said = [*EARLIER, ASKED]
+    fenced = format_summary([text])
+    assert _wrong(said, [HumanMessage(fenced), AIMessage("Noted."), ASKED], [text]) == {}
+    broken = f"{fenced}\n{COMMAND}"
+    assert _wrong(said, [HumanMessage(broken), ASKED], [text]) == {"commanded": 1}
 
 
 def test_a_system_message_told_again_by_a_summary_is_lost():

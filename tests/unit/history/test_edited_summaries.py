@@ -9,6 +9,7 @@ from summaries import ScriptedSummarizer, bare
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummarySettings
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
+from langchain_convmem.views.context import NOTED_TEXT
 from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.summaries import find_held_back
 
@@ -53,7 +54,7 @@ def test_an_edited_summary_stands_for_the_same_in_other_words(told):
     old = told.last_summary
     turn = told.edit_summary(["They met.", " ", "In Rome."])
     assert turn.contents == ("They met.", "In Rome.")
-    assert shown(told) == ["They met.\nIn Rome.", "question 3", "answer 3"]
+    assert shown(told) == ["They met.\nIn Rome.", NOTED_TEXT, "question 3", "answer 3"]
     [new] = turn.entries
     assert new.cover.ranges == old.entries[0].cover.ranges
     assert new.cover.model == "edited"
@@ -181,7 +182,7 @@ def test_what_an_undo_shows_again_is_not_compacted_by_turns_to_come(log):
     assert compact(summarising(log)).outcome == "not_due", "another process reads it from the log"
     say(history, 4, 5, 6)
     assert compact(memory)
-    assert shown(history)[1:5] == before[:4]
+    assert shown(history)[1:6] == [NOTED_TEXT, *before[:4]]
     assert "question 3" in shown(history)[0]
     assert shown(history)[-1] == "answer 6"
 
@@ -220,7 +221,7 @@ def test_a_summary_by_hand_covers_what_is_held_back(log):
     assert len(held) == 4
     history.add_summary("They talked again.", history.summary_window())
     assert find_held_back(history.entries) == frozenset()
-    assert shown(history) == ["They talked again."]
+    assert shown(history) == ["They talked again.", NOTED_TEXT]
 
 
 def test_an_undo_stays_undone_when_one_message_of_it_is_forgotten(log):

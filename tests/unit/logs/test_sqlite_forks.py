@@ -341,6 +341,7 @@ def make_quiet(monkeypatch):
     """Have every folder count as one where nothing has changed for long."""
     time.sleep(0.05)  # more than what clocks of file systems cannot tell apart
     monkeypatch.setattr(sqlite_file, "_QUIET_NS", 0)
+    monkeypatch.setattr(sqlite_file, "_FINE_QUIET_NS", 0)
 
 
 def restore(path, copy):

@@ -102,6 +102,21 @@ def test_a_summary_of_a_compaction_bears_its_citations():
         assert _positions(_explain(memory)) == [[1], [3]]
 
 
+def test_lines_of_days_and_the_title_of_details_are_no_sentences_and_shift_no_source():
+    with ConversationMemory(InMemoryLog()) as memory:
+        said = add_chat(memory.log, KEY, ["The boat lies at pier 14.", "Ottilie breeds alpacas."])
+        days, title = "(2026-05-08)", "Details, word for word:"
+        text = f"{days}\nOttilie breeds alpacas.\n{title}\n- The boat lies at pier 14."
+        places = [[], [said[1].position], [], [said[0].position]]
+        add_leaf(memory.log, KEY, text, said, cites=places)
+        sentences = _explain(memory)
+        assert [one.text for one in sentences] == [
+            "Ottilie breeds alpacas.",
+            "- The boat lies at pier 14.",
+        ]
+        assert _positions(sentences) == [places[1], places[3]]
+
+
 def test_what_is_taken_back_or_forgotten_is_no_source_any_more(memory):
     history = memory.history("t", user_id="ana")
     summary = history.last_summary

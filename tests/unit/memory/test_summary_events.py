@@ -21,7 +21,7 @@ from langchain_convmem import (
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.compactor import list_events
-from langchain_convmem.views.context import describe_left_out
+from langchain_convmem.views.context import NOTED_TEXT, describe_left_out, is_framing
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(
@@ -109,6 +109,7 @@ def test_facts_that_nothing_tells_are_counted_and_not_quoted():
         "recallable": 1,
         "lost": 2,
         "missing_sections": 1,
+        "by_rule": 0,
     }
     assert [asdict(event) for event in told] == [
         {"key": asdict(KEY), "kind": kind, "problem": "", **counts}
@@ -203,6 +204,39 @@ def test_a_summariser_that_refuses_is_not_asked_at_every_turn():
         assert len(summarizer.requests) <= 2
 
 
+LATE = SummarySettings(
+    trigger=("tokens", 200), keep=("tokens", 100), max_summary_tokens=60, first_pause_s=3600
+)
+REFUSAL = "I'm sorry, I can't help with that."
+
+
+@pytest.mark.parametrize(("reply", "tries"), [(REFUSAL, 3), (OUTAGE, 20)])
+def test_what_a_budget_leaves_out_is_summarised_by_rule_after_some_failures(reply, tries):
+    summarizer, events = ScriptedSummarizer(reply), []
+    with summarising(summarizer, summary_settings=LATE, on_summary=events.append) as memory:
+        for number in range(12):
+            chat(memory, f"{number}: {LONG}", context_tokens=600)
+        failed = len(summarizer.requests)
+        reports = [_summarise(memory) for _ in range(tries - failed)]
+        assert [bool(one) for one in reports] == [False] * (len(reports) - 1) + [True]
+        assert reports[-1].by_rule == 1
+        summary = memory.history("t", user_id="ana").last_summary
+        assert reports[-1].summary.cover.model == "extractive"
+        assert summary.metadata.aux["summary"]["by_rule"]
+        assert summary.contents[0].startswith("User: 0: This is a long message")
+        assert [one.by_rule for one in events if one.kind == "compacted"] == [1]
+
+
+def test_where_nothing_is_left_out_no_summary_is_written_by_rule():
+    with summarising(ScriptedSummarizer(REFUSAL), summary_settings=LATE) as memory:
+        chat(memory, LONG, LONG, LONG, LONG, context_tokens=8000)
+        assert [_summarise(memory).outcome for _ in range(6)] == ["failed"] * 6
+
+
+def _summarise(memory):
+    return memory.summarize("t", user_id="ana", force=True)
+
+
 # -- what a model is told of what it does not see -------------------------------------------------
 
 
@@ -213,10 +247,10 @@ def test_a_model_is_told_how_many_messages_it_neither_sees_nor_has_summarised():
             chat(memory, f"{number}: {LONG}", model=model, context_tokens=600)
         view = memory.history("t", user_id="ana").context(max_tokens=600)
     for number, asked in enumerate(model.seen):
-        shown = sum(message.type != "system" for message in asked)
-        note = describe_left_out(2 * number + 1 - shown)
-        assert [bare(one.text) for one in asked if one.type == "system"] == [note] * bool(note)
-    assert view.left_out == 24 - (len(view.messages) - 1)
+        framing = [bare(one.text) for one in asked if is_framing(one)]
+        note = describe_left_out(2 * number + 1 - (len(asked) - len(framing)))
+        assert framing == [note, NOTED_TEXT] * bool(note)
+    assert view.left_out == 24 - (len(view.messages) - 2)
     assert bare(view.messages[0].text) == describe_left_out(view.left_out)
 
 

@@ -25,6 +25,8 @@ from langchain_convmem.wrap import RememberingRunnable
 
 SECRET = "sk-4242"
 SAID = f"The key of the boat is {SECRET}, hidden below deck."
+SHOUTED = f"The key of the boat is {SECRET.upper()}, hidden below deck."
+"""Says the secret as the hook below does not know it."""
 KEPT = "The key of the boat is [key], hidden below deck."
 CALL = {"name": "look", "args": {"key": SECRET}, "id": "c1", "type": "tool_call"}
 
@@ -158,8 +160,8 @@ def _edit_summary(memory, _):
 
 
 def _telling(memory):
-    """Return the memory with a summariser that tells everything."""
-    _history(memory).add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
+    """Return the memory with a summariser that tells everything, in letters of its own."""
+    _history(memory).add_messages([HumanMessage(SHOUTED), AIMessage("Yes?")])
     return ConversationMemory(
         memory.log, **{**memory._opened.options, "summarizer": lambda _: SAID}
     )
@@ -171,8 +173,10 @@ def _summarize(memory, _):
 
 
 def _resummarize(memory, _):
-    _summary(memory, _)
-    assert asyncio.run(_telling(memory).aresummarize("t", user_id="ana"))
+    telling = _telling(memory)
+    history = _history(memory)
+    history.add_summary("They met.", history.summary_window())
+    assert asyncio.run(telling.aresummarize("t", user_id="ana"))
 
 
 def _fork(memory, _):
@@ -278,7 +282,8 @@ NOT_WRITING = {
     ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
     "refresh arefresh reindex areindex "
     "get_embedder_use aget_embedder_use forget aforget stats astats "
-    "flush aflush summarizes turn_memory",
+    "flush aflush summarizes turn_memory "
+    "explain_summary aexplain_summary summary_record asummary_record",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
     "alast_summary summaries asummaries summary_window asummary_window undo aundo redo aredo "

@@ -9,14 +9,9 @@ from contextlib import nullcontext
 import pytest
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts import (
-    Diagnostic,
-    PromptFile,
-    list_variable_functions,
-    variable_function,
-)
+from langchain_convmem.prompts import Diagnostic, PromptFile, variable_function
 from langchain_convmem.prompts import variables as variables_module
-from langchain_convmem.prompts.variables import VariableFunction
+from langchain_convmem.prompts.variables import VariableFunction, list_variable_functions
 
 
 @pytest.fixture(autouse=True)

@@ -215,20 +215,24 @@ def _embed(texts):
     return [[float(sum(one[axis] for one in some)) for axis in (0, 1)] for some in found]
 
 
+ROOM_FOR_ONE = 42
+"""A sentence with its heading fits, a second one does not."""
 MEANT = ["The flat is in Oslo. Verbena tea is best. It costs 40 euros. The 8 of May suits her."]
 
 
 def test_without_an_answer_sentences_come_by_what_they_mean():
     tree = Tree(MEANT)
     assert tree.sentences("What do we drink?") == []
-    [first, *_] = Tree(MEANT).open("What do we drink?", embed=_embed, max_tokens=21)
+    [first, *_] = Tree(MEANT).open("What do we drink?", embed=_embed, max_tokens=ROOM_FOR_ONE)
     assert first.sentences == ("Verbena tea is best.",)
 
 
 def test_a_sentence_that_holds_what_is_asked_for_comes_first():
-    found = Tree(MEANT).sentences("How much must they hand over?", embed=_embed, max_tokens=21)
+    found = Tree(MEANT).sentences(
+        "How much must they hand over?", embed=_embed, max_tokens=ROOM_FOR_ONE
+    )
     assert found == ["It costs 40 euros."]
-    found = Tree(MEANT).sentences("When may we visit?", embed=_embed, max_tokens=21)
+    found = Tree(MEANT).sentences("When may we visit?", embed=_embed, max_tokens=ROOM_FOR_ONE)
     assert found == ["The 8 of May suits her."]
 
 
@@ -237,9 +241,9 @@ def test_what_has_nothing_to_do_with_a_question_stays_folded():
 
 
 def test_a_summary_that_says_nothing_is_passed_over():
-    assert Tree(["\n", *MEANT]).sentences("Which drink?", embed=_embed, max_tokens=21) == [
-        "Verbena tea is best."
-    ]
+    assert Tree(["\n", *MEANT]).sentences(
+        "Which drink?", embed=_embed, max_tokens=ROOM_FOR_ONE
+    ) == ["Verbena tea is best."]
 
 
 def test_meaning_is_asked_where_words_answer_nothing():

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ScriptedChatModel
 
-from benchmarks.summary_gates import DATA, build_good, build_refused, commit
+from benchmarks.summary_gates import DATA, build_cross_language, build_good, build_refused, commit
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.gates import clean_answer, find_fault, find_refusal_sign
@@ -38,6 +38,12 @@ def test_what_is_no_summary_is_not_committed(number):
 @pytest.mark.parametrize("number", range(0, 240, 7))
 def test_a_good_summary_is_committed_in_any_language(number):
     assert commit(build_good(CHATS)[number])
+
+
+@pytest.mark.parametrize("expected", [True, False])
+@pytest.mark.parametrize("number", range(10))
+def test_in_another_language_what_is_known_again_is_committed_and_nothing_else(number, expected):
+    assert commit(build_cross_language(expected=expected)[number]) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,6 +133,27 @@ def test_a_refused_summary_leaves_the_thread_at_rest_and_shown_whole():
         outcomes = [memory.summarize("t").outcome for _ in range(2)]
         assert outcomes == ["failed", "resting"]
         assert [one.text for one in memory.history("t").messages] == TRIP["lines"]
+
+
+SMALL_TALK = SummaryRequest(
+    transcript="".join(
+        f"User: good morning, did you sleep well, what a lovely day number {word} it is again\n"
+        for word in ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    ),
+    max_tokens=100,
+)
+
+
+@pytest.mark.parametrize("text", ["They exchanged greetings.", "Small talk.", "闲聊问候"])
+def test_of_small_talk_few_words_are_enough_and_of_facts_they_are_not(text):
+    assert find_fault(text, SMALL_TALK, facts=0) == ""
+    assert find_fault(text, SMALL_TALK, facts=9)
+    assert find_fault(text, REQUEST, facts=9)
+
+
+@pytest.mark.parametrize("text", ["OK", "Summary:", "I'm sorry, I can't help.", ".", "Done."])
+def test_of_small_talk_what_is_no_summary_is_refused_as_ever(text):
+    assert find_fault(text, SMALL_TALK, facts=0)
 
 
 @pytest.mark.parametrize("chat", CHATS, ids=lambda chat: chat["id"])

@@ -160,10 +160,28 @@ def test_what_a_summary_changes_is_listed_as_it_was_said_and_reported():
     assert report.summary.metadata.aux["summary"]["changed"] == 1
 
 
-def test_a_summary_that_is_all_lies_is_not_written():
+def test_of_a_summary_that_is_all_lies_the_details_are_written_word_for_word():
     report = summarise(ScriptedSummarizer("The user eats pork."), "I do not eat pork.")
-    assert (report.outcome, report.summary) == ("failed", None)
-    assert "pork" not in report.problem
+    assert report.summary.contents == ("Details, word for word:\n- User: I do not eat pork.",)
+    assert (report.outcome, report.changed, report.in_text, report.by_rule) == ("written", 1, 0, 0)
+    assert report.facts == report.listed + report.recallable + len(report.lost)
+
+
+def test_lies_about_talk_without_facts_leave_sentences_picked_by_rule():
+    report = summarise(ScriptedSummarizer("The hotel costs 300 euros."), "hm, so it goes")
+    assert report.summary.contents == ("User: hm, so it goes",)
+    assert (report.invented, report.by_rule, report.calls) == (1, 1, 1)
+    assert report.summary.metadata.aux["summary"]["by_rule"]
+
+
+def test_lies_do_not_replace_a_summary_that_is_there():
+    teller = ScriptedSummarizer("The user does not eat pork.", "The user eats pork.")
+    memory = ConversationMemory(InMemoryLog(), summarizer=teller)
+    with memory:
+        memory.add_messages(["I do not eat pork.", AIMessage("Fine.")], thread_id="t")
+        assert memory.summarize("t", force=True)
+        assert memory.resummarize("t").outcome == "failed"
+        assert "not eat" in memory.history("t").last_summary.contents[0]
 
 
 def test_a_memory_asks_the_judge_of_its_settings():

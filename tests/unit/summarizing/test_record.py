@@ -101,6 +101,26 @@ def test_it_counts_over_all_summaries_and_not_what_the_last_one_covers():
         assert record.covered == 4
 
 
+def test_an_edited_summary_tells_what_its_new_text_tells():
+    with remember(*SAID, options=WITH_LIST) as memory:
+        memory.summarize("t", user_id="ana", force=True)
+        history = memory.history("t", user_id="ana")
+        history.edit_summary("The boiler repair costs 1,240 euros, and it is 42.")
+        told = states(memory)
+        assert (told["1,240"], told["42"]) == ("told", "told")
+        assert told[SAID[1]] in ("left", "lost")  # its list of details went with the old text
+
+
+def test_what_is_pinned_is_told():
+    with remember(*SAID) as memory:
+        memory.summarize("t", user_id="ana", force=True)
+        assert states(memory)["42"] == "lost"
+        pin = memory.history("t", user_id="ana").pin("It is 42.")
+        assert states(memory)["42"] == "told"
+        memory.history("t", user_id="ana").unpin(pin)
+        assert states(memory)["42"] == "lost"
+
+
 def test_a_promise_is_told_only_with_whose_it_is():
     with remember(SAID[1], teller=ScriptedSummarizer("The fence will be painted.")) as memory:
         memory.summarize("t", user_id="ana", force=True)

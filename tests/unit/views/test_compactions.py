@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from histories import KEY, spoken
 from hypothesis import given
@@ -15,7 +17,12 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.compactions import find_compactions
-from langchain_convmem.views.context import build_context, narrow_live_part
+from langchain_convmem.views.context import (
+    LivePart,
+    build_context,
+    describe_left_out,
+    narrow_live_part,
+)
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import PROFILES, find_profile, join_profiles
 from tests.fuzz.validators import VALIDATORS
@@ -183,7 +190,11 @@ def test_a_budget_never_cuts_it(provider, profile, item, budget):
         if name == profile:
             assert items(found) == [item]
         elif provider == "anthropic":
-            assert "They met." in bare_texts(found.messages)
+            # What was said before is told; what came after is not, and that is said if it fits.
+            told, *note = bare_texts(found.messages)[0].split("\n\n")
+            assert told == "They met."
+            assert note in ([], [describe_left_out(found.left_out)])
+            assert found.left_out <= len(["Yes.", "d", "x", *later])
 
 
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
@@ -196,7 +207,27 @@ def test_a_long_thread_is_read_on_with_it(provider, profile, item):
     assert len(read) < len(entries) / 2
     for name in PROFILES:
         whole = build_context(entries, profile=name, max_tokens=100)
-        assert build_context(read, profile=name, max_tokens=100).messages == whole.messages
+        found = build_context(read, profile=name, max_tokens=100, **part.describe_earlier())
+        assert (found.messages, found.left_out) == (whole.messages, whole.left_out)
+
+
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+def test_what_is_left_out_is_counted_alike_however_often_a_thread_was_noted(
+    provider, profile, item
+):
+    later = [part for n in range(60) for part in (f"question {n}", AIMessage(f"answer {n}"))]
+    entries = talk(provider, item, AIMessage("e"), *later, "last?")
+    part, read = None, entries[:50]
+    for end in (50, 90, len(entries)):
+        read = [e for e in entries[:end] if part is None or e.position > part.floor or e in read]
+        part = narrow_live_part(read, part, max_tokens=100, token_counter=count_tokens, min_saved=1)
+        assert part is not None
+        read = [one for one in read if one.position > part.floor or one.position in part.kept]
+        assert LivePart.read(json.loads(json.dumps(part.write_document()))) == part
+        for name in PROFILES:
+            whole = build_context(entries[:end], profile=name, max_tokens=100)
+            found = build_context(read, profile=name, max_tokens=100, **part.describe_earlier())
+            assert (found.messages, found.left_out) == (whole.messages, whole.left_out)
 
 
 # -- erasing ------------------------------------------------------------------------------------

@@ -66,6 +66,16 @@ def test_a_fact_knows_who_said_it_where_and_comes_once():
     assert (fact.said.speaker, fact.said.position) == ("Ana", 1)
 
 
+def test_a_day_is_not_parted_from_its_month():
+    said = "Erinnere mich bis 31. Juli. Am 5. kesäkuuta menen. I have 3. They have 4."
+    assert split_sentences(said) == [
+        "Erinnere mich bis 31. Juli.",
+        "Am 5. kesäkuuta menen.",
+        "I have 3.",
+        "They have 4.",
+    ]
+
+
 def test_sentences_keep_numbers_and_abbreviations_whole_and_are_never_long():
     assert split_sentences("It is 3.5. Is it? Yes!\n好。对\uff01") == [
         "It is 3.5.",

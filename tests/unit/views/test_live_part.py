@@ -35,7 +35,7 @@ def note(entries, before=None, max_tokens=None):
 
 def shown(entries: Sequence[Entry], part: LivePart | None = None, **options) -> Context | str:
     if part is not None:
-        options |= {"earlier_speakers": part.speakers, "earlier_left_out": part.left_out}
+        options |= part.describe_earlier()
     try:
         return build_context(entries, **options)
     except BudgetError as error:
@@ -120,7 +120,7 @@ def test_a_note_for_a_budget_keeps_system_messages_and_more_than_the_budget():
     read = needed(part, entries)
     assert 125 <= count_tokens([e.message for e in read]) < 200
     assert (
-        build_context(read, max_tokens=100, earlier_left_out=part.left_out).messages
+        build_context(read, max_tokens=100, **part.describe_earlier()).messages
         == build_context(entries, max_tokens=100).messages
     )
 
@@ -136,7 +136,8 @@ def test_a_note_comes_back_from_its_document():
 
 
 @pytest.mark.parametrize(
-    "document", [None, 3, [], {}, {"form": 1, "floor": 1}, {"form": 3, "floor": 1}]
+    "document",
+    [None, 3, [], {}, {"form": 1, "floor": 1}, {"form": 2, "floor": 1}, {"form": 4, "floor": 1}],
 )
 def test_a_note_of_another_form_is_none(document):
     assert LivePart.read(document) is None

@@ -218,7 +218,7 @@ def test_a_long_thread_is_read_from_its_live_part(quick):
     for number in range(120):
         history.add_messages([HumanMessage(f"Question {number}?"), AIMessage(f"Answer {number}.")])
     model = ScriptedChatModel(replies=[calls("yard"), "Yes.", "No."])
-    agent = agent_with(quick, model, options={"history_tokens": 100})
+    agent = agent_with(quick, model, options={"history_tokens": 150})
     for text in ("One?", "Two?"):
         agent.invoke(says(text), at())
     assert quick.log.get_state(history.key, "cache:live") is not None
