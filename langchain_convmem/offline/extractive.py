@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.views.facts import FactSource, KnownFacts, find_facts, split_sentences
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.views.wishes import is_preference
 
 _LINE = re.compile(r"(?P<speaker>[^\n:]{1,60}): (?P<text>.*)", re.DOTALL)
 _DAY = re.compile(r"\(\d{4}-\d\d-\d\d\)")
 _WEIGHTS = {"promise": 3.0, "id": 2.0, "date": 1.5, "number": 1.5, "name": 1.0}
+_PREFERENCE_WEIGHT = 2.0
 
 _QUESTION_WEIGHT = 0.5
 """What a question tells is worth less: its answer tells it again, or nobody does."""
@@ -120,7 +122,10 @@ def _weigh_sentence(said: FactSource, facts: KnownFacts, missing: Sequence[str])
 def _weigh_facts(text: str, facts: KnownFacts) -> dict[str, float]:
     share = _QUESTION_WEIGHT if text.rstrip().endswith(("?", "\uff1f")) else 1.0
     told = facts.find_in(text)
-    return {f"{fact.kind}:{fact.key}": share * _WEIGHTS[fact.kind] for fact in told}
+    worth = {f"{fact.kind}:{fact.key}": share * _WEIGHTS[fact.kind] for fact in told}
+    if share == 1.0 and is_preference(text):
+        worth[f"preference:{text.casefold()}"] = _PREFERENCE_WEIGHT
+    return worth
 
 
 def _join_lines(chosen: Iterable[_Candidate]) -> str:

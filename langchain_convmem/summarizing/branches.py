@@ -32,8 +32,9 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
+from langchain_convmem.summarizing.kinds import name_kinds
 from langchain_convmem.summarizing.topics import find_concepts
-from langchain_convmem.summarizing.tree import find_kinds
+from langchain_convmem.views.facts import Kind
 from langchain_convmem.views.live import find_frontier
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import get_children, get_days
@@ -52,7 +53,7 @@ Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 ReadStretches: TypeAlias = Callable[[Sequence[Stretch]], Steps[Sequence[Entry]]]
 """Reads entries of a thread from after a position up to another, by position."""
 
-_MOST_READ = 1024
+_MOST_READ = 2048
 """So many folded summaries of a thread are known at once, the latest ones."""
 _MOST_SENTENCES = 8
 _MOST_RANKED = 64
@@ -132,7 +133,7 @@ class Branches:
         self._leaves: dict[str, tuple[FoldedSummary, int]] = {}
         self._index = LexicalIndex()
         self._documents: list[tuple[str, int]] = []
-        self._meanings: dict[str, tuple[NDArray[np.float32], list[frozenset[str]]]] = {}
+        self._meanings: dict[str, tuple[NDArray[np.float32], list[frozenset[Kind]]]] = {}
 
     def find_missing(self, roots: Iterable[Entry]) -> list[tuple[str, int]]:
         """Return ids and positions of what these fold and is not known yet, by position.
@@ -250,7 +251,7 @@ class Branches:
             if name not in self._meanings:
                 sentences = list(self._leaves[name][0].sentences)
                 vectors = np.array(embed(sentences), dtype=np.float32)
-                self._meanings[name] = vectors, [find_kinds(sentence) for sentence in sentences]
+                self._meanings[name] = vectors, [name_kinds(sentence) for sentence in sentences]
         known = [self._meanings[name] for name in names]
         holds = [not asked.isdisjoint(one) for _, kinds in known for one in kinds]
         cosines = _compare(embed([question])[0], [vectors for vectors, _ in known])

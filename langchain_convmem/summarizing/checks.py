@@ -18,6 +18,7 @@ from langchain_convmem.views.lines import DEFAULT_SPEAKERS
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import SummaryWindow
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.views.wishes import is_asking, is_personal
 
 TITLE = "Details, word for word:"
 """The line that a list of details begins with."""
@@ -98,7 +99,8 @@ def list_details(
 ) -> Details:
     """Return the sentences that tell what is missing, as far as they fit.
 
-    Each kind gets its share, the latest first; what recall finds comes after the rest.
+    Each kind gets its share, the latest first. What is told of those who talk comes before the
+    rest, of the rest what recall does not find comes first, and what is asked comes last.
 
     Args:
         missing: What the summary does not tell.
@@ -114,7 +116,12 @@ def list_details(
 
 
 def _sort_missing(missing: Sequence[Fact], reachable: Collection[str]) -> list[Fact]:
-    return sorted(_balance(reversed(missing)), key=lambda fact: fact.key in reachable)
+    def rank(fact: Fact) -> int:
+        if is_personal(fact.sentence, fact.said.speaker):
+            return 0
+        return 3 if is_asking(fact.sentence) else 1 + (fact.key in reachable)
+
+    return sorted(_balance(reversed(missing)), key=rank)
 
 
 class _DetailList:

@@ -6,7 +6,6 @@ record alike.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -17,6 +16,7 @@ from langchain_convmem.claims.lexicon import guess_language
 from langchain_convmem.claims.reading import read_claim
 from langchain_convmem.claims.values import Value
 from langchain_convmem.views.facts import Fact, FactSource, Kind, list_mentions, split_sentences
+from langchain_convmem.views.wishes import is_asking, is_preference
 
 FactKind: TypeAlias = Literal[
     "price", "code", "date", "number", "name", "promise", "preference"
@@ -42,29 +42,18 @@ _NAMES: Mapping[Kind, FactKind] = MappingProxyType(
 
 _CENTS = frozenset({"pound", "cent"})
 
-_PREFERENCE = re.compile(
-    r"\b(?:prefer|favou?rite|allergic|intolerant|vegetarian|vegan"
-    r"|i (?:really |absolutely )?(?:like|love|hate|dislike|enjoy|adore|detest)"
-    r"|i (?:can(?:no|'|\u2019)?t|cannot) (?:stand|eat|drink)"
-    r"|i (?:don(?:'|\u2019)?t|do not|never) (?:like|eat|drink)|i(?:'|\u2019)d rather"
-    r"|ich (?:mag|liebe|hasse|bevorzuge|esse|trinke)|allergisch|am liebsten"
-    r"|je (?:pr\u00e9f\u00e8re|d\u00e9teste|n(?:'|\u2019)aime)|j(?:'|\u2019)(?:aime|adore)"
-    r"|allergique|prefiero|me (?:gusta|encanta)|odio|al\u00e9rgic[oa]|preferisco|mi piace"
-    r"|allergic[oa]"
-    r"|prefiro|adoro|eu gosto|ik (?:hou|haat)|liever|allergisch"
-    r"|предпочитаю|люблю|ненавижу|аллергия|wolę|lubię|uwielbiam|uczulon\w+"
-    r"|severim|sevmem|tercih ederim|alerjim)\b"
-    r"|喜欢|喜歡|讨厌|討厭|过敏|過敏|不吃|好き|嫌い|アレルギー|苦手|أفضل|أحب|أكره|حساسية",
-    re.IGNORECASE,
-)
-
 
 def find_kinds(texts: Sequence[FactSource]) -> list[Fact]:
     """Return what texts tell that a summary must tell, in order, each kind and key once."""
     found: dict[str, Fact] = {}
-    for fact in _list_all(texts):
+    for fact in list_told(texts):
         found.setdefault(f"{fact.kind}:{fact.key}", fact)
     return list(found.values())
+
+
+def name_kinds(sentence: str) -> frozenset[Kind]:
+    """Return the kinds of what a sentence tells."""
+    return frozenset(fact.kind for fact in list_told([FactSource(sentence)]))
 
 
 def get_kind(fact: Fact) -> FactKind:
@@ -97,8 +86,8 @@ def has_days(sources: Sequence[FactSource]) -> bool:
     return any(value.kind == "day" for part in sentences for value in read_values(part))
 
 
-def _list_all(texts: Sequence[FactSource]) -> Iterator[Fact]:
-    """Yield the facts of texts, sentence by sentence, with their final kinds."""
+def list_told(texts: Sequence[FactSource]) -> Iterator[Fact]:
+    """Yield what texts tell, as often as they do; preferences come after all else."""
     promised: set[tuple[FactSource, str]] = set()
     by_sentence = groupby(list_mentions(texts), key=lambda fact: (fact.said, fact.sentence))
     for place, facts in by_sentence:
@@ -108,8 +97,7 @@ def _list_all(texts: Sequence[FactSource]) -> Iterator[Fact]:
             yield fact
     for said in texts:
         for sentence in split_sentences(said.text):
-            is_asked = sentence.endswith(("?", "\uff1f", "\u061f"))
-            if (said, sentence) in promised or is_asked or not _PREFERENCE.search(sentence):
+            if (said, sentence) in promised or is_asking(sentence) or not is_preference(sentence):
                 continue
             key = " ".join(sentence.casefold().split())
             yield Fact("preference", key, sentence, sentence, said)

@@ -1,8 +1,9 @@
 """Parents of summaries: which neighbours are put under one, and what it tells. Pure.
 
 No model writes a parent. It is made of sentences of the summaries below, as they stand there, as
-many as its budget holds; each kind of fact and each summary below gets its share. So nothing is
-retold in other words, and where a sentence comes from stays known.
+many as its budget holds. Each kind of fact gets its share, and each summary below gets room by how
+much it covers, so what was said long ago does not give way to the latest. So nothing is retold in
+other words, and where a sentence comes from stays known.
 """
 
 from __future__ import annotations
@@ -16,14 +17,9 @@ from typing import Any
 
 from langchain_convmem.records import Cover, Draft, Entry, Metadata
 from langchain_convmem.summarizing.checks import TITLE
+from langchain_convmem.summarizing.kinds import list_told
 from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.views.facts import (
-    Fact,
-    FactSource,
-    KnownFacts,
-    find_facts,
-    split_sentences,
-)
+from langchain_convmem.views.facts import FactSource, Kind, split_sentences
 from langchain_convmem.views.live import LEVEL, RECORD, find_frontier, find_live_entries, get_level
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import (
@@ -38,6 +34,7 @@ from langchain_convmem.views.summaries import (
     make_summary_draft,
 )
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.views.wishes import is_asking, is_personal
 
 AUTHOR = "rule"
 """What stands with a parent as its author."""
@@ -47,7 +44,7 @@ _MOST_SHOWN = 16
 
 _LEAST_TOKENS = 16
 
-_WEIGHTS = {
+_WEIGHTS: Mapping[Kind, float] = {
     "price": 1.0,
     "id": 1.0,
     "promise": 1.0,
@@ -57,27 +54,18 @@ _WEIGHTS = {
     "number": 0.5,
 }
 
-_MONEY = re.compile(
-    r"[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9]|\b(?:euros?|eur|dollars?|usd|pounds?|gbp|chf|francs?"
-    r"|yen|jpy|yuan|cny|rupees?|inr|cents?|kronor|kroner|z\u0142oty)\b|\u5143|\u5186|\uc6d0",
-    re.IGNORECASE,
-)
-
-_PREFERENCE = re.compile(
-    r"\b(?:prefers?|preferred|favou?rite|likes?|loves?|enjoys?|hates?|dislikes?"
-    r"|can(?:'|\u2019)t stand|rather (?:not|than|have)|allerg(?:y|ic|ies)|vegan|vegetarian"
-    r"|mag|liebt|bevorzugt|lieblings\w*|hasst|pr\u00e9f\u00e8re|aime|d\u00e9teste|prefiere|gusta|odia|preferisce|adora|prefere|gosta)\b"
-    r"|\u559c\u6b22|\u559c\u6b61|\u597d\u304d|\u5acc\u3044",
-    re.IGNORECASE,
-)
+_PERSONAL = 6.0
+"""What is told of those who talk counts so often."""
+_IMPERSONAL = 0.3
+"""And so little what a tool says or somebody asks."""
 
 
 # -- Which summaries are put under a parent -------------------------------------------------------
 def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Sequence[Entry]:
     """Return the neighbours to put under a parent next; none while all fit their budget.
 
-    The oldest of the lowest level, as few as are needed. The summary of what was said last stays
-    as it was written.
+    Those that take most for what they cover, the oldest of such, as few as are needed: so what was
+    said long ago keeps its room. The summary of what was said last stays as it was written.
 
     Args:
         frontier: The summaries that a model reads, in their order.
@@ -88,12 +76,15 @@ def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Seque
     older = frontier[:-1]
     if len(older) < 2 or (excess <= 0 and len(frontier) <= _MOST_SHOWN):  # noqa: PLR2004 - a pair
         return ()
-    levels = [get_level(summary) for summary in older]
-    highest = [max(pair) for pair in pairwise(levels)]
-    start = highest.index(min(highest))
+    spans = [_count_span(summary) for summary in older]
+    density = [
+        sum(pair) / sum(covered)
+        for pair, covered in zip(pairwise(sizes[:-1]), pairwise(spans), strict=True)
+    ]
+    start = density.index(max(density))
     end = start + 2
     most = min(len(older), start + settings.fan_out)
-    while end < most and levels[end] == highest[start] and excess > sum(sizes[start:end]) // 2:
+    while end < most and excess > sum(sizes[start:end]) // 2:
         end += 1
     return older[start:end]
 
@@ -181,6 +172,12 @@ def _find_ends(child: Entry) -> tuple[int, int]:
     return (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
 
 
+def _count_span(summary: Entry) -> int:
+    """Return how many positions lie between the ends of what a summary covers, both included."""
+    first, last = _find_ends(summary)
+    return last - first + 1
+
+
 def _join_covers(children: Sequence[Entry]) -> Cover:
     """Return what summaries cover together; ranges that touch become one."""
     pairs = sorted(pair for child in children if child.cover for pair in child.cover.ranges)
@@ -203,6 +200,7 @@ class ToldSentence:
         days: The line that says of which days it tells; empty if that is not known.
         child: Number of the summary among those read.
         cites: Positions of the entries that it comes from, as far as known.
+        span: How many positions the summary covers; it gets room accordingly.
     """
 
     text: str
@@ -210,6 +208,7 @@ class ToldSentence:
     days: str
     child: int
     cites: tuple[int, ...] = ()
+    span: int = 1
 
     @property
     def line(self) -> str:
@@ -233,6 +232,7 @@ def _read_sentences(child: Entry, number: int) -> Iterator[ToldSentence]:
     own = get_days(child)
     days = format_days(own) if own else ""
     cites = iter(get_cites(child))
+    span = _count_span(child)
     for piece in child.contents:
         place = 0
         for sentence in split_sentences(piece):
@@ -246,7 +246,7 @@ def _read_sentences(child: Entry, number: int) -> Iterator[ToldSentence]:
                 label = _LABEL.match(piece, start)
                 is_first = not piece[start : place - len(sentence)].strip()
                 name = "" if label is None or is_first else label[1]
-                yield ToldSentence(sentence.removeprefix("- "), name, days, number, cited)
+                yield ToldSentence(sentence.removeprefix("- "), name, days, number, cited, span)
 
 
 def write_text(told: Sequence[ToldSentence]) -> tuple[str, list[list[int]]]:
@@ -271,7 +271,8 @@ def choose_sentences(
 ) -> list[ToldSentence]:
     """Return the sentences to keep, in their order: those that tell most for their length.
 
-    A kind of fact counts less the more of it was chosen, and so does a summary. What is left of
+    What is told of those who talk counts more, results of tools and questions less. A kind of fact
+    counts less the more of it was chosen, and so does a summary. What is left of
     the budget goes to sentences without facts, summary by summary.
 
     Args:
@@ -298,12 +299,16 @@ class _Choice:
         self._count = count
         self._told = told
         self._room = max_tokens
-        self._share = max(max_tokens / len({sentence.child for sentence in told}), 1)
+        spans = {sentence.child: sentence.span for sentence in told}
+        self._room_of = {
+            child: max(max_tokens * span / sum(spans.values()), 1) for child, span in spans.items()
+        }
         self._worth = _weigh(told)
+        self._shares = [_find_share(sentence.line) for sentence in told]
         self._lengths = [count(f"{sentence.line}\n") for sentence in told]
         self._begun: set[tuple[int, str]] = set()
         self._known: set[str] = set()
-        self._kinds: Counter[str] = Counter()
+        self._kinds: Counter[Kind] = Counter()
         self._used: Counter[int] = Counter()
 
     def take_best(self) -> bool:
@@ -339,27 +344,22 @@ class _Choice:
     def _find_value(self, number: int) -> tuple[float, float]:
         """Return what a sentence is worth by its facts, and without any by its summary's share."""
         sentence = self._told[number]
-        spent = 1 + self._used[sentence.child] / self._share
+        spent = 1 + self._used[sentence.child] / self._room_of[sentence.child]
         new = (kind for key, kind in self._worth[number].items() if key not in self._known)
         worth = sum(_WEIGHTS[kind] / (1 + self._kinds[kind]) for kind in new)
-        return worth / self._lengths[number] / spent, 1 / spent
+        return self._shares[number] * worth / self._lengths[number] / spent, 1 / spent
 
 
-def _weigh(told: Sequence[ToldSentence]) -> list[Mapping[str, str]]:
+def _find_share(line: str) -> float:
+    """Return how much what a line tells counts, by whom it is about."""
+    if is_personal(line):
+        return _PERSONAL
+    return _IMPERSONAL if is_asking(line) or line.startswith("Tool:") else 1.0
+
+
+def _weigh(told: Sequence[ToldSentence]) -> Sequence[Mapping[str, Kind]]:
     """Return for each sentence the kind of each of its facts by the fact's key."""
-    known = KnownFacts(find_facts([FactSource(sentence.text) for sentence in told]))
-    return [dict(_list_kinds(sentence.text, known.find_in(sentence.text))) for sentence in told]
-
-
-def find_kinds(text: str) -> frozenset[str]:
-    """Return the kinds of facts that a sentence tells: price, id, date, number, name and so on."""
-    return frozenset(kind for _, kind in _list_kinds(text, find_facts([FactSource(text)])))
-
-
-def _list_kinds(text: str, facts: Sequence[Fact]) -> Iterator[tuple[str, str]]:
-    has_money = _MONEY.search(text) is not None
-    for fact in facts:
-        is_price = fact.kind == "number" and has_money
-        yield f"{fact.kind}:{fact.key}", "price" if is_price else fact.kind
-    if _PREFERENCE.search(text):
-        yield f"preference:{text.casefold()}", "preference"
+    found: list[dict[str, Kind]] = [{} for _ in told]
+    for fact in list_told([FactSource(one.text, position=n) for n, one in enumerate(told)]):
+        found[fact.said.position][f"{fact.kind}:{fact.key}"] = fact.kind
+    return found

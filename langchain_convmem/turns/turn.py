@@ -90,6 +90,8 @@ if TYPE_CHECKING:
 _NO_DOCUMENT = "cache:none"
 _MANY = 999_999
 """For the line on what a view leaves out, where its room is kept free: no number is longer."""
+_LINES_SHARE = 0.3
+"""How much of the room of recall lines keep that do not answer, beside folded summaries."""
 _PATIENCE_S = 0.3
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
@@ -255,7 +257,7 @@ class TurnView:
         is_answered = found.verdict == "answered"
         may_give_way = not is_answered and blocks is found.blocks and self.options.recall_k is None
         total = self._wished if room is None else room
-        best = _take_blocks(blocks, total // 2, self._count_text) or blocks[:1]
+        best = _take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
         kept = best if may_give_way else blocks
         opened = yield from self._open_steps(seen, query, kept, total, is_answered=is_answered)
         if not may_give_way:

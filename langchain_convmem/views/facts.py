@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from langchain_convmem.views.wishes import is_promise
+
 Kind = Literal["id", "date", "number", "price", "name", "promise", "preference"]
 """What `find_facts` finds; prices and preferences are told apart where summaries are checked."""
 
@@ -90,14 +92,6 @@ _NUMBER = re.compile(
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 
-_PROMISE = re.compile(
-    r"\b(?:i(?:'|\u2019)ll|i will|we(?:'|\u2019)ll|we will|i promise|promised? (?:to|you|me)"
-    r"|remind me|don(?:'|\u2019)t forget|remember to|todo|to-do|follow up|get back to you"
-    r"|still (?:have|need) to|i have to|i need to|deadline|due (?:on|by)|ich werde|erinnere mich"
-    r"|je vais|rappelle[- ]moi|recu\u00e9rdame|voy a|ricordami|lembre-me|vou)\b",
-    re.IGNORECASE,
-)
-
 _PROMISE_SHARE = 0.6
 """A text states a promise if it holds this share of its words."""
 
@@ -173,7 +167,7 @@ def _find_in_sentence(sentence: str, names: frozenset[str]) -> Iterator[tuple[Ki
     for word in _WORD.findall(rest):
         if _fold(word) in names and word[0].isupper():
             yield "name", word
-    if _PROMISE.search(sentence):
+    if is_promise(sentence):
         yield "promise", sentence
 
 
@@ -232,7 +226,7 @@ class KnownFacts:
         body = _TextBody(text)
         kind: Kind
         kinds: list[Kind] = ["id", "date"] if body.dates else ["id"]
-        if _PROMISE.search(text):
+        if is_promise(text):
             kinds.append("promise")
         found = [
             fact for kind in kinds for fact in self._get_kind(kind).values() if body.has_fact(fact)

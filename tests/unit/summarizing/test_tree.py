@@ -159,20 +159,24 @@ def test_summaries_are_left_alone_while_they_fit(log):
     assert pick_siblings([], SMALL) == ()
 
 
-def test_the_oldest_of_the_lowest_level_are_put_under_a_parent_and_the_newest_is_not(log):
+def test_those_that_take_most_for_what_they_cover_are_put_under_a_parent_but_not_the_newest(log):
     text = "The flat costs {0}00 euros and the boat {0}50. " + IDLE
-    summaries = [
-        add(log, text.format(number), first=2 * number + 1, level=level)
-        for number, level in enumerate([2, 0, 0, 0])
-    ]
+    summaries = [add(log, text.format(n), first=2 * n + 1) for n in range(4)]
+    wide = replace(summaries[0], cover=Cover(((1, 2), (21, 30)), "digest"))
     own = replace(SMALL, tree_tokens=110)
-    assert list(pick_siblings(summaries, own)) == summaries[1:3]
-    # Levels that stand alone are put together, too, the lowest first.
-    assert (
-        list(pick_siblings([*summaries[:2], summaries[3]], replace(SMALL, tree_tokens=80)))
-        == summaries[:2]
-    )
+    assert list(pick_siblings([wide, *summaries[1:]], own)) == summaries[1:3]
+    # Of those that are alike the oldest, whatever their levels are.
+    assert list(pick_siblings(summaries, own)) == summaries[:2]
     assert pick_siblings(summaries[2:], replace(SMALL, tree_tokens=32)) == ()
+
+
+def test_what_users_tell_of_themselves_goes_before_what_tools_say_and_what_is_asked(log):
+    children = [
+        add(log, "Tool: Nora sold drill 914 in Rome on 3 May.", first=1),
+        add(log, ["User: My dentist is called Nora Lund.", "User: Did Nora sell it?"], first=3),
+    ]
+    [first] = choose_sentences(list_sentences(children), 14)
+    assert first.text == "User: My dentist is called Nora Lund."
 
 
 def test_of_more_summaries_than_a_budget_holds_the_latest_are_shown(log):
