@@ -313,7 +313,9 @@ def decode_body(text: str) -> DecodedBody:
         if version == CODEC_VERSION:
             message = decode_message(body["m"]) if "m" in body else None
             contents = tuple(body["c"]) if "c" in body else _derive_contents(message)
-            return message, contents, _decode_control(body.get("k")), _decode_cover(body.get("o"))
+            control = _decode_control(body["k"]) if "k" in body else None
+            cover = _decode_cover(body["o"]) if "o" in body else None
+            return message, contents, control, cover
     except _DAMAGE as error:
         reason = describe_error(error)
     if version == CODEC_VERSION:
