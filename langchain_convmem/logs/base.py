@@ -177,7 +177,7 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
         row: The row.
         signer: Of a log that signs its rows.
     """
-    damage = find_damage(key, row, signer)
+    damage = row.damage if signer is None else signer.find_damage(key, row)
     if damage:
         return build_damaged_entry(key, row, damage)
     try:
@@ -431,8 +431,7 @@ def hash_message_id(message_id: str) -> int:
 
 def list_own_ids(batch: Iterable[EncodedDraft]) -> list[str]:
     """Return the ids that messages of a batch have themselves, in order."""
-    own_ids = (get_own_id(one.draft) for one in batch)
-    return [own_id for own_id in own_ids if own_id is not None]
+    return [own_id for one in batch if (own_id := get_own_id(one.draft)) is not None]
 
 
 def has_same_payload(first: str, second: str) -> bool:

@@ -84,14 +84,19 @@ def encode_message(message: BaseMessage) -> dict[str, Any]:
     """Return the message's type and every field that differs from its default."""
     name = _get_type_name(message)
     defaults = _get_defaults(type(message))
+    extra = message.__pydantic_extra__
     kept = {
         key: value
-        for fields in (message.__dict__, message.__pydantic_extra__ or {})
-        for key, value in fields.items()
-        if key not in defaults or not _is_default(value, defaults[key])
+        # Foreign values may compare as they like: an array equals None element by element.
+        for key, value in ({**message.__dict__, **extra} if extra else message.__dict__).items()
+        if type(value) is not type(default := defaults.get(key, _REQUIRED)) or value != default
     }
     kept["type"] = name
     return kept
+
+
+_REQUIRED = object()
+"""Stands for the default of a field that has none."""
 
 
 @cache
@@ -99,11 +104,6 @@ def _get_defaults(cls: type[BaseMessage]) -> dict[str, Any]:
     """Return a message type's defaults by field, for comparing only: asking pydantic is slow."""
     fields = cls.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    # Foreign values may compare as they like: an array equals None element by element.
-    return type(value) is type(default) and bool(value == default)
 
 
 def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
@@ -124,12 +124,20 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     message = cls(**(copy.deepcopy(values) if issubclass(cls, lc.AIMessageChunk) else values))
     # The constructor refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
-    for key in message.__dict__:
-        if key in values:
-            message.__dict__[key] = values[key]
-        elif key in _DERIVED:
-            message.__dict__[key] = []
+    own = message.__dict__
+    for key, value in values.items():
+        if key in own:
+            own[key] = value
+    for key in _list_derived(cls):
+        if key not in values:
+            own[key] = []
     return message
+
+
+@cache
+def _list_derived(cls: type[BaseMessage]) -> tuple[str, ...]:
+    """Return the fields of a message type that its constructor may derive from others."""
+    return tuple(name for name in cls.model_fields if name in _DERIVED)
 
 
 def _get_type_name(message: BaseMessage) -> str:
@@ -305,7 +313,9 @@ def decode_body(text: str) -> DecodedBody:
         if version == CODEC_VERSION:
             message = decode_message(body["m"]) if "m" in body else None
             contents = tuple(body["c"]) if "c" in body else _derive_contents(message)
-            return message, contents, _decode_control(body.get("k")), _decode_cover(body.get("o"))
+            control = _decode_control(body["k"]) if "k" in body else None
+            cover = _decode_cover(body["o"]) if "o" in body else None
+            return message, contents, control, cover
     except _DAMAGE as error:
         reason = describe_error(error)
     if version == CODEC_VERSION:
@@ -335,14 +345,12 @@ def _decode_cover(fields: Any) -> Cover | None:
 
 def encode_metadata(metadata: Metadata) -> str | None:
     """Return metadata as JSON text, or None when there is nothing to keep."""
-    fields = {
-        "a": list(metadata.attributes),
-        "t": dict(metadata.timing),
-        "s": list(metadata.summary_ids),
-        "x": dict(metadata.aux),
-    }
-    kept = {key: value for key, value in fields.items() if value}
-    return dump_json(kept, what="metadata") if kept else None
+    attributes, timing = metadata.attributes, metadata.timing
+    summary_ids, aux = metadata.summary_ids, metadata.aux
+    if not (attributes or timing or summary_ids or aux):  # mostly
+        return None
+    fields = {"a": list(attributes), "t": dict(timing), "s": list(summary_ids), "x": dict(aux)}
+    return dump_json({key: value for key, value in fields.items() if value}, what="metadata")
 
 
 def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
@@ -464,11 +472,7 @@ def _tag_items(items: Iterable[Any], path: _Path, depth: int) -> list[Any]:
 def _tag_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for key, item in value.items():
-        if not isinstance(key, str):
-            place = _format_path(path)
-            msg = f"{place} has the key {describe_value(key)}; only text keys can be stored"
-            raise InvalidMessageError(msg)
-        name = key if type(key) is str else _get_plain_text(key)
+        name = key if type(key) is str else _get_plain_key(key, path)
         plain[name] = item if type(item) in _PLAIN else _tag(item, (path, name), depth + 1)
     # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
     # keys that a JSON reader would change.
@@ -476,6 +480,14 @@ def _tag_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> dict[str,
     if looks_tagged or _has_surrogate_pairs(plain):
         return {"$map": [[key, item] for key, item in plain.items()]}
     return plain
+
+
+def _get_plain_key(key: Any, path: _Path) -> str:
+    if isinstance(key, str):
+        return _get_plain_text(key)
+    place = _format_path(path)
+    msg = f"{place} has the key {describe_value(key)}; only text keys can be stored"
+    raise InvalidMessageError(msg)
 
 
 def _has_surrogate_pairs(keys: Iterable[str]) -> bool:

@@ -196,7 +196,7 @@ def read_plain_lines(
             return None
         marks = message.get("additional_kwargs", {})
         stamp = marks.get("timestamp")
-        time_ms = stamp if type(stamp) is int else parse_time_ms(stamp)
+        time_ms = stamp if stamp is None or type(stamp) is int else parse_time_ms(stamp)
         if metadata == _ONLY_IMPORTED and time_ms is not None:
             attributes = (IMPORTED,)
         elif time_ms is None and metadata is None:
@@ -218,10 +218,10 @@ def read_plain_lines(
         speaker=(clean_name(name) or label) if name else label,
         text=text,
         time_ms=time_ms,
-        session=get_session(marks),
+        session=get_session(marks) if marks else None,  # most have none, and each call counts
         role=role,
         entry_id=entry_id,
-        tags=get_tags(marks),
+        tags=get_tags(marks) if marks else {},
         trust=find_trust(role, marks, attributes),
     )
     return [line]
@@ -238,13 +238,12 @@ def _check_plain_message(body: Any) -> dict[str, Any] | None:
         if type(value) not in _KINDS.get(name, _NO_KIND):
             return None
     is_plain = "tool_calls" not in fields.get("additional_kwargs", ())
-    return fields if is_plain and _is_usage(fields.get("usage_metadata")) else None
+    usage = fields.get("usage_metadata")
+    return fields if is_plain and (usage is None or _is_usage(usage)) else None
 
 
 def _is_usage(value: Any) -> bool:
     """Return whether this is certain to be what an AIMessage takes for its usage."""
-    if value is None:
-        return True
     if type(value) is not dict or not _TOKENS <= value.keys() <= _TOKENS | _DETAILS:
         return False
     details = [value[name] for name in _DETAILS & value.keys()]
