@@ -54,8 +54,9 @@ demo: $(VENV)/.base ## Import weeks of dialogue, then chat in a new process that
 WORKERS ?= auto
 # The tests start processes, each of which would compile the whole package again.
 test: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.dev ## Set up and run every test that needs nothing but wheels
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not redis and not node and not local and not web"
+# What repeats a promise at length (slow), and the tests of the benchmarks, are left to `make check`.
+test: $(VENV)/.dev ## Set up and run the tests that need nothing but wheels
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/unit/benchmarks -m "not slow and not package and not postgres and not redis and not node and not local and not web"
 
 # -- what developers run ------------------------------------------------------------------------
 

@@ -549,7 +549,7 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
             if one >= max(score - 1, 1) and pair[1] is not best[1]
         ]
         kind = None if None in kinds else _compare_polarity(clause, best[2])
-        if kind == "polarity" and _is_denied_beside(clause, best[2], claim, best[1].claim):
+        if kind == "polarity" and _is_denied_next_to(clause, best[2], claim, best[1].claim):
             continue
         if kind is not None and not _is_set_apart(clause, best[2], claim):
             flips.append((kind, best[1]))
@@ -619,7 +619,7 @@ def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
     return is_only and any(part.denials != clause.denials for part in claim.clauses)
 
 
-def _is_denied_beside(clause: Clause, part: Clause, told: Claim, said: Claim) -> bool:
+def _is_denied_next_to(clause: Clause, part: Clause, told: Claim, said: Claim) -> bool:
     """Return whether both sentences deny the same beside a clause: "milk hurts, so no milk"."""
     others = [one for one in told.clauses if one is not clause and one.denials == part.denials]
     beside = [one for one in said.clauses if one is not part and one.denials == clause.denials]

@@ -82,12 +82,12 @@ _PERSON = _compile(_PERSONS, _UNSPACED_PERSONS)
 
 def is_preference(sentence: str) -> bool:
     """Return whether a sentence says what somebody likes, avoids or cannot take."""
-    return _PREFERENCE.search(_straighten(sentence)) is not None
+    return _PREFERENCE.search(_fold_apostrophes(sentence)) is not None
 
 
 def is_promise(sentence: str) -> bool:
     """Return whether a sentence says what somebody has promised, has to do or is to be told of."""
-    return _PROMISE.search(_straighten(sentence)) is not None
+    return _PROMISE.search(_fold_apostrophes(sentence)) is not None
 
 
 def is_personal(sentence: str, speaker: str = "") -> bool:
@@ -96,7 +96,7 @@ def is_personal(sentence: str, speaker: str = "") -> bool:
     Neither a question does, nor what a tool says, as `speaker` or the beginning of the line tells.
     """
     is_talk = speaker.casefold() != "tool" and not sentence.casefold().startswith("tool:")
-    told = _ASIDE.sub("", _straighten(sentence))
+    told = _ASIDE.sub("", _fold_apostrophes(sentence))
     return is_talk and not is_asking(sentence) and _PERSON.search(told) is not None
 
 
@@ -105,5 +105,5 @@ def is_asking(sentence: str) -> bool:
     return sentence.rstrip().endswith(("?", "？", "؟"))
 
 
-def _straighten(sentence: str) -> str:
+def _fold_apostrophes(sentence: str) -> str:
     return sentence.replace("\u2019", "'")

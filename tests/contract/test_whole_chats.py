@@ -13,6 +13,7 @@ from whole_chats import DOORS, News, Page, kept_by, log_of, make_words, run, see
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 
+pytestmark = pytest.mark.slow
 TURNS = 50
 ACTIONS = ["say", "say", "say", "yes", "edit", "edit earlier", "again"]
 

@@ -15,6 +15,12 @@ ALLERGY = {
     "German": ("Übrigens vertrage ich kein Penicillin, bitte merk dir das.", "Mache ich."),
     "Arabic": ("بالمناسبة عندي حساسية من البنسلين، أرجو أن تتذكر ذلك.", "حسنا، سأتذكر."),
 }
+PENICILLIN = {
+    "lower case": "i am allergic to penicillin",
+    "Chinese": "我对青霉素过敏",
+    "German": "vertrage ich kein Penicillin",
+    "Arabic": "عندي حساسية من البنسلين",
+}
 NO_SUMMARY = {
     "a full stop": ".",
     "OK": "OK.",
@@ -43,7 +49,15 @@ def test_an_allergy_stays_in_view_whatever_stands_in_for_a_summary(stored, langu
 
 @pytest.mark.parametrize("language", ALLERGY)
 def test_an_allergy_stays_in_view_where_the_summary_tells_of_something_else(stored, language):
-    _fails(stored, ALLERGY[language], OTHER_SUBJECTS[language])
+    said = ALLERGY[language]
+    stored.say(*said, "ok", "ok")
+    model = ScriptedChatModel(replies=[OTHER_SUBJECTS[language]])
+    report = stored.summarize(stored.with_summarizer(model), force=True)
+    # Either nothing is written, or what was said, word for word, in the place of the text.
+    assert report.outcome == "failed" or (report.in_text, report.invented) == (0, 1)
+    told = "\n".join(message.text for message in stored.history.messages)
+    assert PENICILLIN[language] in told
+    assert OTHER_SUBJECTS[language] not in told
 
 
 def _fails(stored, said, written):
