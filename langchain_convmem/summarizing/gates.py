@@ -397,7 +397,7 @@ _SORRY = r"""
 i(?:'| a)?m (?:really |very |so |truly |terribly |deeply )*(?:sorry|afraid|unable|not able|not comfortable|not going to|only an ai)
 i (?:do )?(?:sincerely |deeply )?apologi[sz]e
 (?:my|our) (?:sincere |sincerest |deepest )?apologies | apologies[,. ] | sorry(?:[,.!]| (?:but|i|about that|for the|i'm|we)\b) | we(?:'| a)re sorry | regrettably,? i | unfortunately,? (?:i|we|this|that|the (?:request|content))
-i (?:really |just |simply |also )?(?:can ?not|can't|cant|won't|will not|couldn't|could not|must (?:respectfully )?(?:decline|refuse)|have to (?:decline|refuse|respectfully)|decline|refuse|am (?:unable|not (?:able|allowed|permitted|programmed|designed|comfortable|in a position))|don't (?:feel|have (?:access|the ability|enough|any|permission|a transcript|the transcript)|see (?:a|any|the)|think i can|know what)|do not (?:have (?:access|the ability|enough|any|permission)|see any|feel comfortable)|need (?:more|the|a) (?:information|context|transcript|text|conversation)|didn't (?:receive|get|find)|did not receive|would need)
+i (?:really |just |simply |also )?(?:(?:can ?not|can't|cant)(?! (?:stand|eat|drink|tolerate|bear|digest|sleep|swim|drive|afford|wait)\b)|won't|will not|couldn't|could not|must (?:respectfully )?(?:decline|refuse)|have to (?:decline|refuse|respectfully)|decline|refuse|am (?:unable|not (?:able|allowed|permitted|programmed|designed|comfortable|in a position))|don't (?:feel|have (?:access|the ability|enough|any|permission|a transcript|the transcript)|see (?:a|any|the)|think i can|know what)|do not (?:have (?:access|the ability|enough|any|permission)|see any|feel comfortable)|need (?:more|the|a) (?:information|context|transcript|text|conversation)|didn't (?:receive|get|find)|did not receive|would need)
 i(?:'d| would) (?:prefer|rather) not | i'd be (?:happy|glad) to | i would be (?:happy|glad) to | i(?:'| a)m (?:here|ready|happy|glad|just) (?:to|an? )
 as an? (?:ai|artificial|large|language|responsible|automated|virtual) | being an ai | i am an? (?:ai|artificial|large language|language model) | i'm an? (?:ai|artificial|large language|language model)
 (?:this|the|your) (?:request|content|conversation|prompt|input|message|response|output|material|transcript) (?:was|is|has been|may|might|could|appears? to|seems? to|goes|violates?|contains?|cannot|can't) (?:\w+ ){0,4}(?:violat|flagg|block|filter|against|inappropriate|harmful|sensitive|polic|guideline|unsafe|be (?:summar|process|complet|displayed)|empty|missing|blank|prohibited)
@@ -439,6 +439,7 @@ _MOST_PREAMBLE = 3
 _MOST_REFUSING_WORDS = 60
 _UNABLE = re.compile(
     r"\bi(?:'m| am| was|) (?:cannot|can't|unable to|not able to|won't be able to|could not|couldn't)\b"
+    r"(?! (?:stand|eat|drink|tolerate|bear|digest|sleep|swim|drive|afford|wait)\b)"
     r"|\b(?:unable|cannot|can't|could not|couldn't|failed) (?:to )?(?:summari|generate|produce|create|provide|complete|fulfil)"
     r"|\b(?:request|content|response|message) (?:was )?(?:blocked|refused|denied|removed|filtered)|\A\W*(?:blocked|refused|declined|redacted|censored)\W*\Z"
     r"|\bagainst my (?:programming|guidelines|policy|policies|principles)|\bi'?(?:ll|d rather not| will) (?:now )?summari|\blet me summari"

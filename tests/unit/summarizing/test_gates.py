@@ -162,3 +162,11 @@ def test_a_summary_is_about_its_chat_and_about_no_far_one(chat):
     for summary in chat["summaries"]:
         assert is_about(summary["text"], source)
     assert not is_about("Volcanoes form where plates collide and ash cools the climate.", source)
+
+
+@pytest.mark.parametrize(
+    "said", ["I can't stand cilantro.", "I cannot eat nuts, and I hike a lot."]
+)
+def test_what_somebody_cannot_stand_is_no_refusal(said):
+    asked = SummaryRequest(transcript=f"User: {said}\nAssistant: Noted, {said.lower()}")
+    assert find_fault(said, asked, may_quote=True) == ""
