@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
-from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.live import find_changes
 from langchain_convmem.views.messages import get_block_type, unwrap_block
 from langchain_convmem.views.providers import Origin, ProviderProfile, find_origin
 from langchain_convmem.views.tool_calls import find_answered_calls
@@ -157,14 +157,7 @@ def _may_send(entry: Entry, shown: Sequence[Entry], profile: ProviderProfile) ->
 
 def _find_stale(entries: Sequence[Entry], holding: Iterable[Entry]) -> Collection[str]:
     """Return the ids of entries whose items stand for something that was changed since."""
-    dead = find_retracted_ids(entries)
-    at = {entry.id: entry.position for entry in entries}
-    changes = [
-        (at.get(old, 0), entry.position)  # what is not among the entries was said before them
-        for entry in entries
-        if entry.control is not None and entry.id not in dead
-        for old in entry.control.retracts
-    ]
+    changes = find_changes(entries)
     return {
         entry.id
         for entry in holding

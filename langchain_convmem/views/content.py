@@ -21,7 +21,7 @@ from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
 from langchain_convmem.views.compactions import find_sendable_compaction, is_compaction
 from langchain_convmem.views.lines import INDENT, clean_name, indent_text
-from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.live import find_changes
 from langchain_convmem.views.media import (
     MediaBlock,
     format_media_note,
@@ -619,14 +619,7 @@ def find_stale_reasoning(
     """
     if not any(has_reasoning(entry.message) for entry in shown if entry.role == "assistant"):
         return frozenset()
-    dead = find_retracted_ids(entries)
-    at = {entry.id: entry.position for entry in entries}
-    changes = [
-        (at.get(old, 0), entry.position)  # what is not among the entries was said before them
-        for entry in entries
-        if entry.control is not None and entry.id not in dead
-        for old in entry.control.retracts
-    ]
+    changes = find_changes(entries)
     changes += [
         (first, entry.position)
         for entry in live

@@ -31,6 +31,21 @@ def find_retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     return frozenset(dead)
 
 
+def find_changes(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """Return where each entry stood that was taken out, and where the control entry that says so.
+
+    What is not among the entries was said before them: at position 0.
+    """
+    dead = find_retracted_ids(entries)
+    at = {entry.id: entry.position for entry in entries}
+    return [
+        (at.get(old, 0), entry.position)
+        for entry in entries
+        if entry.control is not None and entry.id not in dead
+        for old in entry.control.retracts
+    ]
+
+
 def describe_damage(entries: Iterable[Entry]) -> list[str]:
     """Return a sentence for each entry that is damaged or missing; it shows nothing it held."""
     return [
