@@ -529,7 +529,10 @@ _POLISH_HOURS = (
     "jedenastej dwunastej trzynastej czternastej piętnastej szesnastej siedemnastej osiemnastej "
     "dziewiętnastej dwudziestej"
 ).split()
-_CLOCK_ONLY = {"italian": "alle|dalle", "spanish": "a las|desde las", "portuguese": "às"}
+_CLOCK_ONLY = {
+    "italian": "alle|dalle", "spanish": "a las|desde las", "portuguese": "às",
+    "swedish": "klockan|kl\\.?",
+}  # fmt: skip
 """Prepositions that a bare number makes a clock time, whatever follows."""
 _ARABIC_HOURS = (
     "الواحدة الثانية الثالثة الرابعة الخامسة السادسة السابعة الثامنة التاسعة العاشرة"
@@ -572,7 +575,7 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
     )
     at = _AT.get(language, "at")
     yield (
-        re.compile(rf"(?<!\w)(?:{at})\s(\d\d?)\.(\d\d)(?![\d.%]){uhr}{part}?", re.IGNORECASE),
+        re.compile(rf"(?<!\w)(?:{at})\s(\d\d?)\.(\d\d)(?!\d|\.\d|%){uhr}{part}?", re.IGNORECASE),
         _read_digital,
     )
     yield re.compile(rf"(?<![\w:.,])(\d\d?)(?:\.(\d\d))?{uhr}{part}", re.IGNORECASE), _read_digital
