@@ -229,12 +229,16 @@ class _ClaimComparison:
             *_find_sides_exchanged(claim, support),
             *_find_agents_exchanged(claim, support),
             *_find_swaps(claim, support),
-            *_find_order_changed(claim, support),
+            *_find_order_changed(claim, support, are_named=True),
             *_find_names_exchanged(claim, support),
         ]
         self._changed += [
             ClaimFinding(kind, source.index, number, source.claim.text, claim.text)
             for kind, source in found
+        ]
+        self._unjudged += [
+            ClaimFinding(kind, source.index, number, source.claim.text, claim.text)
+            for kind, source in _find_order_changed(claim, support, are_named=False)
         ]
         self._judge_persons(number, claim, support)
         self._judge_names(number, claim, support)
@@ -291,7 +295,9 @@ class _ClaimComparison:
             ]
             if rivals:
                 is_same = claim.language == support[0].claim.language
-                if self._is_thin(value, claim) and not is_same:
+                if (self._is_thin(value, claim) and not is_same) or self._is_half_read(
+                    value, rivals
+                ):
                     self._unjudged.append(
                         ClaimFinding(value.kind, rivals[0][0], number, told=value.text)
                     )
@@ -316,6 +322,13 @@ class _ClaimComparison:
         is_same = claim.language in languages and claim.language != OTHER
         return not is_same and (value.kind in ("day", "date", "time") or _is_small(value))
 
+    def _is_half_read(self, value: Value, rivals: Sequence[tuple[int, Value]]) -> bool:
+        """Return whether the source tells a time with a "half" or "quarter" that no rule reads."""
+        if value.kind != "time":
+            return False
+        texts = [one.claim.text for one in self._sources if one.index == rivals[0][0]]
+        return any(_is_half_read(other.text, texts) for _, other in rivals)
+
     def _has_month(self, value: Value) -> bool:
         """Return whether "the May rent" tells of "in May"."""
         if any(isinstance(reading, tuple) and reading[2] for reading in value.readings):
@@ -327,14 +340,13 @@ class _ClaimComparison:
         return _is_among(value, self._told_by_key)
 
     def _find_missing(self) -> None:
-        has_days = any(value.kind in ("day", "date") for value in self._told_values)
         for index, value in self._source_values:
             if _is_one(value) or id(value) in self._explained or self._is_told(value):
                 continue
             if value.kind == "date" and self._has_month(value):
                 continue
-            loose = _is_loose(value, has_days=has_days)
-            (self._unjudged if loose else self._missing).append(
+            # When something is can be told in so many ways that its absence proves nothing.
+            (self._unjudged if value.kind in _WHEN else self._missing).append(
                 ClaimFinding(value.kind, index, said=value.text)
             )
         changed = {finding.source for finding in self._changed if finding.kind == "name"}
@@ -536,6 +548,18 @@ def _is_small(value: Value) -> bool:
     return value.kind == "amount" and not value.unit and max(numbers, default=0) <= _SMALL
 
 
+def _is_half_read(clock: str, texts: Iterable[str]) -> bool:
+    """Return whether a part of an hour stands in a text but not in what was read of its clock."""
+    return not _PART_OF_CLOCK.search(clock) and any(map(_PART_OF_CLOCK.search, texts))
+
+
+_PART_OF_CLOCK = re.compile(
+    r"(?i)(?<!\w)(?:half|halb|halv|demie?|media|mezz[ao]|meia|viertel|dreiviertel|kwart|kvart|quart"
+    r"|cuarto|quarto|wpół|kwadrans|пол\w*|четверт\w*|без|menos|meno|moins|buçu\w*|çeyre\w*|साढ़े|सवा|पौने"
+    r"|(?:و|وال|ال)(?:نصف|ربع|ثلث)|إلا)(?!\w)|[반半刻]"
+)
+
+
 def _is_one_more(value: Value) -> bool:
     """Return whether a value is one of a larger unit, which needs no number: "7 days", "a week"."""
     wholes = _WHOLES.get(value.unit, frozenset()) if value.kind == "amount" else frozenset()
@@ -550,12 +574,6 @@ _WHOLES: dict[str, frozenset[object]] = {
 
 def _is_one(value: Value) -> bool:
     return value.kind == "amount" and value.readings == {1.0} and not value.unit
-
-
-def _is_loose(value: Value, *, has_days: bool) -> bool:
-    """Return whether a day may be told in so many ways that none is missed: "last night"."""
-    is_weekday = any(str(reading).startswith("weekday") for reading in value.readings)
-    return value.kind == "day" and (has_days or not is_weekday)
 
 
 def _list_names(claim: Claim) -> list[str]:
@@ -888,15 +906,22 @@ def _split_sides(claim: Claim) -> tuple[set[str], set[str]]:
     return sides[0] - sides[1], sides[1] - sides[0]
 
 
-def _find_order_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
-    """Yield where what stood after a preposition has changed places with what stood elsewhere."""
+def _find_order_changed(claim: Claim, support: Sequence[_Source], *, are_named: bool) -> _Found:
+    """Yield where what stood after a preposition has changed places with what stood elsewhere.
+
+    Args:
+        claim: Of the restatement.
+        support: What it rests on.
+        are_named: Whether both are names or values, which prove it; other words only suggest it.
+    """
     if claim.whole.directions or support[0].claim.whole.directions:
         return
     told, said = _find_marked(claim), _find_marked(support[0].claim)
     for mark in told.keys() & said.keys():
         one, two = told[mark], said[mark]
         if (
-            not _are_same(one, two)
+            are_named is all(item.kind in ("name", "value") for item in (one, two))
+            and not _are_same(one, two)
             and not _is_only_when(one, two)
             and not _is_alone(one, claim)
             and not _is_alone(two, support[0].claim)

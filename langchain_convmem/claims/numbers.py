@@ -246,24 +246,26 @@ def _join_words(language: str) -> dict[str, int]:
     if language == "german":
         units[1] = "ein"
         small = _join_tens(units, tens, lambda unit, ten: f"{unit}und{ten}")
-        return small | _join_hundreds(units, "hundert", small, _UNITS[language].split())
+        return small | _join_hundreds(units, "hundert", small, language)
     if language == "dutch":
         units[1] = "een"
         small = _join_tens(
             units, tens, lambda unit, ten: f"{unit}{'ën' if unit.endswith('e') else 'en'}{ten}"
         )
-        return small | _join_hundreds(units, "honderd", small, _UNITS[language].split())
+        return small | _join_hundreds(units, "honderd", small, language)
     if language == "swedish":
         units[2:4] = ["två", "tre"]
         units[1] = "ett"
         small = _join_tens(units, tens, lambda unit, ten: f"{ten}{unit}")
-        return small | _join_hundreds(units, "hundra", small, _UNITS[language].split())
+        return small | _join_hundreds(units, "hundra", small, language)
     if language == "italian":
         units[1] = ""
         small = _join_tens(
-            units, tens, lambda unit, ten: f"{ten[:-1] if unit in ('', 'otto') else ten}{unit or 'uno'}"
+            units,
+            tens,
+            lambda unit, ten: f"{ten[:-1] if unit in ('', 'otto') else ten}{unit or 'uno'}",
         )
-        return small | _join_hundreds(units, "cento", small, _UNITS[language].split())
+        return small | _join_hundreds(units, "cento", small, language)
     if language == "arabic":
         return _join_arabic(units, tens)
     return {}
@@ -309,9 +311,11 @@ def _join_tens(units: list[str], tens: list[str], join: object) -> dict[str, int
 
 
 def _join_hundreds(
-    units: list[str], hundred: str, small: dict[str, int], first: list[str]
+    units: list[str], hundred: str, small: dict[str, int], language: str
 ) -> dict[str, int]:
-    rest = small | {word: number for number, word in enumerate(first)} | {"": 0}
+    first = _UNITS[language].split()
+    tens = {word: number * 10 for number, word in enumerate(_TENS[language].split(), 2)}
+    rest = small | {word: number for number, word in enumerate(first)} | {"": 0} | tens
     return {
         f"{units[count]}{hundred}{word}": count * _HUNDRED + number
         for count in range(1, 10)

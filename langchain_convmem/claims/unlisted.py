@@ -1,5 +1,7 @@
 """Numbers in words, and negations, of languages whose other words nobody lists. Pure."""
 
+# ruff: noqa: SIM905 - words in the letters they are written in
+
 from __future__ import annotations
 
 import re
@@ -7,13 +9,15 @@ import re
 _SINO = {sign: value for value, sign in enumerate("영일이삼사오육칠팔구")}
 _SINO_STEPS = {"십": 10, "백": 100, "천": 1000}
 _SINO_MYRIADS = {"만": 10_000, "억": 100_000_000}
-_NATIVE_TENS = "열 스물 서른 마흔 쉰 예순 일흔 여든 아흔".split()  # noqa: SIM905
-_NATIVE_UNITS = "한 두 세 네 다섯 여섯 일곱 여덟 아홉".split()  # noqa: SIM905
+_NATIVE_TENS = "열 스물 서른 마흔 쉰 예순 일흔 여든 아흔".split()
+_NATIVE_UNITS = "한 두 세 네 다섯 여섯 일곱 여덟 아홉".split()
 _COUNTED = (
     r"(?=\s?(?:원|명|개|년|달러|유로|엔|페이지|쪽|킬로|그램|미터|분|초|층|번|권|살|마리|잔|장|대|병|"
     r"그릇|사람|시간|주|송이|켤레|벌|박스|상자|인분|점|퍼센트|회|일(?!\w)))"
 )
-_SINO_NUMBER = re.compile(rf"(?<!\w)([영일이삼사오육칠팔구십백천만억]*[십백천만억][영일이삼사오육칠팔구십백천만억]*){_COUNTED}")
+_SINO_NUMBER = re.compile(
+    rf"(?<!\w)([영일이삼사오육칠팔구십백천만억]*[십백천만억][영일이삼사오육칠팔구십백천만억]*){_COUNTED}"
+)
 _NATIVE_NUMBER = re.compile(
     rf"(?<!\w)(?:({'|'.join(_NATIVE_TENS)})({'|'.join(_NATIVE_UNITS)})?|(스무)){_COUNTED}"
 )
