@@ -26,6 +26,7 @@ from langchain_convmem.claims.reading import (
     is_same_stem,
     read_claim,
 )
+from langchain_convmem.claims.unlisted import is_denied_otherwise
 from langchain_convmem.claims.values import Value
 from langchain_convmem.views.facts import split_sentences
 
@@ -113,9 +114,11 @@ _DENYING = frozenset({"accept", "confirm", "like", "can", "safe", "true", "aller
 """Opposites of which one side says the same as a negation of the other."""
 _MOST_SUPPORT = 4
 _MOST_CANDIDATES = 12
+_BEGINNING = 5
+"""So many first letters does a word keep whose stem changes."""
 _FEW_WORDS = 3
 """So few words without a value may say in short what took many: "Small talk."."""
-_MANY_NEW = 2
+_MANY_NEW = 3
 """So many new words where none of the source is lost are no other words for it."""
 
 
@@ -133,15 +136,16 @@ class _ClaimComparison:
     def __init__(self, source: Sequence[SourceSentence], text: str) -> None:
         everything = " ".join([*(said.text for said in source), text])
         language = guess_language(everything)
+        runs = frozenset(_LONG_RUN.findall(everything))
         self._sources = [
             _Source(index, read_claim(sentence, guess_language(sentence, language), speaker))
             for index, said in enumerate(source)
             for speaker in [SPEAKERS.get(said.speaker.lower(), said.speaker)]
-            for sentence in split_restatement(said.text)
+            for sentence in split_restatement(_join_groups(said.text, runs))
         ]
         self._told = [
             read_claim(sentence, guess_language(sentence, language))
-            for sentence in split_restatement(text)
+            for sentence in split_restatement(_join_groups(text, runs))
         ]
         self._missing: list[ClaimFinding] = []
         self._changed: list[ClaimFinding] = []
@@ -217,7 +221,7 @@ class _ClaimComparison:
             return
         self._judge_values(number, claim, support)
         if claim.language == OTHER or claim.language != support[0].claim.language:
-            self._unjudged.append(ClaimFinding("language", support[0].index, number))
+            self._judge_unlisted(number, claim, support)
             return
         found = [
             *_find_reversals(claim, support),
@@ -225,16 +229,30 @@ class _ClaimComparison:
             *_find_sides_exchanged(claim, support),
             *_find_agents_exchanged(claim, support),
             *_find_swaps(claim, support),
-            *_find_order_changed(claim, support),
+            *_find_order_changed(claim, support, are_named=True),
             *_find_names_exchanged(claim, support),
         ]
         self._changed += [
             ClaimFinding(kind, source.index, number, source.claim.text, claim.text)
             for kind, source in found
         ]
+        self._unjudged += [
+            ClaimFinding(kind, source.index, number, source.claim.text, claim.text)
+            for kind, source in _find_order_changed(claim, support, are_named=False)
+        ]
         self._judge_persons(number, claim, support)
         self._judge_names(number, claim, support)
         self._judge_words(number, claim, support)
+
+    def _judge_unlisted(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
+        source = support[0]
+        is_alone = len(support) == 1 and claim.language == source.claim.language == OTHER
+        if is_alone and is_denied_otherwise(claim.text, source.claim.text):
+            self._changed.append(
+                ClaimFinding("polarity", source.index, number, source.claim.text, claim.text)
+            )
+        else:
+            self._unjudged.append(ClaimFinding("language", source.index, number))
 
     def _judge_unsupported(self, number: int, claim: Claim) -> None:
         languages = {source.claim.language for source in self._sources}
@@ -277,7 +295,9 @@ class _ClaimComparison:
             ]
             if rivals:
                 is_same = claim.language == support[0].claim.language
-                if self._is_thin(value, claim) and not is_same:
+                if (self._is_thin(value, claim) and not is_same) or self._is_half_read(
+                    value, rivals
+                ):
                     self._unjudged.append(
                         ClaimFinding(value.kind, rivals[0][0], number, told=value.text)
                     )
@@ -287,7 +307,7 @@ class _ClaimComparison:
                 self._changed.append(
                     ClaimFinding(value.kind, index, number, other.text, value.text)
                 )
-            elif self._is_thin(value, claim) or _is_small(value):
+            elif self._is_thin(value, claim) or _is_small(value) or _is_one_more(value):
                 self._unjudged.append(ClaimFinding(value.kind, None, number, told=value.text))
             elif value.kind in ("day", "date") and any(
                 other.kind in ("day", "date") for _, other in near
@@ -302,6 +322,13 @@ class _ClaimComparison:
         is_same = claim.language in languages and claim.language != OTHER
         return not is_same and (value.kind in ("day", "date", "time") or _is_small(value))
 
+    def _is_half_read(self, value: Value, rivals: Sequence[tuple[int, Value]]) -> bool:
+        """Return whether the source tells a time with a "half" or "quarter" that no rule reads."""
+        if value.kind != "time":
+            return False
+        texts = [one.claim.text for one in self._sources if one.index == rivals[0][0]]
+        return any(_is_half_read(other.text, texts) for _, other in rivals)
+
     def _has_month(self, value: Value) -> bool:
         """Return whether "the May rent" tells of "in May"."""
         if any(isinstance(reading, tuple) and reading[2] for reading in value.readings):
@@ -313,14 +340,13 @@ class _ClaimComparison:
         return _is_among(value, self._told_by_key)
 
     def _find_missing(self) -> None:
-        has_days = any(value.kind in ("day", "date") for value in self._told_values)
         for index, value in self._source_values:
             if _is_one(value) or id(value) in self._explained or self._is_told(value):
                 continue
             if value.kind == "date" and self._has_month(value):
                 continue
-            loose = _is_loose(value, has_days=has_days)
-            (self._unjudged if loose else self._missing).append(
+            # When something is can be told in so many ways that its absence proves nothing.
+            (self._unjudged if value.kind in _WHEN else self._missing).append(
                 ClaimFinding(value.kind, index, said=value.text)
             )
         changed = {finding.source for finding in self._changed if finding.kind == "name"}
@@ -446,6 +472,22 @@ def split_restatement(text: str) -> list[str]:
     return whole
 
 
+_LONG_RUN = re.compile(r"(?<![\d.,])\d{7,}(?![\d.,]\d)")
+_GROUPS = re.compile(r"(?<![\w.,])\(?\d[\d \u00a0().\-/]{5,}\d(?!\w)")
+
+
+def _join_groups(text: str, runs: Collection[str]) -> str:
+    """Return a text in which groups of digits that stand somewhere in one run are one, too."""
+    if not runs:
+        return text
+
+    def join(match: re.Match[str]) -> str:
+        digits = re.sub(r"\D", "", match[0])
+        return digits if digits in runs else match[0]
+
+    return _GROUPS.sub(join, text)
+
+
 # -- alike ----------------------------------------------------------------------------------------
 def _score(content: Iterable[str], values: Iterable[Value], other: Clause) -> float:
     words = sum(_holds(other.content, key) for key in content)
@@ -506,14 +548,32 @@ def _is_small(value: Value) -> bool:
     return value.kind == "amount" and not value.unit and max(numbers, default=0) <= _SMALL
 
 
+def _is_half_read(clock: str, texts: Iterable[str]) -> bool:
+    """Return whether a part of an hour stands in a text but not in what was read of its clock."""
+    return not _PART_OF_CLOCK.search(clock) and any(map(_PART_OF_CLOCK.search, texts))
+
+
+_PART_OF_CLOCK = re.compile(
+    r"(?i)(?<!\w)(?:half|halb|halv|demie?|media|mezz[ao]|meia|viertel|dreiviertel|kwart|kvart|quart"
+    r"|cuarto|quarto|wpół|kwadrans|пол\w*|четверт\w*|без|menos|meno|moins|buçu\w*|çeyre\w*|साढ़े|सवा|पौने"
+    r"|(?:و|وال|ال)(?:نصف|ربع|ثلث)|إلا)(?!\w)|[반半刻]"
+)
+
+
+def _is_one_more(value: Value) -> bool:
+    """Return whether a value is one of a larger unit, which needs no number: "7 days", "a week"."""
+    wholes = _WHOLES.get(value.unit, frozenset()) if value.kind == "amount" else frozenset()
+    return not wholes.isdisjoint(value.readings)
+
+
+_WHOLES: dict[str, frozenset[object]] = {
+    "minute": frozenset([60.0, 1440.0, 10_080.0, 20_160.0]),
+    "month": frozenset([1.0, 12.0]),
+}
+
+
 def _is_one(value: Value) -> bool:
     return value.kind == "amount" and value.readings == {1.0} and not value.unit
-
-
-def _is_loose(value: Value, *, has_days: bool) -> bool:
-    """Return whether a day may be told in so many ways that none is missed: "last night"."""
-    is_weekday = any(str(reading).startswith("weekday") for reading in value.readings)
-    return value.kind == "day" and (has_days or not is_weekday)
 
 
 def _list_names(claim: Claim) -> list[str]:
@@ -846,15 +906,23 @@ def _split_sides(claim: Claim) -> tuple[set[str], set[str]]:
     return sides[0] - sides[1], sides[1] - sides[0]
 
 
-def _find_order_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
-    """Yield where what stood after a preposition has changed places with what stood elsewhere."""
+def _find_order_changed(claim: Claim, support: Sequence[_Source], *, are_named: bool) -> _Found:
+    """Yield where what stood after a preposition has changed places with what stood elsewhere.
+
+    Args:
+        claim: Of the restatement.
+        support: What it rests on.
+        are_named: Whether both are names or values, which prove it; other words only suggest it.
+    """
     if claim.whole.directions or support[0].claim.whole.directions:
         return
     told, said = _find_marked(claim), _find_marked(support[0].claim)
     for mark in told.keys() & said.keys():
         one, two = told[mark], said[mark]
         if (
-            not _are_same(one, two)
+            are_named is all(item.kind in ("name", "value") for item in (one, two))
+            and not _are_same(one, two)
+            and not _is_only_when(one, two)
             and not _is_alone(one, claim)
             and not _is_alone(two, support[0].claim)
             and any(_are_same(one, item) for item in support[0].claim.items)
@@ -862,6 +930,14 @@ def _find_order_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
         ):
             yield "swap", support[0]
             return
+
+
+def _is_only_when(*items: Item) -> bool:
+    """Return whether one of two items, which change places freely then, says when."""
+    return sum(one.value is not None and one.value.kind in _WHEN for one in items) == 1
+
+
+_WHEN = frozenset({"day", "date", "time"})
 
 
 def _is_alone(item: Item, claim: Claim) -> bool:
@@ -951,10 +1027,16 @@ def _is_foreign(
     pairs = 2 if clause.language == "chinese" else 1  # pairs of characters overlap
     if count < (1 + few) * pairs or clause.values:
         return False
-    if any(_holds(known, key) for key in clause.content):
+    if any(_holds(known, key) for key in clause.content) or _is_akin(clause, support):
         return False
     concepts = {key for source in support for key in source.claim.whole.concepts}
     return not clause.concepts.keys() & concepts
+
+
+def _is_akin(clause: Clause, support: Sequence[_Source]) -> bool:
+    """Return whether a clause has a word that begins as one of its source: a verb's other form."""
+    begun = {key[:_BEGINNING] for one in support for key in one.claim.whole.content}
+    return any(len(key) > _BEGINNING and key[:_BEGINNING] in begun for key in clause.content)
 
 
 def _is_mostly_new(clause: Clause, new: Collection[str]) -> bool:

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
+from langchain_convmem.claims.numbers import list_number_words
 from langchain_convmem.words.languages import STOP_WORDS, get_function_words, stem
 
 UNSPACED = frozenset({"chinese", "japanese"})
@@ -47,6 +48,8 @@ _FLAT = (
 _MARGIN = 2
 """A sentence is in another language than the text around it if so many more words say so."""
 _MOST_ASKED = 60
+_LONG_NUMBER = 4
+"""Shorter words for numbers are words of other languages, too."""
 _FIRST = 4
 """So many of these are looked for before opposites and relatives, the others after them."""
 
@@ -250,4 +253,5 @@ def _list_voters(language: str) -> frozenset[str]:
     told += [data["weekdays"].replace(";", "|"), *data["kin"].values()]
     told += [side.replace("*", "") for sides in data["concepts"].values() for side in sides]
     words = {word for said in told for word in said.split("|") if _LATIN_WORD.fullmatch(word)}
-    return _list_function_words(language, data) | words
+    numbers = {word for word in list_number_words(language) if len(word) >= _LONG_NUMBER}
+    return _list_function_words(language, data) | words | numbers

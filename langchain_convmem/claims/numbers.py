@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from langchain_convmem.claims.unlisted import replace_unlisted_numbers
+
 _UNITS = {
     "english": "zero one two three four five six seven eight nine ten eleven twelve thirteen "
     "fourteen fifteen sixteen seventeen eighteen nineteen",
@@ -76,7 +78,8 @@ _MORE = {
     "dziewięćset=900 tysiąc=1000 tysiące=1000 tysięcy=1000",
     "turkish": "birde=1 ikide=2 üçte=3 dörtte=4 beşte=5 altıda=6 yedide=7 sekizde=8 "
     "dokuzda=9 onda=10 yüz=100 bin=1000 milyon=1000000",
-    "arabic": "ثلاث=3 أربع=4 خمس=5 ست=6 سبع=7 ثماني=8 تسع=9 عشر=10 مئة=100 مائة=100 مئتان=200 ألف=1000",
+    "arabic": "ثلاث=3 أربع=4 خمس=5 ست=6 سبع=7 ثماني=8 تسع=9 عشر=10 مئة=100 مائة=100 "
+    "مئتان=200 مئتين=200 مئتي=200 ألف=1000 آلاف=1000 ألفين=2000 ألفان=2000",
 }
 _LINKS = frozenset(["and", "y", "e", "et", "и", "و"])
 _SMALL = {
@@ -118,6 +121,8 @@ _LASTING = {
 """Words that hold a number and how long: vierjährig, четырёхлетний."""
 _MIXED = re.compile(r"(\d+(?:\.\d+)?)[万萬](?=\d)(?:(\d)千)?(?:(\d)百)?(\d{2,4}(?![\d千百万]))?")
 _HUNDRED = 100
+_HUNDREDS = range(100, 1000, 100)
+_THOUSANDS = {"german": "tausend", "dutch": "duizend", "swedish": "tusen", "italian": "mila"}
 
 
 def replace_number_words(text: str, language: str) -> str:
@@ -132,8 +137,16 @@ def replace_number_words(text: str, language: str) -> str:
         text = _SHORT.sub(_write_step, text) if language == "chinese" else text
         return _HAN_NUMBER.sub(lambda match: _read_han(match[0]), text)
     text = _KOREAN.sub(lambda match: f"{_KOREAN_NUMBERS.index(match[1]) + 1}", text)
+    text = replace_unlisted_numbers(text) if language == "other" else text
     values = _load_values(language)
     return _replace_runs(_split_lasting(text, language), values) if values else text
+
+
+def list_number_words(language: str) -> frozenset[str]:
+    """Return the words for single numbers below a hundred; none if nobody listed them."""
+    if language not in _UNITS:
+        return frozenset()
+    return frozenset([*_UNITS[language].split(), *_TENS[language].split()])
 
 
 def _split_lasting(text: str, language: str) -> str:
@@ -221,7 +234,9 @@ def _load_values(language: str) -> dict[str, int]:
         word: int(number)
         for word, _, number in (pair.partition("=") for pair in _MORE[language].split())
     }
-    return values | _join_words(language)
+    values |= _join_words(language)
+    thousand = _THOUSANDS.get(language)
+    return values | _join_thousands(values, thousand) if thousand else values
 
 
 def _join_words(language: str) -> dict[str, int]:
@@ -231,18 +246,59 @@ def _join_words(language: str) -> dict[str, int]:
     if language == "german":
         units[1] = "ein"
         small = _join_tens(units, tens, lambda unit, ten: f"{unit}und{ten}")
-        return small | _join_hundreds(units, "hundert", small, _UNITS[language].split())
+        return small | _join_hundreds(units, "hundert", small, language)
     if language == "dutch":
         units[1] = "een"
         small = _join_tens(
             units, tens, lambda unit, ten: f"{unit}{'ën' if unit.endswith('e') else 'en'}{ten}"
         )
-        return small | _join_hundreds(units, "honderd", small, _UNITS[language].split())
+        return small | _join_hundreds(units, "honderd", small, language)
+    if language == "swedish":
+        units[2:4] = ["två", "tre"]
+        units[1] = "ett"
+        small = _join_tens(units, tens, lambda unit, ten: f"{ten}{unit}")
+        return small | _join_hundreds(units, "hundra", small, language)
     if language == "italian":
-        return _join_tens(
-            units, tens, lambda unit, ten: f"{ten[:-1] if unit in ('uno', 'otto') else ten}{unit}"
+        units[1] = ""
+        small = _join_tens(
+            units,
+            tens,
+            lambda unit, ten: f"{ten[:-1] if unit in ('', 'otto') else ten}{unit or 'uno'}",
         )
+        return small | _join_hundreds(units, "cento", small, language)
+    if language == "arabic":
+        return _join_arabic(units, tens)
     return {}
+
+
+def _join_thousands(values: dict[str, int], thousand: str) -> dict[str, int]:
+    """Return the thousands that a language writes in one word, with their hundreds."""
+    small = {word: number for word, number in values.items() if 1 < number < _HUNDRED}
+    hundreds = {word: number for word, number in values.items() if number in _HUNDREDS}
+    return {
+        f"{word}{thousand}{rest}": number * 1000 + more
+        for word, number in small.items()
+        for rest, more in [("", 0), *(hundreds.items() if number < 20 else ())]  # noqa: PLR2004
+    }
+
+
+def _join_arabic(units: list[str], tens: list[str]) -> dict[str, int]:
+    """Return hundreds in one word, tens in their other case, and both after "and" or "for"."""
+    hundreds = {
+        f"{unit.removesuffix('ة')}{hundred}": number * _HUNDRED
+        for number, unit in enumerate(units)
+        if number > 2  # noqa: PLR2004
+        for hundred in ("مئة", "مائة")
+    }
+    cases = {
+        f"{ten[:-2]}{end}": number * 10
+        for number, ten in enumerate(tens, 2)
+        for end in ("ون", "ين")
+    }
+    whole = hundreds | cases | {"مئة": _HUNDRED, "مائة": _HUNDRED, "ألف": 1000}
+    counted = {unit: number for number, unit in enumerate(units) if number > 2}  # noqa: PLR2004
+    joined = {f"{mark}{word}": number for mark in "بلو" for word, number in whole.items()}
+    return whole | joined | {f"ب{word}": number for word, number in counted.items()}
 
 
 def _join_tens(units: list[str], tens: list[str], join: object) -> dict[str, int]:
@@ -255,9 +311,11 @@ def _join_tens(units: list[str], tens: list[str], join: object) -> dict[str, int
 
 
 def _join_hundreds(
-    units: list[str], hundred: str, small: dict[str, int], first: list[str]
+    units: list[str], hundred: str, small: dict[str, int], language: str
 ) -> dict[str, int]:
-    rest = small | {word: number for number, word in enumerate(first)} | {"": 0}
+    first = _UNITS[language].split()
+    tens = {word: number * 10 for number, word in enumerate(_TENS[language].split(), 2)}
+    rest = small | {word: number for number, word in enumerate(first)} | {"": 0} | tens
     return {
         f"{units[count]}{hundred}{word}": count * _HUNDRED + number
         for count in range(1, 10)

@@ -171,7 +171,7 @@ def _load_units() -> tuple[re.Pattern[str], list[tuple[str, float]]]:
     times = "|".join(sorted(map(re.escape, _TIMES), key=len, reverse=True))
     pattern = re.compile(
         rf"(?:(?:\s?(?P<times>{times}))(?![a-zA-Z\u0400-\u04ff\u0600-\u06ff]))?"
-        rf"(?:[\s-]?(?:{'|'.join(groups)})(?![a-zA-Z\u00c0-\u024f\u0400-\u04ff\u0600-\u06ff]))?",
+        rf"(?:[\s-]?(?:{'|'.join(groups)})(?![a-zA-Z\u00c0-\u024f\u0400-\u04ff\u0600-\u06ff]|(?<=m)[23]))?",
         re.IGNORECASE,
     )
     return pattern, [(unit, float(scale)) for unit, scale, _ in rows]
@@ -226,6 +226,7 @@ class ValueReader:
     def _read(self) -> None:
         self._take(_ID, _read_id)
         self._take(self._lexicon.days, self._read_day)
+        self.text = _QUARTERS.sub(_write_quarters, self.text)
         self.text = replace_number_words(
             _PART_OF_HOUR.sub(_write_minutes, self.text), self._language
         )
@@ -313,6 +314,14 @@ class ValueReader:
         return Value("time", "", frozenset(map(float, readings)), match[0])
 
 
+_QUARTERS = re.compile("(?<=[点點])([一三])刻")
+"""七点一刻 is a quarter past seven."""
+
+
+def _write_quarters(match: re.Match[str]) -> str:
+    return {"一": "15分", "三": "45分"}[match[1]]
+
+
 def _write_minutes(match: re.Match[str]) -> str:
     minutes = {"three": 45, "half": 30, "quarter": 15, "east": 30}
     return f"{minutes[match.lastgroup or 'half']} min"
@@ -338,7 +347,7 @@ _ID = re.compile(
 )
 _NO_CODE = re.compile(
     r"\d+[a-zµ]{1,4}|\d{1,2}h\d{2}|[+-]?\d+k(?:g|m)?|\d+(?:st|nd|rd|th|er|ère|e|ème|de|ste)"
-    r"|[12]\d{3}s|\d+(?:-[a-z]+)+|[a-z]+-\d|[a-z]+\$\d+|\d+m2",
+    r"|[12]\d{3}s|\d+(?:-[a-z]+)+|[a-z]+-\d|[a-z]+\$\d+|\d*[ck]?m[23]",
     re.IGNORECASE,
 )
 _ISO = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?-\d\d?-\d{4}|\d{1,2}-\d{1,2}|\d{4}-\d{4}")
@@ -516,7 +525,7 @@ _SHIFTED = {
     "portuguese": ((r"[àa]s (\d+) e meia", 30), (r"[àa]s (\d+) e um quarto", 15)),
     "russian": ((r"половин\w+ (\d+)", -30), (r"четверть (\d+)", -45)),
     "swedish": ((r"halv (\d+)", -30), (r"kvart över (\d+)", 15), (r"kvart i (\d+)", -15)),
-    "turkish": ((r"saat (\d+) buçuk", 30), (r"saat (\d+)(?! ?[.:\d])", 0)),
+    "turkish": ((r"(?:saat|sabah|akşam|gece|öğlen|öğleden sonra) (\d+) buçuk\w*", 30), (r"saat (\d+)(?! ?[.:\d])", 0)),
 }  # fmt: skip
 _PAST = {"english": "(?:minutes )?past", "german": "(?:minuten )?nach", "dutch": "over"}
 _NAMED = re.compile(
@@ -529,7 +538,10 @@ _POLISH_HOURS = (
     "jedenastej dwunastej trzynastej czternastej piętnastej szesnastej siedemnastej osiemnastej "
     "dziewiętnastej dwudziestej"
 ).split()
-_CLOCK_ONLY = {"italian": "alle|dalle", "spanish": "a las|desde las", "portuguese": "às"}
+_CLOCK_ONLY = {
+    "italian": "alle|dalle", "spanish": "a las|desde las", "portuguese": "às",
+    "swedish": "klockan|kl\\.?",
+}  # fmt: skip
 """Prepositions that a bare number makes a clock time, whatever follows."""
 _ARABIC_HOURS = (
     "الواحدة الثانية الثالثة الرابعة الخامسة السادسة السابعة الثامنة التاسعة العاشرة"
@@ -553,7 +565,7 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         yield re.compile(rf"{part}?(\d\d?):(\d\d)"), _read_digital
         return
     if language == OTHER:
-        said = rf"(?:{part}\s?)?(\d\d?)(?:시(?!간)|\s?बजे)\s?(?:(반)|(\d\d?)분)?"
+        said = rf"(?:{part}\s?)?(?<![\d:])(\d\d?)(?:시(?!간)|\s?बजे)\s?(?:(반)|(\d\d?)분)?"
         yield re.compile(said), _read_east_clock
         yield re.compile(rf"(?:{part}\s?)?(?<![\d:])(\d\d?):(\d\d)(?:\s?बजे)?"), _read_digital
     if language in _PAST:
@@ -572,7 +584,7 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
     )
     at = _AT.get(language, "at")
     yield (
-        re.compile(rf"(?<!\w)(?:{at})\s(\d\d?)\.(\d\d)(?![\d.%]){uhr}{part}?", re.IGNORECASE),
+        re.compile(rf"(?<!\w)(?:{at})\s(\d\d?)\.(\d\d)(?!\d|\.\d|%){uhr}{part}?", re.IGNORECASE),
         _read_digital,
     )
     yield re.compile(rf"(?<![\w:.,])(\d\d?)(?:\.(\d\d))?{uhr}{part}", re.IGNORECASE), _read_digital
@@ -606,7 +618,8 @@ def _list_own_clocks(language: str, part: str) -> Iterator[tuple[re.Pattern[str]
         yield re.compile(rf"(?<!\w){part[7:-7]}\s(\d\d?)(?:[.:](\d\d))?(?![\d.:])"), _read_digital
     if language == "polish":
         hours = "|".join(f"{hour[:-2]}(?:ej|ą)" for hour in _POLISH_HOURS)
-        yield re.compile(rf"(?<!\w)(?:o|od|do|na) ({hours})(?!\w)", re.IGNORECASE), _read_polish
+        said = rf"(?<!\w)(?:o |na )?(wpół do|o|od|do|na) ({hours})(?!\w)"
+        yield re.compile(said, re.IGNORECASE), _read_polish
     if language == "arabic":
         hours = "|".join(_ARABIC_HOURS)
         said = rf"الساعة ({hours})(?! عشر)(?:\s*{part}(?!\w))?"
@@ -638,9 +651,10 @@ def _read_shifted(reader: ValueReader, match: re.Match[str], shift: int) -> Valu
 
 
 def _read_polish(reader: ValueReader, match: re.Match[str]) -> Value | None:
-    return reader.read_clock(
-        match, _POLISH_HOURS.index(re.sub("ą$", "ej", match[1].lower())) + 1, 0
-    )
+    hour = _POLISH_HOURS.index(re.sub("ą$", "ej", match[2].lower())) + 1
+    if match[1].lower().startswith("wp"):
+        return reader.read_clock(match, hour - 1 or 12, 30)
+    return reader.read_clock(match, hour, 0)
 
 
 def _read_arabic(reader: ValueReader, match: re.Match[str]) -> Value | None:

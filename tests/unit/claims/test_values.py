@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_convmem.claims.lexicon import get_lexicon, guess_language
+from langchain_convmem.claims.lexicon import OTHER, get_lexicon, guess_language
 from langchain_convmem.claims.numbers import read_digits, replace_number_words
 from langchain_convmem.claims.values import ValueReader
 
@@ -78,6 +78,17 @@ def test_separators_are_read_by_language(text, language, readings):
         ("chinese", "下午五点", "17:00"),
         ("japanese", "午後5時", "17時"),
         ("chinese", "20万", "200000"),
+        (OTHER, "백이십만 원", "1,200,000원"),
+        (OTHER, "서른다섯 명", "35명"),
+        (OTHER, "पाँच सौ मेहमान", "500 मेहमान"),
+        ("arabic", "ثلاثمئة دولار", "300 دولار"),
+        ("swedish", "tretusen kronor", "3 000 kr"),
+        ("german", "neunhundertfünfzig Euro", "950 €"),
+        ("german", "fünfzehntausend Euro", "15.000 €"),
+        ("polish", "o wpół do dziewiątej", "o 8:30"),
+        ("turkish", "sabah altı buçukta", "saat 06.30"),
+        (OTHER, "शाम 6 बजे", "18:00 बजे"),
+        ("english", "12 square metres", "12 m2"),
     ],
 )
 def test_two_notations_are_one_value(language, one, two):
