@@ -64,8 +64,9 @@ _IMPERSONAL = 0.3
 def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Sequence[Entry]:
     """Return the neighbours to put under a parent next; none while all fit their budget.
 
-    Those that take most for what they cover, the oldest of such, as few as are needed: so what was
-    said long ago keeps its room. The summary of what was said last stays as it was written.
+    Those of the lowest level, so that no branch grows much longer than the others; of these, those
+    that take most for what they cover, and as few as are needed: so what was said long ago keeps
+    its room. The summary of what was said last stays as it was written.
 
     Args:
         frontier: The summaries that a model reads, in their order.
@@ -77,11 +78,12 @@ def pick_siblings(frontier: Sequence[Entry], settings: SummarySettings) -> Seque
     if len(older) < 2 or (excess <= 0 and len(frontier) <= _MOST_SHOWN):  # noqa: PLR2004 - a pair
         return ()
     spans = [_count_span(summary) for summary in older]
+    levels = [max(pair) for pair in pairwise(map(get_level, older))]
     density = [
         sum(pair) / sum(covered)
         for pair, covered in zip(pairwise(sizes[:-1]), pairwise(spans), strict=True)
     ]
-    start = density.index(max(density))
+    start = min(range(len(levels)), key=lambda number: (levels[number], -density[number]))
     end = start + 2
     most = min(len(older), start + settings.fan_out)
     while end < most and excess > sum(sizes[start:end]) // 2:
