@@ -38,7 +38,7 @@ $(VENV)/.docs: $(VENV)/.dev
 	@$(BIN)/pip install --quiet --disable-pip-version-check --group docs --group cookbook --group package --group web
 	@touch $@
 
-# The libraries that docs/migration.md moves away from: no test may find them installed.
+# The libraries that docs/how_to/migration.md moves away from: no test may find them installed.
 $(OTHERS)/.ready: pyproject.toml $(VENV)/.base
 	@test -x $(OTHERS)/bin/python || $(BIN)/python -m venv $(OTHERS)
 	@$(OTHERS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
@@ -79,13 +79,13 @@ package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest an
 web: $(VENV)/.docs ## The example over FastAPI, with two worker processes
 	@$(RUN) -m pytest -q -m web tests/integration
 
-migration: $(OTHERS)/.ready ## What docs/migration.md shows of other libraries, run beside ours
-	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py docs/migration.md
+migration: $(OTHERS)/.ready ## What docs/how_to/migration.md shows of other libraries, run beside ours
+	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py docs/how_to/migration.md
 
 postgres: $(VENV)/.dev ## PostgresLog on a real PostgreSQL
 	@$(RUN) -m pytest -q -m postgres tests/contract tests/integration
 
-redis: $(VENV)/.dev ## The example of docs/own_log.md on a real Redis, which apt-get installs where it can
+redis: $(VENV)/.dev ## The example of docs/how_to/own_log.md on a real Redis, which apt-get installs where it can
 	@$(BIN)/pip install --quiet --disable-pip-version-check --group redis
 	@command -v redis-server >/dev/null || (apt-get update -qq && apt-get install --yes -qq redis-server) >/dev/null 2>&1 || true
 	@$(RUN) -m pytest -q -m redis tests/integration
@@ -100,8 +100,8 @@ test-local: $(VENV)/.dev ## LocalEngine on a model made in the test, where torch
 docs: $(VENV)/.docs ## Build the documentation; a warning is an error
 	@$(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
 
-hosts: $(VENV)/.dev ## Write the tables of docs/hosts.md from the contract of the hosts
-	@$(RUN) tests/support/host_promises.py docs/hosts.md
+hosts: $(VENV)/.dev ## Write the tables of docs/get_started/hosts.md from the contract of the hosts
+	@$(RUN) tests/support/host_promises.py docs/get_started/hosts.md
 
 cookbook: $(VENV)/.docs ## Execute every notebook, offline
 	@$(RUN) -m pytest -q -p no:randomly --nbmake --nbmake-timeout=300 cookbook

@@ -280,7 +280,7 @@ async def test_chat_bedrock_converse_raises_what_the_service_refused():
 
 def test_the_example_of_the_reference_runs():
     pytest.importorskip("langchain_aws", reason="langchain-aws is not installed")
-    page = (Path(__file__).parents[2] / "docs" / "reference.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "reference.md").read_text("utf-8")
     [example] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     # In a process of its own: an example need not close its clients.
     done = subprocess.run(

@@ -17,7 +17,7 @@ from langchain_convmem.cli import main
 from langchain_convmem.cli.app import convmem
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -103,7 +103,7 @@ def test_the_transcripts_of_the_page_on_the_command_line_are_true(tmp_path, monk
     for name in ("CONVMEM_DB", "CONVMEM_USER", "CONVMEM_MODEL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
-    found = list(steps(ROOT / "docs" / "command_line.md"))
+    found = list(steps(ROOT / "docs" / "reference" / "command_line.md"))
     assert len(found) > 15
     for line, shown in found:
         if line.startswith("cat "):
@@ -117,7 +117,7 @@ def test_the_transcripts_of_the_page_on_the_command_line_are_true(tmp_path, monk
 
 
 def test_the_page_on_the_command_line_lists_the_shape_of_every_command():
-    page = (ROOT / "docs" / "command_line.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "command_line.md").read_text("utf-8")
     listed = re.findall(r"^\| `([a-z ]+)` \| (?=[`o])", page.partition("## JSON")[2], re.MULTILINE)
     names = []
     for name, command in convmem.commands.items():

@@ -15,25 +15,25 @@ ROOT = Path(__file__).parents[2]
     "page",
     [
         "README.md",
-        "docs/agents.md",
-        "docs/chains.md",
-        "docs/chat_templates.md",
-        "docs/conversation.md",
-        "docs/embedder.md",
-        "docs/first_steps.md",
-        "docs/history.md",
-        "docs/langgraph.md",
-        "docs/migration.md",
-        "docs/transfer.md",
-        "docs/privacy.md",
-        "docs/prompts.md",
-        "docs/vector_stores.md",
-        "docs/recall.md",
-        "docs/reliability.md",
-        "docs/replies.md",
-        "docs/summaries.md",
-        "docs/text_models.md",
-        "docs/voice.md",
+        "docs/how_to/agents.md",
+        "docs/how_to/chains.md",
+        "docs/concepts/chat_templates.md",
+        "docs/how_to/conversation.md",
+        "docs/how_to/embedder.md",
+        "docs/get_started/first_steps.md",
+        "docs/how_to/history.md",
+        "docs/how_to/langgraph.md",
+        "docs/how_to/migration.md",
+        "docs/how_to/transfer.md",
+        "docs/how_to/privacy.md",
+        "docs/how_to/prompts.md",
+        "docs/how_to/vector_stores.md",
+        "docs/concepts/recall.md",
+        "docs/benchmarks/reliability.md",
+        "docs/concepts/replies.md",
+        "docs/concepts/summaries.md",
+        "docs/how_to/text_models.md",
+        "docs/how_to/voice.md",
     ],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_the_page_shows(
@@ -47,7 +47,7 @@ def test_what_the_page_on_security_claims_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_page(ROOT / "docs/security.md") == ""  # its claims are assertions
+    assert run_page(ROOT / "docs/project/security.md") == ""  # its claims are assertions
 
 
 def test_the_readme_remembers_where_ana_parked(
@@ -60,7 +60,7 @@ def test_the_readme_remembers_where_ana_parked(
 
 def test_the_page_on_fastapi_quotes_the_example() -> None:
     example = (ROOT / "examples" / "fastapi_app.py").read_text("utf-8")
-    quoted = [block for block in blocks_of(ROOT / "docs/fastapi.md") if block.language == OURS]
+    quoted = [block for block in blocks_of(ROOT / "docs/how_to/fastapi.md") if block.language == OURS]
     assert quoted
     assert [f"line {block.line}" for block in quoted if block.code not in example] == []
 

@@ -27,7 +27,7 @@ from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "project" / "security.md"
 KEY = ThreadKey("ana", "t")
 HERE = {"configurable": {"user_id": "ana", "thread_id": "t"}}
 

@@ -90,7 +90,7 @@ async def test_a_process_killed_while_the_model_is_called_is_resumed_by_another(
 def test_the_page_about_langgraph_goes_on_in_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = ROOT / "docs" / "langgraph.md"
+    page = ROOT / "docs" / "how_to" / "langgraph.md"
     stopped, resumed, *_ = BLOCK.findall(page.read_text("utf-8"))
     with _start(stopped, tmp_path) as first:
         told, _ = first.communicate()

@@ -1,6 +1,6 @@
 """Runs what pages show of other libraries: `make migration`, in an environment that has them.
 
-    python tests/support/other_libraries.py docs/migration.md
+    python tests/support/other_libraries.py docs/how_to/migration.md
 
 A Redis in this process stands for the server that the pages read, so nothing else is needed.
 """

@@ -24,7 +24,7 @@ from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")
-DOCS = Path(__file__).parents[3] / "docs" / "dynamodb.md"
+DOCS = Path(__file__).parents[3] / "docs" / "how_to" / "dynamodb.md"
 
 
 @pytest.mark.parametrize("recall", [True, False])

@@ -1,4 +1,4 @@
-"""What docs/own_log.md shows of the example stands there."""
+"""What docs/how_to/own_log.md shows of the example stands there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 
 def test_the_page_shows_the_example_as_it_is():
-    page = (PROJECT / "docs" / "own_log.md").read_text()
+    page = (PROJECT / "docs" / "how_to" / "own_log.md").read_text()
     sources = [
         (PROJECT / "examples" / "redis_log.py").read_text(),
         (PROJECT / "tests" / "integration" / "test_redis_log.py").read_text(),

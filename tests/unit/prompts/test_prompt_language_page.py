@@ -9,7 +9,7 @@ import pytest
 
 from langchain_convmem.prompts import PromptFile
 
-PAGE = (Path(__file__).parents[3] / "docs" / "prompt_language.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "prompt_language.md").read_text("utf-8")
 EXAMPLE = re.compile(r"^```prompt\n(.*?)^```\n+```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXAMPLES = EXAMPLE.findall(PAGE)
