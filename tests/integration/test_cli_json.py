@@ -1,4 +1,4 @@
-"""With `--json`, standard output is JSON of the shapes that docs/reference/command_line.md lists."""
+"""With `--json`, standard output is JSON of the shapes in docs/reference/command_line.md."""
 
 from __future__ import annotations
 

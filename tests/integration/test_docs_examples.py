@@ -60,7 +60,9 @@ def test_the_readme_remembers_where_ana_parked(
 
 def test_the_page_on_fastapi_quotes_the_example() -> None:
     example = (ROOT / "examples" / "fastapi_app.py").read_text("utf-8")
-    quoted = [block for block in blocks_of(ROOT / "docs/how_to/fastapi.md") if block.language == OURS]
+    quoted = [
+        block for block in blocks_of(ROOT / "docs/how_to/fastapi.md") if block.language == OURS
+    ]
     assert quoted
     assert [f"line {block.line}" for block in quoted if block.code not in example] == []
 
