@@ -71,7 +71,7 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 test-all: $(VENV)/.docs ## Every part that CI adds to `make test`, each with its time
-	@.ci/parts check postgres redis node package web migration docs cookbook
+	@.ci/parts check histories postgres redis node package web migration docs cookbook
 
 package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest and newest versions
 	@$(RUN) -m pytest -q -m package tests/integration
@@ -132,7 +132,7 @@ fuzz: $(VENV)/.dev ## Random histories through profiles and converters, and prop
 	@CONVMEM_FUZZ=$(N) $(RUN) -m pytest -q -m "not package and not sockets" --timeout=3600 --hypothesis-profile=fuzz tests/unit
 
 histories: HISTORIES = 6000
-histories: $(VENV)/.dev ## A sample of the histories of make fuzz; no part of test-all yet: it finds what is to be mended
+histories: $(VENV)/.dev ## A sample of the histories of make fuzz
 	@$(RUN) -m tests.fuzz --histories $(HISTORIES) --seed $(SEED) --jobs 2
 
 # Its N is for each drill.

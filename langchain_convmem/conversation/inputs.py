@@ -44,6 +44,7 @@ from langchain_convmem.views.messages import (
     OneMessage,
     change_class,
     copy_detached,
+    get_block_type,
     read_messages,
 )
 from langchain_convmem.workers import run_in_thread
@@ -353,7 +354,7 @@ def _read_part(part: Any, what: str) -> dict[str, Any]:
 def _is_parts(content: Any) -> bool:
     if not isinstance(content, list) or not content:
         return False
-    return all(isinstance(part, dict) and part.get("type") in _PARTS for part in content)
+    return all(isinstance(part, dict) and get_block_type(part) in _PARTS for part in content)
 
 
 def _read_calls(given: Any, what: str) -> tuple[list[ToolCall], list[InvalidToolCall]]:
@@ -418,7 +419,7 @@ def is_media(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
     # To read base64 text takes long, and must not be done on an event loop.
-    return part.get("type") in _MEDIA | _WRAPPED_MEDIA or read_media(part) is not None
+    return get_block_type(part) in _MEDIA | _WRAPPED_MEDIA or read_media(part) is not None
 
 
 def settle_media(messages: Iterable[BaseMessage], limits: MediaLimits) -> None:
@@ -438,7 +439,7 @@ def settle_media(messages: Iterable[BaseMessage], limits: MediaLimits) -> None:
 
 
 def _settle_part(part: Any, limits: MediaLimits, what: str) -> dict[str, Any]:
-    if part.get("type") in _MEDIA:
+    if get_block_type(part) in _MEDIA:
         sources = {key: part[key] for key in _SOURCES if part.get(key) is not None}
         for key in ("path", "url"):
             if key in sources and (key == "path" or is_file_url(sources[key])):

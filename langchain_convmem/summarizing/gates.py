@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.topics import is_about
+from langchain_convmem.views.messages import get_block_type
 
 
 def find_fault(
@@ -89,7 +90,7 @@ def find_refusal_sign(message: BaseMessage) -> str:
     words = set(_list_reasons(message.response_metadata))
     words |= set(_list_reasons(message.additional_kwargs))
     blocks = message.content if isinstance(message.content, list) else []
-    types = {block.get("type") for block in blocks if isinstance(block, dict)}
+    types = {get_block_type(block) for block in blocks}
     if message.additional_kwargs.get("refusal") or "refusal" in types or words & _REFUSED:
         return "the provider marked it as refused"
     calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)

@@ -152,7 +152,7 @@ def _read_map(message: Mapping[str, Any], what: str) -> TemplateMessage:
     found: TemplateMessage = make_plain(message, what)
     if isinstance(found.get("content"), list):
         found["content"] = [
-            _scrub(part) if isinstance(part, dict) and part.get("type") in _MEDIA else part
+            _scrub(part) if isinstance(part, dict) and str(part.get("type")) in _MEDIA else part
             for part in found["content"]
         ]
     return _add_reasoning(found, found.get("reasoning"))
@@ -212,7 +212,7 @@ def _split_parts(message: BaseMessage, what: str) -> tuple[list[dict[str, Any]],
     parts, reasoning = [], []
     for block in given:
         part = {"type": "text", "text": block} if isinstance(block, str) else block
-        kind = part.get("type")
+        kind = str(part.get("type"))
         if kind in _REASONING:
             reasoning += [part[key] for key in _REASONING if isinstance(part.get(key), str)]
         elif kind not in _CALLS:

@@ -100,8 +100,8 @@ class CompactedPart:
     """What a provider compacted of a thread, for one view of it.
 
     Attributes:
-        shown: What the view shows: from the item that goes back on, and the system messages before
-            it; all of it where none goes back.
+        shown: What the view shows: the item that goes back, what it cannot stand for, and the
+            system messages before it; all of it where none goes back.
         sent: The entry whose items go back.
         told: The latest entry after it whose item tells in words what it stands for.
     """
@@ -135,11 +135,30 @@ def find_compacted_part(
     holding = [one for one in holding if one.id not in stale]
     sent = next((one for one in reversed(holding) if _may_send(one, shown, profile)), None)
     if sent is not None:
-        at = shown.index(sent)
-        shown = [*(one for one in shown[:at] if one.role == "system"), *shown[at:]]
-        holding = holding[holding.index(sent) + 1 :]
+        behind = find_later(shown, sent)
+        known = {sent.id, *(one.id for one in behind)}
+        head = [one for one in shown if one.role == "system" and one.id not in known]
+        shown = [*head, sent, *behind]
+        holding = [one for one in holding if one.id in known and one is not sent]
     told = next((one for one in reversed(holding) if read_compaction(one.message)), None)
     return CompactedPart(shown, sent, told)
+
+
+def find_later(shown: Sequence[Entry], item: Entry) -> list[Entry]:
+    """Return what an entry's item does not stand for: what follows it, and what was said later.
+
+    A turn that began before it may end after it, and then stands before it in a conversation.
+
+    Args:
+        shown: Entries in the order of the conversation, the item's own among them.
+        item: The entry that holds the item.
+    """
+    at = shown.index(item)
+    return [
+        one
+        for number, one in enumerate(shown)
+        if number > at or (number < at and one.position > item.position)
+    ]
 
 
 def _may_send(entry: Entry, shown: Sequence[Entry], profile: ProviderProfile) -> bool:
@@ -149,7 +168,7 @@ def _may_send(entry: Entry, shown: Sequence[Entry], profile: ProviderProfile) ->
         return False
     if not any(find_sendable_compaction(b, message, profile) for b in find_compactions(message)):
         return False
-    gone = {one.id for one in shown[: shown.index(entry)]}
+    gone = {one.id for one in shown} - {entry.id, *(one.id for one in find_later(shown, entry))}
     return not any(
         call in gone and result not in gone for call, result in find_answered_calls(shown)
     )

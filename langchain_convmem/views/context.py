@@ -22,6 +22,7 @@ from langchain_convmem.views.compactions import (
     drop_compactions,
     find_compacted_part,
     find_compactions,
+    find_later,
     keep_compactions,
     read_compaction,
 )
@@ -142,11 +143,13 @@ def build_context(
 
 def _find_said_from(shown: Sequence[Entry], begun: Entry | None) -> list[Entry]:
     """Return what was said from an entry on, and in it beside its provider's compaction."""
-    said = shown if begun is None else shown[shown.index(begun) :]
+    behind = shown if begun is None else [begun, *find_later(shown, begun)]
+    ids = {entry.id for entry in behind}
     return [
         entry
-        for entry in said
-        if count_said([entry])
+        for entry in shown
+        if entry.id in ids
+        and count_said([entry])
         and not (
             entry is begun
             and entry.message is not None
@@ -889,7 +892,7 @@ def narrow_live_part(
     earlier = [entry for entry in live if entry.position <= floor and entry.position not in kept]
     speakers = () if before is None else before.speakers
     is_whole = len(needed) == len(said) and (before is None or before.is_whole)
-    gone = [one for one in said if one.position <= floor and one.position not in kept]
+    gone = {one.id: one for one in said if one.position <= floor and one.position not in kept}
     since = {} if before is None else dict(before.left_out_since)
     return LivePart(
         upto=entries[-1].position,
@@ -900,11 +903,15 @@ def narrow_live_part(
         speakers=find_first_speakers(earlier, speakers),
         is_whole=is_whole,
         reach=0 if is_whole else reach,
-        left_out=count_said(gone) + (0 if before is None else before.left_out),
+        left_out=count_said(gone.values()) + (0 if before is None else before.left_out),
         left_out_since=tuple(
-            (at, since.get(at, 0) + count_said(one for one in gone if one.position > at))
-            for at in (one.position for one in compacted)
-            if at <= floor
+            (
+                item.position,
+                since.get(item.position, 0)
+                + count_said(one for one in find_later(said, item) if one.id in gone),
+            )
+            for item in compacted
+            if item.position <= floor
         ),
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_convmem.ids import derive_ulid, get_ulid_ms
 from langchain_convmem.records import Cover, Entry, Metadata, Turn
+from langchain_convmem.views.messages import get_block_type
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 
 
@@ -385,4 +386,4 @@ def is_blank(entry: Entry) -> bool:
     if isinstance(content, str):
         return True
     unreadable = {"text", *CALL_BLOCKS}  # texts are blank here, and calls are not whole
-    return all(isinstance(block, str) or block.get("type") in unreadable for block in content)
+    return all(isinstance(block, str) or get_block_type(block) in unreadable for block in content)

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Context, Entry
 from langchain_convmem.views.codec import clean_text
+from langchain_convmem.views.compactions import drop_compactions, find_compacted_part
 from langchain_convmem.views.context import (
     LEFT_OUT_ID,
     SUMMARY_SOURCE,
@@ -24,7 +25,8 @@ from langchain_convmem.views.context import (
     narrow_live_part,
 )
 from langchain_convmem.views.live import find_live_entries, find_uncovered
-from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.messages import count_tokens, is_blank_message
+from langchain_convmem.views.providers import resolve_profile
 from tests.fuzz.validators import VALIDATORS
 
 SEES_NAMES = ("openai", "openai_responses")
@@ -117,13 +119,32 @@ def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]
         faults.append("cuts the latest exchange")
     if [one.type for one in before] != [one.type for one in after]:
         faults.append("leaves out a message of the latest exchange")
-    said = [entry.position for entry in thread.uncovered if count_said([entry])]
+    said = [entry.position for entry in _find_told_nowhere(thread, profile, tells=place != "omit")]
     shown = [number for number, position in enumerate(said) if position in cut.positions]
     # What no provider takes, such as a result without its call, is a repair and not left out.
     left_out = 0 if cut.is_whole or not shown else shown[0]
     if shown and cut.left_out != left_out:
         faults.append(f"says that {cut.left_out} messages are left out, not {left_out}")
     return faults
+
+
+def _find_told_nowhere(thread: Thread, profile: str, *, tells: bool) -> Iterator[Entry]:
+    """Yield what was said and stands in no summary and in no provider's compaction of a view."""
+    part = find_compacted_part(thread.entries, thread.uncovered, resolve_profile(profile))  # type: ignore[arg-type]  # one of the names
+    item = (part.told if tells else None) or part.sent
+    at = -1 if item is None else thread.uncovered.index(item)
+    for number, entry in enumerate(thread.uncovered):
+        if item is not None and number < at and entry.position < item.position:
+            continue
+        says_more = entry is not item or not is_blank_message(_drop_items(entry))
+        if count_said([entry]) and says_more:
+            yield entry
+
+
+def _drop_items(entry: Entry) -> BaseMessage:
+    message = entry.message
+    assert message is not None
+    return drop_compactions(message)
 
 
 def drop_note(view: Context) -> list[BaseMessage]:

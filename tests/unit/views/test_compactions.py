@@ -40,6 +40,15 @@ def talk(provider, item, *later):
     return spoken("a", AIMessage("b"), "c", said_by(provider, item, YES), "d", *later)
 
 
+def two_at_once(*said):
+    """Return the entries of turns that run at once: each message with the number of its turn."""
+    with InMemoryLog() as log:
+        for message, turn in said:
+            whole = HumanMessage(message) if isinstance(message, str) else message
+            log.append(KEY, [make_draft(whole, turn_id=f"{turn:026}")])
+        return log.entries(KEY)
+
+
 def items(found):
     return [item for message in found.messages for item in find_compactions(message)]
 
@@ -169,6 +178,34 @@ def test_a_call_that_it_stands_for_keeps_it_from_going_back_as_long_as_its_resul
     assert items(found) == []
     assert VALIDATORS["anthropic"](found.messages) == []
     assert "seen" in [message.text for message in found.messages]
+
+
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+def test_what_was_said_after_it_in_a_turn_that_began_before_it_is_shown_behind_it(
+    provider, profile, item
+):
+    said = [("a", 1), (AIMessage("b"), 1), ("c", 2), (said_by(provider, item, YES), 2)]
+    entries = two_at_once(*said, (SystemMessage("Be brief."), 1), ("and this", 1), ("d", 3))
+    everything = build_context(entries, summary="omit").messages
+    assert [one.text for one in everything] == ["Be brief.", "a", "b", "and this\nc", "Yes.", "d"]
+    found = build_context(entries, profile=profile)
+    assert items(found) == [item]
+    assert VALIDATORS[profile](found.messages) == []
+    assert [one.text for one in found.messages if one.type == "system"] == ["Be brief."]
+    spoken_words = [one.text for one in found.messages if one.type != "system"]
+    assert spoken_words == ["...", "Yes.", "and this\nd"]
+    assert not {one.position for one in entries[:3]} & found.positions
+
+
+@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
+def test_what_is_said_after_it_in_an_earlier_turn_counts_as_left_out(provider, profile, item):
+    said = [("a", 1), ("c", 2), (said_by(provider, item), 2), ("late " * 50, 1)]
+    later = [part for n in range(9) for part in ((f"q{n}", n + 3), (AIMessage(f"r{n}"), n + 3))]
+    entries = two_at_once(*said, *later, ("last?", 20))
+    found = build_context(entries, profile=profile, max_tokens=60)
+    assert entries[3].position not in found.positions
+    counted = [one for one in entries[3:] if one.position not in found.positions]
+    assert found.left_out == len(counted) > 1
 
 
 # -- budgets ------------------------------------------------------------------------------------

@@ -89,6 +89,12 @@ def test_half_a_tool_call_alone_is_blank():
     assert not is_blank(spoken(AIMessage("", tool_calls=[CALL]))[0])
 
 
+def test_a_block_whose_type_is_no_text_breaks_no_view():
+    [entry] = spoken(HumanMessage([{"type": ["a", "list"]}]))
+    assert not is_blank(entry)
+    assert shape([entry]) == [("user",)]
+
+
 def test_an_assistant_who_speaks_first_answers_a_placeholder():
     entries = spoken(AIMessage("Welcome!"), "Hi")
     placeholder, spoken_turn, _ = build_turns(entries)
