@@ -83,6 +83,7 @@ def _make_operations(path: Path) -> tuple[dict[str, Callable[[], object]], Calla
 
     from langchain_convmem.logs import SQLiteLog
     from langchain_convmem.records import Draft, Owner, ThreadKey
+    from langchain_convmem.views.codec import make_draft
 
     log: Any = SQLiteLog(path)
     key, owner = ThreadKey("ana", "garden"), Owner(user_id="ana")
@@ -93,13 +94,13 @@ def _make_operations(path: Path) -> tuple[dict[str, Callable[[], object]], Calla
         count += 1
         # Of many lengths: otherwise one length decides how many entries happen to fit a page.
         text = _TEXT.format(count) + _TEXT * 2
-        return [Draft(role="user", message=HumanMessage(text[: 60 + count * 61 % 180]))]
+        return [make_draft(HumanMessage(text[: 60 + count * 61 % 180]))]
 
     def reply() -> list[Draft]:
         usage = {"input_tokens": 800 + count, "output_tokens": 40, "total_tokens": 840 + count}
         answer: Any = {"content": _TEXT.format(count), "usage_metadata": usage}
         message = AIMessage(**answer, id=f"lc_run--{count:032x}")
-        return [*say(), Draft(role="assistant", message=message)]
+        return [*say(), make_draft(message)]
 
     for number in range(_OTHERS):
         log.append(ThreadKey(f"user {number}", "garden"), say())

@@ -131,6 +131,8 @@ _FILE_BITS = 40
 """Generations of one file; those of the next one that is found under the path lie above."""
 _WAITING_AT_ONCE = 64
 """Segments that may wait for the next write, and be lost if the process ends before."""
+_FEW = 64
+"""So many entries are quicker to read twice, if need be, than in a transaction."""
 
 
 class SQLiteLog(TransactionTwins):
@@ -318,11 +320,16 @@ class SQLiteLog(TransactionTwins):
         last: int | None = None,
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
-        with self._connections.read() as db:
-            rows = read_named_range(db, key, after=after, until=until, last=last)
+        read = partial(read_named_range, key=key, after=after, until=until, last=last)
+        are_few = last is not None and last <= _FEW
+        with self._connections.read_once() if are_few else self._connections.read() as db:
+            rows = read(db)
             is_start = after <= 0 and (last is None or len(rows) < last)
             head = START if is_start else None
             if not is_linked([row.signature for row in rows], head):
+                if not db.in_transaction:  # what follows must see what these rows stand in
+                    db.execute("BEGIN")
+                    rows = read(db)
                 rows = link_rows(
                     db, key, note_damage(self._signer, key, rows), self._signer, head=head
                 )

@@ -92,6 +92,13 @@ class SQLiteConnections:
         """Lend a connection inside a read transaction: one consistent state of the file."""
         return _Reading(self)
 
+    def read_once(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Lend a connection for one statement, which sees one state of the file by itself.
+
+        Whoever needs a second one begins a transaction and reads the first again.
+        """
+        return _ReadingOnce(self)
+
     @contextmanager
     def read_apart(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection of its own inside a read transaction that has begun.
@@ -438,6 +445,23 @@ class _Reading(_Loan):
             self.end(error)
             raise
         return db
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.end(error)
+
+
+class _ReadingOnce(_Loan):
+    """A read outside a transaction, whose begin and end would take as long as the reading."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> sqlite3.Connection:
+        self.begin()
+        try:
+            return self.pool.take(self)
+        except BaseException as error:
+            self.end(error)
+            raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.end(error)

@@ -81,12 +81,17 @@ def find_thread(db: sqlite3.Connection, key: ThreadKey) -> int | None:
 def read_named_range(
     db: sqlite3.Connection, key: ThreadKey, *, after: int, until: int | None, last: int | None
 ) -> list[Row]:
-    """Return what `read_range` does, of a thread that nobody has looked up, in one statement."""
+    """Return what `read_range` does, of a thread that nobody has looked up, in one statement.
+
+    Where that hits damage, several statements follow, in a transaction.
+    """
     bounds = cap_bound(after), cap_bound(until), cap_count(last)
     try:
         found = db.execute(_SQL_BY_NAME.entries, (*name_thread(key), *bounds)).fetchall()
     except sqlite3.DatabaseError as error:
         _require_damage(error)
+        if not db.in_transaction:
+            db.execute("BEGIN")
         return read_range(db, find_thread(db, key), after=after, until=until, last=last)
     return [read_row(columns) for columns in reversed(found)]
 

@@ -149,6 +149,36 @@ def test_a_missing_middle_is_a_gap_that_can_be_forgotten(path, log):
     assert log.verify().ok
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "DELETE FROM entries WHERE seq = 3",
+        "DELETE FROM entries WHERE seq IN (2, 3)",
+        "UPDATE entries SET body = CAST(x'7365637265742dff' AS TEXT) WHERE seq = 4",
+        "UPDATE entries SET body = 'not json' WHERE seq = 4",
+    ],
+)
+def test_the_last_few_entries_name_what_all_of_them_name(path, log, script):
+    for text in ("one", "two", "three", "four", "five"):
+        say(log, KEY, text)
+    say(log, ThreadKey("ben", "t1"), "of another")
+    log.forget(KEY, [log.entries(KEY)[1].id])
+    damage(path, script)
+    everything = log.entries(KEY)
+    assert list_damages(everything)
+    for count in range(2, 5):
+        last = log.entries(KEY, last=count)
+        since = [one for one in everything if one.position >= last[0].position]
+        assert last == since[-len(last) :]
+        assert not sqlite_is_busy(path)
+
+
+def sqlite_is_busy(path):
+    """Return whether somebody still reads: then a write-ahead file cannot be folded away."""
+    with plain(path) as db:
+        return bool(db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+
+
 def test_the_first_entry_cannot_go_missing(path, log):
     say(log, KEY, "one")
     say(log, KEY, "two")
