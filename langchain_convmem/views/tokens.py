@@ -100,15 +100,27 @@ _DEAR = re.compile("[\u0490-\u058f\u0671-\u06ff\u0980-\u09ff\u0e80-\u0eff]+")
 _DEAR_PRICES = {0x04: 1.7, 0x05: 1.0, 0x06: 1.2, 0x09: 0.65, 0x0E: 1.35}
 
 # -- What is counted of ASCII text -----------------------------------------------------------------
-_DIGITS = b"0123456789"
 _CAPITALS = bytes(range(65, 91))
-_LETTERS = _CAPITALS + bytes(range(97, 123))
-_BLANKS = b" \t"
-_LINE_BREAKS = b"\n\r"
+_SMALL = bytes(range(97, 123))
+_KINDS_OF_CHARACTERS = (b"0123456789", _CAPITALS, _SMALL, b" \t", b"\n\r")
+_DIGIT_KIND, _CAPITAL_KIND, _SMALL_KIND, _BLANK_KIND, _BREAK_KIND = b"0", b"A", b"a", b" ", b"\n"
+_TO_KINDS = bytes(
+    next((kind[0] for kind in _KINDS_OF_CHARACTERS if character in kind), ord("."))
+    for character in range(256)
+)
+"""Translates each character to the first of its kind; all marks are dots."""
+_TO_WORDS = bytes(
+    ord(chr(character).lower()) if character in _CAPITALS + _SMALL else ord(" ")
+    for character in range(256)
+)
+"""Translates text to its words in small letters, blanks between them."""
+_TO_RUNS = bytes(
+    character if chr(character).isalnum() or character in b"+/=_-" else ord(" ")
+    for character in range(128)
+).ljust(256)
+"""Translates text to what ids are made of, blanks between them."""
+_LONG_RUN = 8
 _NON_ASCII = re.compile("[^\x00-\x7f]+")
-_WORD = re.compile(rb"[a-z]+")
-_DIGIT_AFTER_BLANK = re.compile(rb"[ \t](?=[0-9])")
-_LONG_RUN = re.compile(rb"[A-Za-z0-9+/=_-]{8,}")
 
 _SAMPLE = 600
 """So many characters tell whether a text is English."""
@@ -143,28 +155,26 @@ def _weigh_ascii(plain: bytes, accents: int) -> tuple[float, float]:
         plain: The ASCII characters of a text.
         accents: How many others it has: many of them among few letters mean that it is not English.
     """
-    digits, letters = _count_among(plain, _DIGITS), _count_among(plain, _LETTERS)
-    blanks, breaks = _count_among(plain, _BLANKS), _count_among(plain, _LINE_BREAKS)
-    capitals = _count_among(plain, _CAPITALS)
+    kinds = plain.translate(_TO_KINDS)
+    digits, capitals = kinds.count(_DIGIT_KIND), kinds.count(_CAPITAL_KIND)
+    blanks, breaks = kinds.count(_BLANK_KIND), kinds.count(_BREAK_KIND)
+    letters = capitals + kinds.count(_SMALL_KIND)
     marks = len(plain) - digits - letters - blanks - breaks
     price = _find_letter_price(plain, letters, marks, accents)
     words = letters * price + capitals * _CAPITAL + blanks * _BLANK
     words += marks * _MARK + breaks * _LINE_BREAK
     numbers = digits * _DIGIT
     if digits:
-        numbers += len(_DIGIT_AFTER_BLANK.findall(plain)) * _BLANK_BEFORE_DIGIT
+        numbers += kinds.count(_BLANK_KIND + _DIGIT_KIND) * _BLANK_BEFORE_DIGIT
     if digits or capitals:
-        numbers += sum(_weigh_excess(run, price) for run in _LONG_RUN.findall(plain))
+        runs = plain.translate(_TO_RUNS).split()
+        numbers += sum([_weigh_excess(run, price) for run in runs if len(run) >= _LONG_RUN])
     return words, numbers
-
-
-def _count_among(plain: bytes, some: bytes) -> int:
-    return len(plain) - len(plain.translate(None, some))
 
 
 def _find_letter_price(plain: bytes, letters: int, marks: int, accents: int) -> float:
     """Return what a letter costs: least in English, more in code, most in other languages."""
-    words = _WORD.findall(plain[:_SAMPLE].lower())
+    words = plain[:_SAMPLE].translate(_TO_WORDS).split()
     share = sum(map(_ENGLISH.__contains__, words)) / len(words) if words else 0.0
     english = _scale(share, _FEW_ENGLISH, _MANY_ENGLISH)
     if 0 < accents < letters:
@@ -181,9 +191,12 @@ def _scale(value: float, low: float, high: float) -> float:
 
 def _weigh_excess(run: bytes, letter: float) -> float:
     """Return what a long run weighs beyond its characters, if it is an id or the like."""
-    digits, letters = _count_among(run, _DIGITS), _count_among(run, _LETTERS)
-    capitals = _count_among(run, _CAPITALS)
-    small = letters - capitals
+    if run.isalpha() and run[1:].islower():  # a long word, as most of them are
+        return 0.0
+    kinds = run.translate(_TO_KINDS)
+    digits, capitals = kinds.count(_DIGIT_KIND), kinds.count(_CAPITAL_KIND)
+    small = kinds.count(_SMALL_KIND)
+    letters = capitals + small
     is_mixed = 8 * digits >= len(run) and letters > 0
     if not is_mixed and not (capitals > 2 and small > 2 and 5 * capitals > len(run)):  # noqa: PLR2004
         return 0.0
