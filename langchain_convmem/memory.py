@@ -43,6 +43,12 @@ from langchain_convmem.records import (
     ThreadKey,
     Turn,
 )
+from langchain_convmem.titles import (
+    check_title,
+    list_threads_steps,
+    read_title_steps,
+    update_thread_steps,
+)
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.replies import INTERRUPTED
@@ -595,11 +601,66 @@ class ConversationMemory:
 
     @sync
     def threads(self, user_id: str | None = None) -> Steps[list[ThreadInfo]]:
-        """Return a user's threads, latest first; None lists the threads of no user."""
-        return perform(self.log.threads, self.log.athreads, user_id)
+        """Return a user's threads, latest first, with their titles, archived ones as well.
+
+        Args:
+            user_id: Whose threads; None lists the threads of no user.
+        """
+        return list_threads_steps(self.log, user_id)
 
     athreads = twin(threads)
     """Async `threads`."""
+
+    @sync
+    def get_title(self, thread_id: str, *, user_id: str | None = None) -> Steps[str]:
+        """Return the title of a thread; empty if nobody gave it one."""
+        return read_title_steps(self.log, ThreadKey(user_id, thread_id))
+
+    aget_title = twin(get_title)
+    """Async `get_title`."""
+
+    @sync
+    def set_title(self, thread_id: str, title: str, *, user_id: str | None = None) -> Steps[None]:
+        """Give a thread a title, which lists of threads show; no model reads it.
+
+        Imports bring the titles of their files along, and leave one that was given here.
+
+        Args:
+            thread_id: The thread.
+            title: One line of at most 200 characters; empty text takes the title away.
+            user_id: The thread's user.
+
+        Raises:
+            ConfigError: If the title is too long or more than a line, the thread has no entries,
+                or the log keeps no documents beside threads.
+        """
+        return update_thread_steps(
+            self.log, ThreadKey(user_id, thread_id), {"title": check_title(title)}
+        )
+
+    aset_title = twin(set_title)
+    """Async `set_title`."""
+
+    @sync
+    def archive(
+        self, thread_id: str, *, user_id: str | None = None, archived: bool = True
+    ) -> Steps[None]:
+        """Mark a thread as put away, or not; it is kept, shown and recalled as before.
+
+        Args:
+            thread_id: The thread.
+            user_id: The thread's user.
+            archived: False takes it back out.
+
+        Raises:
+            ConfigError: If the thread has no entries, or the log keeps no documents beside threads.
+        """
+        return update_thread_steps(
+            self.log, ThreadKey(user_id, thread_id), {"archived": bool(archived)}
+        )
+
+    aarchive = twin(archive)
+    """Async `archive`."""
 
     @sync
     def fork(

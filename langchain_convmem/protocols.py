@@ -322,6 +322,29 @@ class ThreadState(Protocol):
 
 
 @runtime_checkable
+class StateListing(Protocol):
+    """Optional ability of a log: it reads one document of all threads of a user at once.
+
+    Other logs are asked thread by thread. Needs `ThreadState`.
+    """
+
+    def states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+        """Return the documents of one name by thread id, for the threads that have one.
+
+        A damaged document is left out; `get_state` says what is wrong with it.
+
+        Args:
+            user_id: Whose threads; None is the threads of no user.
+            name: The documents' name.
+        """
+        ...
+
+    async def astates(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+        """Return the documents, without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
 class ThreadTransactions(Protocol):
     """Optional ability of a log: what a turn reads, and what it reads to write, is one transaction.
 

@@ -509,12 +509,17 @@ class ThreadInfo:
         entries: How many entries the log holds, control entries included.
         first_ms: Creation of its first entry, milliseconds since the epoch.
         last_ms: Creation of its last entry.
+        title: What people call it; empty if nobody gave it one. Logs leave it empty, and
+            `ConversationMemory.threads` fills it in, and the next one as well.
+        archived: Whether somebody put it away: it is kept and searched, and lists may leave it out.
     """
 
     key: ThreadKey
     entries: int
     first_ms: int
     last_ms: int
+    title: str = ""
+    archived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

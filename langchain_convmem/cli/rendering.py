@@ -198,7 +198,9 @@ def format_threads(threads: Sequence[ThreadInfo]) -> Iterator[Styled]:
     for name, info in zip(names, threads, strict=True):
         span = f"stored {format_minute(info.first_ms)} to {format_minute(info.last_ms)}"
         noun = "entry, " if info.entries == 1 else "entries,"
-        yield Styled(f"{name:<{width}}  {info.entries:>6} {noun} {span}")
+        about = f"  {escape_line(info.title)}" if info.title else ""
+        about += "  (archived)" if info.archived else ""
+        yield Styled(f"{name:<{width}}  {info.entries:>6} {noun} {span}{about}")
 
 
 def encode_threads(threads: Sequence[ThreadInfo]) -> list[dict[str, Any]]:
@@ -210,6 +212,8 @@ def encode_threads(threads: Sequence[ThreadInfo]) -> list[dict[str, Any]]:
             "entries": info.entries,
             "first": format_millisecond(info.first_ms),
             "last": format_millisecond(info.last_ms),
+            "title": info.title,
+            "archived": info.archived,
         }
         for info in threads
     ]

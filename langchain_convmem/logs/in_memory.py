@@ -367,6 +367,23 @@ class InMemoryLog(TransactionTwins):
             if key in self._threads:
                 self._threads[key].documents.pop(name, None)
 
+    def states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+        """Return the documents of one name by thread id; see `StateListing`."""
+        check_user(user_id)
+        with self._lock:
+            self._check_open()
+            found = {
+                key.thread_id: thread.documents[name]
+                for key, thread in self._threads.items()
+                if key.user_id == user_id and name in thread.documents
+            }
+        return {
+            thread: StateDocument(load_json(text), version)
+            for thread, (text, version) in found.items()
+        }
+
+    astates = make_twin(states)
+
 
 @dataclass(slots=True)
 class _StoredThread:

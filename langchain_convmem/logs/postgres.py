@@ -26,6 +26,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, get_args
@@ -34,6 +35,7 @@ from uuid import UUID
 from langchain_convmem.effects import Effect, Steps, perform, sync, twin
 from langchain_convmem.errors import (
     ConfigError,
+    CorruptEntryError,
     LogError,
     LogUnavailableError,
     SchemaVersionError,
@@ -421,6 +423,15 @@ class PostgresLog:
 
     adelete_state = twin(delete_state)
 
+    @sync
+    def states(self, user_id: str | None, name: str) -> Steps[dict[str, StateDocument]]:
+        """Return the documents of one name by thread id; see `StateListing`."""
+        check_user(user_id)
+        job = partial(_list_documents, user_id=user_id, name=name, signer=self._signer)
+        return self._call(Mode.READ, job)
+
+    astates = twin(states)
+
     # -- segments -------------------------------------------------------------------------------
 
     @sync
@@ -746,11 +757,16 @@ def _find(
     return [decode_entry(key, row, signer) for row in named]
 
 
+def _select_user(user_id: str | None) -> tuple[str, list[Any]]:
+    """Return the condition for a user's owner, or for the owners of lone threads; its values."""
+    if user_id is None:
+        return "o.user_id IS NULL", []
+    return "o.digest = %s", [_digest_owner(Owner(user_id=user_id))]
+
+
 def _list_threads(tx: Transaction, user_id: str | None) -> Steps[list[ThreadInfo]]:
     """Return a user's threads that have entries, latest first; None: the threads of no user."""
-    whose, values = "o.user_id IS NULL", []
-    if user_id is not None:
-        whose, values = "o.digest = %s", [_digest_owner(Owner(user_id=user_id))]
+    whose, values = _select_user(user_id)
     found = yield tx.query(
         "SELECT t.thread_id, ends.count, first.id, last.id FROM {s}.owners o "
         "JOIN {s}.threads t ON t.owner = o.owner "
@@ -1006,6 +1022,27 @@ def _read_document(
         _store_name(name),
     )
     return decode_document(key, name, found[0], signer) if found else None
+
+
+def _list_documents(
+    tx: Transaction, user_id: str | None, name: str, signer: Signer
+) -> Steps[dict[str, StateDocument]]:
+    """Return the sound documents of one name of a user's threads, by thread id."""
+    whose, values = _select_user(user_id)
+    rows = yield tx.query(
+        "SELECT t.thread_id, d.version, textsend(d.value), d.checksum FROM {s}.owners o "
+        "JOIN {s}.threads t ON t.owner = o.owner JOIN {s}.documents d ON d.thread = t.thread "
+        f"WHERE {whose} AND d.name = %s",
+        *values,
+        _store_name(name),
+    )
+    found: dict[str, StateDocument] = {}
+    for stored_name, *stored in rows:
+        key = ThreadKey(user_id, _read_name(stored_name))
+        with suppress(CorruptEntryError):
+            document = decode_document(key, name, tuple(stored), signer)
+            found |= {} if document is None else {key.thread_id: document}
+    return found
 
 
 def _write_document(

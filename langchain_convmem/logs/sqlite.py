@@ -15,6 +15,7 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -483,6 +484,25 @@ class SQLiteLog(TransactionTwins):
         """Return the document, or None."""
         with self._connections.read() as db:
             return self._read_document(db, key, find_thread(db, key), name)
+
+    def states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+        """Return the documents of one name by thread id; see `StateListing`."""
+        check_user(user_id)
+        with self._connections.read() as db:
+            rows = db.execute(
+                "SELECT t.thread_id, CAST(d.value AS BLOB), d.version, d.checksum FROM owners o "
+                "JOIN threads t ON t.owner = o.owner JOIN documents d ON d.thread = t.thread "
+                "WHERE o.user_id = ? AND d.name = ?",
+                (user_id or "", name),
+            ).fetchall()
+        found: dict[str, StateDocument] = {}
+        for thread_id, *stored in rows:
+            with suppress(LogError):
+                document = self._decode_document(ThreadKey(user_id, thread_id), name, *stored)
+                found |= {} if document is None else {thread_id: document}
+        return found
+
+    astates = make_twin(states)
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None

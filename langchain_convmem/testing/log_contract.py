@@ -63,6 +63,7 @@ from langchain_convmem.protocols import (
     OwnerListing,
     SegmentBuffer,
     SegmentCache,
+    StateListing,
     ThreadState,
     ThreadTransactions,
 )
@@ -130,7 +131,7 @@ class MessageLogContract(ABC):
 
     What a log does not declare is skipped, and the skip says so. Optional abilities are known by
     their protocols: a log that is an `OwnerListing`, a `LineSource`, a `SegmentCache`, a
-    `SegmentBuffer`, a `ThreadTransactions` or a `ChainedLog` is tested as one.
+    `SegmentBuffer`, a `StateListing`, a `ThreadTransactions` or a `ChainedLog` is tested as one.
 
     Attributes:
         persistent: Entries outlive the handle: a closed log can be opened again.
@@ -1000,6 +1001,25 @@ class MessageLogContract(ABC):
                 document.value, {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
             )
             document.value["n"].append("changed by a reader")
+
+    def test_one_document_of_all_threads_of_a_user_is_listed_at_once(
+        self, log: ContractLog
+    ) -> None:
+        if not isinstance(log, StateListing):
+            pytest.skip("lists no documents")
+        for key in EVERY_KEY:
+            say(log, key, "Hi")
+            log.set_state(key, "buffer", [key.user_id, key.thread_id], expected=None)
+            log.set_state(key, "other", "no", expected=None)
+        say(log, ThreadKey("ana", "none"), "Hi")
+        log.delete_state(ANAS_OTHER, "buffer")
+        ours = log.states("ana", "buffer")
+        assert {thread: one.value for thread, one in ours.items()} == {"t1": ["ana", "t1"]}
+        assert ours["t1"] == log.get_state(ANA, "buffer")
+        lone = {thread: one.value for thread, one in log.states(None, "buffer").items()}
+        assert lone == {"t1": [None, "t1"], "ana": [None, "ana"]}
+        assert log.states("nobody", "buffer") == {}
+        assert log.states("ana", "buffe") == {}
 
     def test_a_document_that_cannot_be_kept_is_refused(self, log: ContractLog) -> None:
         with pytest.raises(InvalidMessageError):

@@ -28,6 +28,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
+from langchain_convmem.titles import DOCUMENT, list_documents_steps
 from langchain_convmem.views.codec import redraft
 from langchain_convmem.views.summaries import translate_record
 
@@ -129,10 +130,10 @@ def copy_log(
     """Copy everything that `source` holds into `target`; copying twice doubles nothing.
 
     Messages, metadata, edits and summaries are kept, and the ids by which messages and turns are
-    known. Ids of entries and positions are the other log's own. State documents and indexes are
-    not copied: they are made again; nor is what is added to an entry's metadata after the entry was
-    copied. While a copy runs, nobody else should write to its threads in
-    `target`.
+    known, and so are the titles of threads. Ids of entries and positions are the other log's own.
+    Other state documents and indexes are not copied: they are made again; nor is what is added to
+    an entry's metadata after the entry was copied. While a copy runs, nobody else should write to
+    its threads in `target`.
 
     What is damaged in `source`, or missing there, is named in the report and left out. A
     `ChainedLog` is asked for every thread once more, to see whether anything is missing.
@@ -191,10 +192,35 @@ class _LogCopy:
         self.total = sum(info.entries for info in listed.values())
         for owner in wanted:
             yield from self._copy_owner(owner, _count_entries(listed.values(), owner))
+        yield from self._copy_titles(listed)
         short = yield from self._verify(listed)
         self.progress(self.total, self.total)
         damaged = tuple(self.damaged.values())
         return CopyReport(len(wanted), len(listed), self.total, self.written, short, damaged)
+
+    def _copy_titles(self, listed: Iterable[ThreadKey]) -> Steps[None]:
+        """Copy titles, and what is archived; a title of the source takes the place of another."""
+        source, target = self.source, self.target
+        if not (isinstance(source, ThreadState) and isinstance(target, ThreadState)):
+            return
+        for user_id, keys in groupby(listed, key=lambda key: key.user_id):
+            wanted = list(keys)
+            here = yield from list_documents_steps(source, user_id, wanted)
+            if not here:
+                continue
+            there = yield from list_documents_steps(target, user_id, wanted)
+            for key in wanted:
+                new, old = here.get(key.thread_id), there.get(key.thread_id)
+                if new is not None and (old is None or new.value != old.value):
+                    version = None if old is None else old.version
+                    yield from perform(
+                        target.set_state,
+                        target.aset_state,
+                        key,
+                        DOCUMENT,
+                        new.value,
+                        expected=version,
+                    )
 
     def _list_owners(self) -> Steps[list[Owner]]:
         if not isinstance(self.source, OwnerListing):

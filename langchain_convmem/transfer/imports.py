@@ -12,6 +12,7 @@ from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
+from langchain_convmem.titles import add_title_steps
 from langchain_convmem.transfer.copy import Replay
 from langchain_convmem.transfer.formats import (
     DATABASE_READERS,
@@ -300,8 +301,16 @@ def _store_steps(
     log: MessageLog, thread: ImportedThread, user_id: str | None, drafting: DraftBuilder
 ) -> Steps[_Stored]:
     key = ThreadKey(user_id, thread.thread_id)
-    if thread.entries:
-        return (yield from _replay_steps(log, key, thread, drafting))
+    write = _replay_steps if thread.entries else _append_steps
+    stored = yield from write(log, key, thread, drafting)
+    if len(stored.skipped) < len(thread):
+        yield from add_title_steps(log, key, thread.title)
+    return stored
+
+
+def _append_steps(
+    log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: DraftBuilder
+) -> Steps[_Stored]:
     latest: list[Entry] = yield from perform(log.entries, log.aentries, key, last=1)
     before = latest[-1].position if latest else 0
     drafts: list[Draft] = []

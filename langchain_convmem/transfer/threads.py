@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Entry
+from langchain_convmem.titles import shorten_title
 from langchain_convmem.transfer.messages import FoundMessage, ImportedLine, build_line_message
 from langchain_convmem.transfer.source import Node, Source, refuse
 from langchain_convmem.views.codec import encode_body, get_line_time_ms, get_role, make_draft
@@ -29,6 +30,7 @@ class ImportedThread:
             holds what is not in that thread; the first of its messages names the one it followed
             (`additional_kwargs["branched_from"]`).
         entries: For an exported thread: its entries, edits and summaries included.
+        title: What the file calls it; empty where it says nothing.
     """
 
     thread_id: str
@@ -36,6 +38,7 @@ class ImportedThread:
     sessions: int
     branch_of: str | None = None
     entries: tuple[Entry, ...] = ()
+    title: str = ""
 
     def __len__(self) -> int:
         """Return how many entries it makes."""
@@ -189,6 +192,7 @@ class Tree:
         parents: The node before each node, in the order of the file.
         current: The last node of the path that counts, where the file names it.
         messages: Reads a node; it may hold no message, or several.
+        title: What the file calls the dialogue; empty where it says nothing.
     """
 
     thread_id: str
@@ -196,6 +200,13 @@ class Tree:
     parents: Mapping[str, str | None]
     current: str | None
     messages: Callable[[str], list[FoundMessage]]
+    title: str = ""
+
+
+def read_title(conversation: Node, member: str) -> str:
+    """Return what the member of a conversation calls it; empty where it is missing or no text."""
+    found = conversation.optional(member)
+    return shorten_title(found.value) if found is not None and found.is_a(str) else ""
 
 
 def build_all_threads(
@@ -239,8 +250,13 @@ def build_tree_threads(tree: Tree) -> list[ImportedThread]:
         if number > 0:
             name, origin = f"{name}~branch-{number}", name
             _mark_origin(messages[0], tree, branch)
-        threads.append(build_thread(name, messages, tree.root.path, branch_of=origin))
+        thread = build_thread(name, messages, tree.root.path, branch_of=origin)
+        threads.append(replace(thread, title=_title_branch(tree.title, number)))
     return threads
+
+
+def _title_branch(title: str, number: int) -> str:
+    return f"{title} (branch {number})" if title and number else title
 
 
 def _read_branch(tree: Tree, branch: Branch) -> list[FoundMessage]:

@@ -67,7 +67,15 @@ def test_a_log_and_a_list_of_threads_are_lists(convmem):
     assert (entry["position"], entry["role"], entry["speaker"]) == (1, "user", "Ana")
     assert entry["contents"] == [LINE]
     [thread] = convmem("threads")
-    assert thread.keys() == {"user_id", "thread_id", "entries", "first", "last"}
+    assert thread.keys() == {
+        "user_id",
+        "thread_id",
+        "entries",
+        "first",
+        "last",
+        "title",
+        "archived",
+    }
 
 
 @pytest.mark.usefixtures("imported")

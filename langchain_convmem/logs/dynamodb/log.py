@@ -11,13 +11,14 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock
 from typing import Any
 
 from langchain_convmem.errors import (
     ConfigError,
+    CorruptEntryError,
     InvalidMessageError,
     LogError,
     LogUnavailableError,
@@ -55,6 +56,7 @@ from langchain_convmem.logs.dynamodb.items import (
     ENTRIES_PER_BATCH,
     LONE_PREFIX,
     PIECE_BYTES,
+    STATE_RANGE,
     Batch,
     ChainEnd,
     Item,
@@ -343,6 +345,21 @@ class DynamoDBLog(AsyncTwins):
     def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
         """Return the document, or None."""
         return self._documents.get(key, name)
+
+    def states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+        """Return the documents of one name by thread id; see `StateListing`.
+
+        All documents of a user are read, and for None the whole table.
+        """
+        check_user(user_id)
+        self._table.check_open()
+        if user_id is not None:
+            return self._documents.list_of_user(user_id, name)
+        keys = [info.key for info in _list_threads(self._batches, None)]
+        found = {key.thread_id: self._documents.get(key, name) for key in keys}
+        return {thread: document for thread, document in found.items() if document is not None}
+
+    astates = make_twin(states)
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
@@ -769,6 +786,21 @@ class _Documents:
         if item is None or is_expired(item, time.time()):
             return None
         return decode_document(key, name, _read_document(item), self._signer)
+
+    def list_of_user(self, user_id: str, name: str) -> dict[str, StateDocument]:
+        """Return the sound documents of one name of a user's threads, by thread id."""
+        found: dict[str, StateDocument] = {}
+        partition, now_s = make_partition_key(Owner(user_id=user_id)), time.time()
+        for item in self._table.query(partition, STATE_RANGE):
+            if is_expired(item, now_s) or "thread" not in item:
+                continue
+            key = ThreadKey(user_id, item["thread"]["S"])
+            if item["sk"]["S"] != make_state_key(key, name):
+                continue
+            with suppress(CorruptEntryError):
+                document = decode_document(key, name, _read_document(item), self._signer)
+                found |= {} if document is None else {key.thread_id: document}
+        return found
 
     def set(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None

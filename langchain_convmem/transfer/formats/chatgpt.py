@@ -32,6 +32,7 @@ from langchain_convmem.transfer.threads import (
     ImportedThread,
     Tree,
     build_all_threads,
+    read_title,
 )
 
 FORM = 'a ChatGPT export [{"conversation_id", "current_node", "mapping": {...}}]'
@@ -70,6 +71,7 @@ def _read_tree(conversation: Node) -> Tree:
         parents=parents,
         current=None if current is None else current.label(),
         messages=cache(reader.read_messages),
+        title=read_title(conversation, "title"),
     )
 
 

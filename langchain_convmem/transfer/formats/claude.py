@@ -32,6 +32,7 @@ from langchain_convmem.transfer.threads import (
     ImportedThread,
     Tree,
     build_all_threads,
+    read_title,
 )
 
 FORM = 'a Claude export [{"uuid", "chat_messages": [{"sender", "content", ...}]}]'
@@ -73,6 +74,7 @@ def _read_tree(conversation: Node) -> Tree:
         parents=parents,
         current=before if current is None else current.label(),
         messages=cache(lambda name: _read_messages(nodes[name])),
+        title=read_title(conversation, "name"),
     )
 
 

@@ -2,9 +2,11 @@
 
     {"convmem": "entry", "codec": 1, "user_id", "thread_id", "id", "position", "turn_id", "role",
      "message"?, "contents"?, "control"?, "cover"?, "metadata", "damage"?}
+    {"convmem": "thread", "user_id", "thread_id", "title"}
 
-Messages and values are in the form of the codec, so that what JSON lacks comes back as it was. An
-entry that was damaged when it was exported says so, and is passed over when the file is read.
+The titles of threads stand after the entries. Messages and values are in the form of the codec, so
+that what JSON lacks comes back as it was. An entry that was damaged when it was exported says so,
+and is passed over when the file is read.
 """
 
 from __future__ import annotations
@@ -12,13 +14,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
-from typing import get_args
+from typing import Any, get_args
 
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.effects import run_sync
+from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.records import Entry, Owner, RetractReason, Role, ThreadKey
+from langchain_convmem.titles import list_titles_steps
 from langchain_convmem.transfer.source import Node, Source, parse_json
-from langchain_convmem.transfer.threads import ImportedThread, count_sessions, rename_threads
+from langchain_convmem.transfer.threads import (
+    ImportedThread,
+    count_sessions,
+    read_title,
+    rename_threads,
+)
 from langchain_convmem.views.codec import (
     decode_body,
     decode_metadata,
@@ -30,6 +40,7 @@ from langchain_convmem.views.codec import (
 
 FORM = 'an export of convmem {"convmem": "entry", "thread_id", "message", ...} on each line'
 _MARK = "entry"
+_THREAD_MARK = "thread"
 _PAGE = 500
 """Entries per read."""
 _BODY = {"v": "codec", "m": "message", "c": "contents", "k": "control", "o": "cover"}
@@ -44,8 +55,8 @@ _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 def export_rows(log: MessageLog, owner: Owner, *, thread_id: str | None = None) -> Iterator[str]:
     """Yield one line per entry, without line ends, in the order in which they were written.
 
-    `read_threads` reads a file of these lines, and `store_thread` writes what it read to any log:
-    messages, metadata, edits and summaries come back as they were.
+    The titles of threads come last. `read_threads` reads a file of these lines, and `store_thread`
+    writes what it read to any log: messages, metadata, edits and summaries come back as they were.
 
     Args:
         log: Where from.
@@ -53,11 +64,27 @@ def export_rows(log: MessageLog, owner: Owner, *, thread_id: str | None = None) 
         thread_id: Those of this thread only.
     """
     cursor = 0
+    keys: dict[ThreadKey, None] = {}
     while (page := log.changes(owner, cursor, limit=_PAGE)).entries:
         for entry in page.entries:
             if thread_id in (None, entry.key.thread_id):
+                keys[entry.key] = None
                 yield encode_entry(entry)
         cursor = page.cursor
+    if isinstance(log, ThreadState):
+        titles = run_sync(list_titles_steps(log, owner.user_id, keys))
+        yield from (_encode_title(key, titles[key]) for key in keys if key in titles)
+
+
+def _encode_title(key: ThreadKey, title: str) -> str:
+    return _write_row(
+        {
+            "convmem": _THREAD_MARK,
+            "user_id": key.user_id,
+            "thread_id": key.thread_id,
+            "title": title,
+        }
+    )
 
 
 def encode_entry(entry: Entry) -> str:
@@ -78,6 +105,10 @@ def encode_entry(entry: Entry) -> str:
         },
         **({"damage": entry.damage} if entry.damage else {}),
     }
+    return _write_row(row)
+
+
+def _write_row(row: dict[str, Any]) -> str:
     text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -100,16 +131,23 @@ def read_export(source: Source, thread_id: str | None) -> list[ImportedThread]:
     """
     threads: dict[str, list[Entry]] = {}
     users: dict[str | None, str] = {}
+    titles: dict[str, str] = {}
     for number, row in source.rows():
         node = Node(parse_json(row, source.path, first_line=number), source.path, f"line {number}")
         if node.has("damage"):
+            continue
+        if node.member("convmem").value == _THREAD_MARK:
+            titles[node.member("thread_id").text()] = read_title(node, "title")
             continue
         entry = _read_entry(node)
         users.setdefault(entry.key.user_id, node.location)
         if len(users) > 1:
             node.fail(f"entries of the user of {next(iter(users.values()))} only")
         threads.setdefault(entry.key.thread_id, []).append(entry)
-    found = [_build_thread(name, entries, source) for name, entries in threads.items()]
+    found = [
+        replace(_build_thread(name, entries, source), title=titles.get(name, ""))
+        for name, entries in threads.items()
+    ]
     return rename_threads(found, thread_id, source.path)
 
 

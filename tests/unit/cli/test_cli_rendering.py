@@ -165,11 +165,11 @@ def test_the_log_as_data_keeps_ids_order_and_retractions():
 def test_threads_are_listed_in_the_given_order():
     threads = [
         ThreadInfo(KEY, 12, AT, AT + 60_000),
-        ThreadInfo(ThreadKey("me", "t"), 1, AT, AT),
+        ThreadInfo(ThreadKey("me", "t"), 1, AT, AT, title="Tulips", archived=True),
     ]
     assert [styled.text for styled in format_threads(threads)] == [
         "garden      12 entries, stored 2023-05-08 13:56 to 2023-05-08 13:57",
-        "t            1 entry,  stored 2023-05-08 13:56 to 2023-05-08 13:56",
+        "t            1 entry,  stored 2023-05-08 13:56 to 2023-05-08 13:56  Tulips  (archived)",
     ]
     assert encode_threads(threads)[0] == {
         "user_id": "me",
@@ -177,6 +177,8 @@ def test_threads_are_listed_in_the_given_order():
         "entries": 12,
         "first": "2023-05-08T13:56:00.000+00:00",
         "last": "2023-05-08T13:57:00.000+00:00",
+        "title": "",
+        "archived": False,
     }
 
 
@@ -221,6 +223,7 @@ def test_names_of_speakers_threads_and_sessions_open_no_line():
 def test_names_in_a_log_and_a_list_of_threads_open_no_line():
     [said] = show(format_log([entry(1, "user", HumanMessage("Hi", name=HOSTILE))]))
     assert said == f"2023-05-08 13:56  {SHOWN.replace(': ', ':')}: Hi"  # nor a second name
-    [row] = show(format_threads([ThreadInfo(ThreadKey("me", HOSTILE), 1, AT, AT)]))
+    [row] = show(format_threads([ThreadInfo(ThreadKey("me", HOSTILE), 1, AT, AT, title=HOSTILE)]))
     assert row.startswith(SHOWN)
+    assert row.endswith(SHOWN)
     assert "\n" not in row

@@ -1,0 +1,156 @@
+"""Titles of threads, and which threads are archived: one small document beside each thread.
+
+A title is no entry: no model reads it and no recall finds it. `forget` erases it with its thread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from langchain_convmem.causes import describe_value
+from langchain_convmem.effects import Steps, perform
+from langchain_convmem.errors import ConfigError, LogError
+from langchain_convmem.protocols import MessageLog, StateListing, ThreadState
+from langchain_convmem.records import StateDocument, ThreadInfo, ThreadKey
+
+MAX_TITLE = 200
+"""Characters of a title at most."""
+DOCUMENT = "thread"
+"""Name of the document that keeps a thread's title: `{"title", "archived"}`."""
+_ATTEMPTS = 5
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+
+
+def check_title(title: str) -> str:
+    """Return a title as it is stored: without blanks around it; empty text is none.
+
+    Raises:
+        ConfigError: If it is no text, is longer than `MAX_TITLE` characters, or holds what is no
+            text of one line.
+    """
+    if not isinstance(title, str):
+        raise ConfigError(f"title must be text, got {describe_value(title)}")
+    text = title.strip()
+    if _UNPRINTABLE.search(text):
+        raise ConfigError("title must be one line of text, without control characters")
+    if len(text) > MAX_TITLE:
+        msg = f"title has {len(text):,} characters; the limit is {MAX_TITLE}"
+        raise ConfigError(msg)
+    return text
+
+
+def shorten_title(text: str) -> str:
+    """Return any text as a title: on one line, cut to `MAX_TITLE` characters with an ellipsis."""
+    line = " ".join(_UNPRINTABLE.sub(" ", text).split())
+    return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1].rstrip() + "…"
+
+
+def update_thread_steps(
+    log: MessageLog, key: ThreadKey, changes: Mapping[str, str | bool]
+) -> Steps[None]:
+    """Change members of a thread's document; what others change at the same time is kept.
+
+    Raises:
+        ConfigError: If the thread has no entries, or the log keeps no documents.
+        LogError: If others changed the document at every attempt.
+    """
+    states = require_states(log)
+    if not (yield from perform(log.entries, log.aentries, key, last=1)):
+        msg = (
+            f"thread {key.thread_id!r} has no entries; give a title to one that "
+            "memory.threads() lists"
+        )
+        raise ConfigError(msg)
+    for _ in range(_ATTEMPTS):
+        found = yield from perform(states.get_state, states.aget_state, key, DOCUMENT)
+        value = {**(found.value if found is not None else {}), **changes}
+        version = None if found is None else found.version
+        if (yield from _write_steps(states, key, value, version)) is not None:
+            return
+    msg = f"thread {key.thread_id!r} is renamed by others all the time; try again"
+    raise LogError(msg, thread_id=key.thread_id)
+
+
+def add_title_steps(log: MessageLog, key: ThreadKey, title: str) -> Steps[None]:
+    """Give a thread a title unless somebody gave it one already; for imports.
+
+    A log that keeps no documents keeps no titles.
+    """
+    if title and isinstance(log, ThreadState):
+        yield from _write_steps(log, key, {"title": shorten_title(title)}, None)
+
+
+def read_title_steps(log: MessageLog, key: ThreadKey) -> Steps[str]:
+    """Return a thread's title; empty if it has none."""
+    if not isinstance(log, ThreadState):
+        return ""
+    found = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
+    title: str = _read_member(found, "title", "")
+    return title
+
+
+def list_threads_steps(log: MessageLog, user_id: str | None) -> Steps[list[ThreadInfo]]:
+    """Return a user's threads, latest first, with their titles and whether they are archived."""
+    infos = yield from perform(log.threads, log.athreads, user_id)
+    if not infos or not isinstance(log, ThreadState):
+        return infos
+    found = yield from list_documents_steps(log, user_id, [info.key for info in infos])
+    return [_add_document(info, found.get(info.key.thread_id)) for info in infos]
+
+
+def list_documents_steps(
+    log: ThreadState, user_id: str | None, keys: Iterable[ThreadKey]
+) -> Steps[dict[str, StateDocument]]:
+    """Return the documents of a user's threads by thread id; `keys` names those to ask for."""
+    if isinstance(log, StateListing):
+        return (yield from perform(log.states, log.astates, user_id, DOCUMENT))
+    found: dict[str, StateDocument] = {}
+    for key in keys:
+        document = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
+        found |= {} if document is None else {key.thread_id: document}
+    return found
+
+
+def list_titles_steps(
+    log: ThreadState, user_id: str | None, keys: Iterable[ThreadKey]
+) -> Steps[dict[ThreadKey, str]]:
+    """Return the titles of those threads of a user that have one."""
+    wanted = list(keys)
+    found = yield from list_documents_steps(log, user_id, wanted)
+    titles = {key: _read_member(found.get(key.thread_id), "title", "") for key in wanted}
+    return {key: title for key, title in titles.items() if title}
+
+
+def require_states(log: MessageLog) -> ThreadState:
+    """Return the log as one that keeps documents beside threads.
+
+    Raises:
+        ConfigError: If it keeps none.
+    """
+    if isinstance(log, ThreadState):
+        return log
+    msg = f"{type(log).__name__} keeps no documents beside threads, so it keeps no titles"
+    raise ConfigError(msg)
+
+
+def _write_steps(
+    log: ThreadState, key: ThreadKey, value: Mapping[str, Any], version: int | None
+) -> Steps[StateDocument | None]:
+    return perform(log.set_state, log.aset_state, key, DOCUMENT, dict(value), expected=version)
+
+
+def _add_document(info: ThreadInfo, document: StateDocument | None) -> ThreadInfo:
+    if document is None:
+        return info
+    title = _read_member(document, "title", "")
+    return replace(info, title=title, archived=_read_member(document, "archived", False))
+
+
+def _read_member(document: StateDocument | None, name: str, default: Any) -> Any:
+    """Return a member, or the default where another program wrote something else there."""
+    value = document.value if document is not None else {}
+    found = value.get(name, default) if isinstance(value, dict) else default
+    return found if isinstance(found, type(default)) else default
