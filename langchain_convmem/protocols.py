@@ -328,7 +328,7 @@ class StateListing(Protocol):
     Other logs are asked thread by thread. Needs `ThreadState`.
     """
 
-    def states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
         """Return the documents of one name by thread id, for the threads that have one.
 
         A damaged document is left out; `get_state` says what is wrong with it.
@@ -339,7 +339,7 @@ class StateListing(Protocol):
         """
         ...
 
-    async def astates(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+    async def alist_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
         """Return the documents, without blocking the event loop."""
         ...
 

@@ -106,7 +106,7 @@ def list_documents_steps(
 ) -> Steps[dict[str, StateDocument]]:
     """Return the documents of a user's threads by thread id; `keys` names those to ask for."""
     if isinstance(log, StateListing):
-        return (yield from perform(log.states, log.astates, user_id, DOCUMENT))
+        return (yield from perform(log.list_states, log.alist_states, user_id, DOCUMENT))
     found: dict[str, StateDocument] = {}
     for key in keys:
         document = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)

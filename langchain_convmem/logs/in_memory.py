@@ -367,7 +367,7 @@ class InMemoryLog(TransactionTwins):
             if key in self._threads:
                 self._threads[key].documents.pop(name, None)
 
-    def states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
         """Return the documents of one name by thread id; see `StateListing`."""
         check_user(user_id)
         with self._lock:
@@ -382,7 +382,7 @@ class InMemoryLog(TransactionTwins):
             for thread, (text, version) in found.items()
         }
 
-    astates = make_twin(states)
+    alist_states = make_twin(list_states)
 
 
 @dataclass(slots=True)

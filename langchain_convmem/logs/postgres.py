@@ -424,13 +424,13 @@ class PostgresLog:
     adelete_state = twin(delete_state)
 
     @sync
-    def states(self, user_id: str | None, name: str) -> Steps[dict[str, StateDocument]]:
+    def list_states(self, user_id: str | None, name: str) -> Steps[dict[str, StateDocument]]:
         """Return the documents of one name by thread id; see `StateListing`."""
         check_user(user_id)
         job = partial(_list_documents, user_id=user_id, name=name, signer=self._signer)
         return self._call(Mode.READ, job)
 
-    astates = twin(states)
+    alist_states = twin(list_states)
 
     # -- segments -------------------------------------------------------------------------------
 

@@ -485,7 +485,7 @@ class SQLiteLog(TransactionTwins):
         with self._connections.read() as db:
             return self._read_document(db, key, find_thread(db, key), name)
 
-    def states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
         """Return the documents of one name by thread id; see `StateListing`."""
         check_user(user_id)
         with self._connections.read() as db:
@@ -502,7 +502,7 @@ class SQLiteLog(TransactionTwins):
                 found |= {} if document is None else {thread_id: document}
         return found
 
-    astates = make_twin(states)
+    alist_states = make_twin(list_states)
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None

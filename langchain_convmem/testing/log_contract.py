@@ -1013,13 +1013,13 @@ class MessageLogContract(ABC):
             log.set_state(key, "other", "no", expected=None)
         say(log, ThreadKey("ana", "none"), "Hi")
         log.delete_state(ANAS_OTHER, "buffer")
-        ours = log.states("ana", "buffer")
+        ours = log.list_states("ana", "buffer")
         assert {thread: one.value for thread, one in ours.items()} == {"t1": ["ana", "t1"]}
         assert ours["t1"] == log.get_state(ANA, "buffer")
-        lone = {thread: one.value for thread, one in log.states(None, "buffer").items()}
+        lone = {thread: one.value for thread, one in log.list_states(None, "buffer").items()}
         assert lone == {"t1": [None, "t1"], "ana": [None, "ana"]}
-        assert log.states("nobody", "buffer") == {}
-        assert log.states("ana", "buffe") == {}
+        assert log.list_states("nobody", "buffer") == {}
+        assert log.list_states("ana", "buffe") == {}
 
     def test_a_document_that_cannot_be_kept_is_refused(self, log: ContractLog) -> None:
         with pytest.raises(InvalidMessageError):

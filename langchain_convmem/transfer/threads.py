@@ -251,11 +251,11 @@ def build_tree_threads(tree: Tree) -> list[ImportedThread]:
             name, origin = f"{name}~branch-{number}", name
             _mark_origin(messages[0], tree, branch)
         thread = build_thread(name, messages, tree.root.path, branch_of=origin)
-        threads.append(replace(thread, title=_title_branch(tree.title, number)))
+        threads.append(replace(thread, title=_name_branch(tree.title, number)))
     return threads
 
 
-def _title_branch(title: str, number: int) -> str:
+def _name_branch(title: str, number: int) -> str:
     return f"{title} (branch {number})" if title and number else title
 
 

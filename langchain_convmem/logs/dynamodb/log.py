@@ -346,7 +346,7 @@ class DynamoDBLog(AsyncTwins):
         """Return the document, or None."""
         return self._documents.get(key, name)
 
-    def states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
         """Return the documents of one name by thread id; see `StateListing`.
 
         All documents of a user are read, and for None the whole table.
@@ -359,7 +359,7 @@ class DynamoDBLog(AsyncTwins):
         found = {key.thread_id: self._documents.get(key, name) for key in keys}
         return {thread: document for thread, document in found.items() if document is not None}
 
-    astates = make_twin(states)
+    alist_states = make_twin(list_states)
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
