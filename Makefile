@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook migration package postgres redis node web
+.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook migration package postgres redis node web browser
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,7 +56,7 @@ WORKERS ?= auto
 test: export PYTHONDONTWRITEBYTECODE =
 # What repeats a promise at length (slow), and the tests of the benchmarks, are left to `make check`.
 test: $(VENV)/.dev ## Set up and run the tests that need nothing but wheels
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/unit/benchmarks -m "not slow and not package and not postgres and not redis and not node and not local and not web"
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/unit/benchmarks -m "not slow and not package and not postgres and not redis and not node and not local and not web and not browser"
 
 # -- what developers run ------------------------------------------------------------------------
 
@@ -65,19 +65,25 @@ check: $(VENV)/.dev ## Format, lint, types, layers, unit and contract tests
 	@$(BIN)/ruff check --quiet . && echo "lint ok"
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not postgres and not node and not sockets" tests/unit tests/contract
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not postgres and not node and not browser and not sockets" tests/unit tests/contract
 
 format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 test-all: $(VENV)/.docs ## Every part that CI adds to `make test`, each with its time
-	@.ci/parts check histories postgres redis node package web migration docs cookbook
+	@.ci/parts check histories postgres redis node package web browser migration docs cookbook
 
 package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest and newest versions
 	@$(RUN) -m pytest -q -m package tests/integration
 
 web: $(VENV)/.docs ## The example over FastAPI, with two worker processes
 	@$(RUN) -m pytest -q -m web tests/integration
+
+browser: $(VENV)/.docs ## The site, and whatever else people see, in headless Chromium, which apt-get installs where it can
+	@$(BIN)/pip install --quiet --disable-pip-version-check --group browser
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install --yes -qq chromium) >/dev/null 2>&1 || true
+	@if command -v npm >/dev/null; then npm install --silent --no-save --no-audit --no-fund --prefix build/node axe-core@4; fi
+	@$(RUN) -m pytest -q -m browser tests/integration
 
 migration: $(OTHERS)/.ready ## What docs/how_to/migration.md shows of other libraries, run beside ours
 	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py docs/how_to/migration.md
@@ -98,7 +104,7 @@ test-local: $(VENV)/.dev ## LocalEngine on a model made in the test, where torch
 	@$(RUN) -m pytest -q -m local tests/local
 
 docs: $(VENV)/.docs ## Build the documentation; a warning is an error
-	@$(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
 
 hosts: $(VENV)/.dev ## Write the tables of docs/get_started/hosts.md from the contract of the hosts
 	@$(RUN) tests/support/host_promises.py docs/get_started/hosts.md

@@ -6,11 +6,16 @@ import gc
 import itertools
 import os
 import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from langchain_convmem.recall import embedding as embedder_choice
+
+if TYPE_CHECKING:
+    from browser import Browser
 
 # A busy machine is no defect. The same examples in every run: `make fuzz` looks for new ones.
 settings.register_profile("house", deadline=None, derandomize=True)
@@ -73,6 +78,15 @@ def static_unless_marked(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     """
     if request.node.get_closest_marker("encoder") is None:
         monkeypatch.setattr(embedder_choice, "is_encoder_installed", lambda: False)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Yield a headless Chromium for the tests of a module, which are marked `browser`."""
+    from browser import open_browser
+
+    with open_browser() as running:
+        yield running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

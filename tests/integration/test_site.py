@@ -1,0 +1,112 @@
+"""The documentation site, built strictly, as a reader's browser meets it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import pytest
+from browser import find_foreign_hosts, open_browser, serve_directory
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.browser, pytest.mark.sockets, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site; a warning is an error."""
+    pytest.importorskip("material", reason="mkdocs-material is not installed")
+    target = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", target]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return target
+
+
+@pytest.fixture(scope="module")
+def site(built: Path) -> Iterator[str]:
+    with serve_directory(built) as address:
+        yield address
+
+
+class _Links(HTMLParser):
+    """The ids of a page, and what its elements refer to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if value is None:
+                continue
+            if name in ("id", "name"):
+                self.ids.add(value)
+            elif tag == "a" and name == "href":
+                self.links.append(value)
+            elif name in ("src", "srcset", "href", "poster", "data"):
+                self.loaded.append(value)
+
+
+def test_no_link_and_no_anchor_of_the_site_is_broken(built: Path) -> None:
+    pages = {
+        page.relative_to(built).as_posix(): _Links(page.read_text("utf-8"))
+        for page in built.rglob("*.html")
+    }
+    broken = []
+    for name, page in pages.items():
+        if name == "404.html":  # its links begin at the root of the server
+            continue
+        for link in [*page.links, *page.loaded]:
+            if urlsplit(link).scheme or link.startswith("//"):
+                continue
+            target, anchor = urldefrag(link)
+            path = (
+                (built / name).parent / unquote(urlsplit(target).path) if target else built / name
+            )
+            path = path / "index.html" if path.is_dir() else path
+            if not path.exists():
+                broken.append(f"{name}: {link}")
+            elif anchor and path.suffix == ".html":
+                other = path.resolve().relative_to(built.resolve()).as_posix()
+                if unquote(anchor) not in pages[other].ids:
+                    broken.append(f"{name}: {link}")
+    assert len(pages) > 50
+    assert broken == []
+
+
+def test_no_page_loads_anything_from_another_host(built: Path) -> None:
+    foreign = [
+        f"{page.relative_to(built)}: {loaded}"
+        for page in built.rglob("*.html")
+        for loaded in _Links(page.read_text("utf-8")).loaded
+        if urlsplit(loaded).netloc
+    ]
+    assert foreign == []
+
+
+def test_chromium_asks_no_other_host_for_any_page(built: Path, site: str, tmp_path: Path) -> None:
+    log = tmp_path / "network.json"
+    with open_browser(log) as browser:
+        with browser.open() as opened:
+            for page in sorted(built.rglob("*.html")):
+                opened.goto(f"{site}/{page.relative_to(built).as_posix()}")
+                assert opened.title()
+            opened.goto(f"{site}/index.html")
+            opened.locator("input.md-search__input").fill("forget")
+            opened.locator(".md-search-result__item a").first.wait_for(state="attached")
+        requested = {url for url in browser.requested if not url.startswith(site)}
+    assert {url for url in requested if not url.startswith(("data:", "blob:"))} == set()
+    assert find_foreign_hosts(log) == []
