@@ -20,6 +20,7 @@ from click.shell_completion import (
 
 from langchain_convmem.cli import data, models
 from langchain_convmem.cli.chat import chat
+from langchain_convmem.cli.mcp import serve_mcp
 from langchain_convmem.cli.options import CommandGroup, command
 from langchain_convmem.cli.output import Terminal, escape_controls
 from langchain_convmem.cli.prompts import prompts
@@ -151,6 +152,7 @@ for _command in (
     models.reindex,
     models.show_embedder,
     prompts,
+    serve_mcp,
     print_completion,
 ):
     convmem.add_command(_command)

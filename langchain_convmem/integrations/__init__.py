@@ -1,6 +1,7 @@
 """Integrations with other packages; each module is imported on first use.
 
-`ConversationMemoryMiddleware` needs the extra `agents`; the others need none.
+`ConversationMemoryMiddleware` needs the extra `agents`, `make_mcp_server` the extra `mcp`; the
+others need none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
+    from langchain_convmem.integrations.mcp_server import make_mcp_server
     from langchain_convmem.integrations.read_tool import read_message_tool
     from langchain_convmem.integrations.search_tool import search_dialog_tool
     from langchain_convmem.integrations.vector_store import VectorStoreRecall
@@ -20,6 +22,7 @@ __all__ = [
     "ConversationMemoryMiddleware",
     "StoreDialect",
     "VectorStoreRecall",
+    "make_mcp_server",
     "read_message_tool",
     "search_dialog_tool",
 ]
@@ -28,6 +31,7 @@ _HOMES = {
     "ConversationMemoryMiddleware": "integrations.agents",
     "StoreDialect": "integrations.vector_store_sync",
     "VectorStoreRecall": "integrations.vector_store",
+    "make_mcp_server": "integrations.mcp_server",
     "read_message_tool": "integrations.read_tool",
     "search_dialog_tool": "integrations.search_tool",
 }

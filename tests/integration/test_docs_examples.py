@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
         "docs/get_started/first_steps.md",
         "docs/how_to/history.md",
         "docs/how_to/langgraph.md",
+        "docs/how_to/mcp.md",
         "docs/how_to/migration.md",
         "docs/how_to/transfer.md",
         "docs/how_to/privacy.md",
