@@ -104,6 +104,7 @@ class McpThread(BaseModel):
     """A thread."""
 
     thread_id: str
+    title: str = Field(description="What people call it; empty if nobody gave it one.")
     entries: int
     first_time: str | None = Field(description="ISO 8601, UTC.")
     last_time: str | None
@@ -430,6 +431,7 @@ class MemoryTools:
             threads=[
                 McpThread(
                     thread_id=info.key.thread_id,
+                    title=info.title,
                     entries=info.entries,
                     first_time=format_iso_time(info.first_ms),
                     last_time=format_iso_time(info.last_ms),

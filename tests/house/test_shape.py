@@ -34,4 +34,4 @@ def test_a_small_module_of_one_importer_is_part_of_it(shape):
 
 
 def test_public_names_can_be_learned(shape):
-    assert len(shape.public_names) <= 140
+    assert len(shape.public_names) <= 165  # 140 before hosts outside of LangChain came in

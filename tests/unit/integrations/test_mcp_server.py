@@ -114,9 +114,12 @@ async def test_what_was_taken_back_is_not_read(memory):
 
 async def test_threads_are_listed_latest_first(memory):
     memory.add_messages(["later"], thread_id="tuesday", user_id="ana")
+    memory.set_title("tuesday", "The second day", user_id="ana")
     async with connect(memory) as client:
         found = (await client.call_tool("list_threads", {"limit": 1})).structured_content
-    assert [one["thread_id"] for one in found["threads"]] == ["tuesday"]
+    assert [(one["thread_id"], one["title"]) for one in found["threads"]] == [
+        ("tuesday", "The second day")
+    ]
     assert found["total"] == 2
 
 
