@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache, partial
 from itertools import groupby
@@ -235,11 +235,54 @@ def compute_fingerprint(embeddings: Embeddings) -> str:
         return own
     cls = type(embeddings)
     named: dict[str, Any] = {}
+    further = getattr(embeddings, "model_kwargs", None)
+    arguments = further if isinstance(further, Mapping) else {}
     for name in (*_MODEL_FIELDS, *_SHAPE_FIELDS):
-        value = getattr(embeddings, name, None)
+        value = arguments.get(name, getattr(embeddings, name, None))
         if isinstance(value, str | int) and not isinstance(value, bool):
             named[name] = value
     return f"{cls.__module__}.{cls.__qualname__}{json.dumps(named, sort_keys=True)}"
+
+
+# -- what is known of the embedders of providers ---------------------------------------------------
+_ALL_AT_ONCE = 2**31
+# Where `embed_query` is `embed_documents` of one text, by the code of both.
+_ALIKE = {
+    "langchain_openai.embeddings.base.OpenAIEmbeddings",
+    "langchain_aws.embeddings.bedrock.BedrockEmbeddings",
+}
+
+
+class EmbedderTraits(NamedTuple):
+    """How an embedder asks its service.
+
+    Attributes:
+        is_alike: Whether a question has the vector of a line that says the same, so that one call
+            serves both.
+        batch: How many texts go into one call. What comes of a call is kept before the next one.
+    """
+
+    is_alike: bool
+    batch: int
+
+
+def find_traits(embeddings: Embeddings) -> EmbedderTraits:
+    """Return how an embedder asks its service, as far as that is known.
+
+    An embedder's own attribute `embeds_alike` (bool) says the first; without it questions are
+    embedded by themselves, but for embedders of OpenAI and Titan, which treat both alike. Titan
+    takes one text a call, so that a failure must not cost the vectors before it.
+    """
+    cls = type(embeddings)
+    methods = (cls.embed_query, cls.embed_documents)
+    homes = {f"{one.__module__}.{one.__qualname__.rpartition('.')[0]}" for one in methods}
+    known = homes.pop() if len(homes) == 1 else ""
+    is_bedrock = known.startswith("langchain_aws.")
+    names = f"{getattr(embeddings, 'provider', '')} {getattr(embeddings, 'model_id', '')}"
+    is_cohere = is_bedrock and "cohere" in names
+    is_alike = getattr(embeddings, "embeds_alike", known in _ALIKE and not is_cohere)
+    is_single = known in _ALIKE and is_bedrock and not is_cohere
+    return EmbedderTraits(bool(is_alike), 1 if is_single else _ALL_AT_ONCE)
 
 
 # -- the embedded sentence encoder -------------------------------------------------------------
@@ -977,6 +1020,7 @@ class SafeEmbedder:
     ) -> None:
         """Create the border around `embeddings`; `clock` gives seconds and never steps back."""
         self._embeddings = embeddings
+        self._batch = find_traits(embeddings).batch
         self._clock = clock
         self._pause_s = 0.0
         self._resume_at = 0.0
@@ -994,13 +1038,26 @@ class SafeEmbedder:
 
     def embed_lines(
         self, texts: Sequence[str], dim: int | None
-    ) -> list[NDArray[np.float16]] | None:
-        """Return a rounded vector per text, or None after a failure.
+    ) -> list[NDArray[np.float16] | None]:
+        """Return a rounded vector per text; None for those that a failure left without one.
 
         Args:
             texts: Bodies of segments.
             dim: Components that each vector must have; None if any number will do.
         """
+        found: list[NDArray[np.float16] | None] = []
+        while len(found) < len(texts):
+            made = self._embed_batch(texts[len(found) : len(found) + self._batch], dim)
+            if made is None:
+                return [*found, *[None] * (len(texts) - len(found))]
+            found += made
+            dim = len(made[0])
+        return found
+
+    def _embed_batch(
+        self, texts: Sequence[str], dim: int | None
+    ) -> list[NDArray[np.float16]] | None:
+        """Return a rounded vector for each text of one call, or None after a failure."""
         try:
             answer = self._embeddings.embed_documents([replace_surrogates(text) for text in texts])
             vectors = list(round_vector(_check_shape(answer, (len(texts),), dim)))

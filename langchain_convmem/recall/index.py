@@ -26,9 +26,11 @@ from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.protocols import LineSource, MessageLog, SegmentCache, is_valid_for
 from langchain_convmem.recall.embedding import (
     ChosenEmbedder,
+    EmbeddedEmbeddings,
     EmbedderChoice,
     MiniLMEmbeddings,
     SafeEmbedder,
+    find_traits,
     format_owner,
     is_free,
     is_made_here,
@@ -96,6 +98,8 @@ class OwnerIndex:
         self._embedder = LineEmbedder(embeddings)
         self.embeds_later = isinstance(embeddings, MiniLMEmbeddings)
         """Whether lines wait for `PendingLines`, instead of being embedded when they are read."""
+        self.remembers_itself = isinstance(embeddings, EmbeddedEmbeddings | MiniLMEmbeddings)
+        """Whether questions cost next to nothing, or the embedder remembers the latest of them."""
         self._index: IndexName = index
         self._vector_bits: VectorBits = vector_bits
         self._readers = tuple(LogReader(log, owner) for owner in owners)
@@ -383,7 +387,17 @@ class OwnerIndex:
 
     def embed(self, texts: Sequence[str]) -> list[Vector] | None:
         """Return a vector per text, None after a failure; needs no lock but `embedding`."""
-        return self._embedder.border.embed_lines(texts, self.vectors.dim)
+        made = self._embedder.border.embed_lines(texts, self.vectors.dim)
+        found = [vector for vector in made if vector is not None]
+        return found if len(found) == len(made) else None
+
+    def find_question(self, text: str) -> Vector | None:
+        """Return the vector of a question, if one is known that the embedder would give."""
+        return self._embedder.find_question(text, self.vectors.dim)
+
+    def keep_question(self, text: str, vector: Vector) -> None:
+        """Remember the vector of a question, for the next one and for the line that it becomes."""
+        self._embedder.keep_question(text, vector)
 
     def may_embed(self) -> bool:
         """Return whether lines that wait may be embedded now."""
@@ -801,6 +815,8 @@ class LineEmbedder:
         """Create an embedder for an index; say `begin` before anything else."""
         self.border = SafeEmbedder(embeddings)
         self.is_free = is_free(embeddings)
+        self._is_alike = find_traits(embeddings).is_alike
+        self._questions: dict[str, NDArray[np.float16]] = {}
         self._known: KnownTexts | None = None
         self._before: KnownTexts | None = None
 
@@ -818,6 +834,8 @@ class LineEmbedder:
         elif self._known is not None and len(self._known):
             self._before = self._known
         self._known = KnownTexts(table, vectors)
+        # One of them may have been a line that is forgotten now.
+        self._questions.clear()
 
     def forget_before(self) -> None:
         """Release the previous index."""
@@ -842,12 +860,28 @@ class LineEmbedder:
         wanted = [text for text, vector in found.items() if vector is None]
         if send and wanted:
             made = self.border.embed_lines(wanted, dim)
-            found.update(zip(wanted, made or (), strict=made is not None))
+            found.update(zip(wanted, made, strict=True))
         return [found[text] for text in texts]
+
+    def find_question(self, text: str, dim: int | None) -> NDArray[np.float16] | None:
+        """Return the vector of a question that was asked or, where both are alike, said before."""
+        vector = self._questions.get(text)
+        if vector is None and self._is_alike:
+            vector = self._reuse(text, dim)
+        return vector if vector is None or dim in (None, len(vector)) else None
+
+    def keep_question(self, text: str, vector: NDArray[np.float16]) -> None:
+        """Remember the vector of one of the latest questions."""
+        self._questions[text] = vector
+        while len(self._questions) > _QUESTIONS:
+            del self._questions[next(iter(self._questions))]
 
     def _reuse(self, text: str, dim: int | None) -> NDArray[np.float16] | None:
         if self.is_free:
             return None
+        asked = self._questions.get(text) if self._is_alike else None
+        if asked is not None and dim in (None, len(asked)):
+            return asked
         for known in (self._known, self._before):
             vector = None if known is None else known.find_vector(text)
             if vector is not None and dim in (None, len(vector)):
@@ -858,6 +892,7 @@ class LineEmbedder:
 # -- what an index holds already, by text ------------------------------------------------------
 
 _MOST = 100_000
+_QUESTIONS = 128
 
 
 class KnownTexts:

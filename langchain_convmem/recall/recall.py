@@ -359,10 +359,24 @@ class LineRecall(DialogRecall):
             meant = search_text(text, query.before)
             if not settings.names_in_meaning:
                 meant = remove_names(meant, known.speakers)
-            vector, problem = yield from embed_question(index.embeddings, meant, known.dim)
+            vector, problem = yield from self._embed_question(index, meant, known.dim)
             asked.append(EmbeddedQuestion(text, vector))
             problems.append(problem)
         return tuple(asked), problems
+
+    def _embed_question(
+        self, index: OwnerIndex, text: str, dim: int
+    ) -> Steps[tuple[NDArray[np.float32] | None, str | None]]:
+        """Return the vector of a question, or None and the problem; each is asked for once."""
+        if index.remembers_itself:
+            return (yield from embed_question(index.embeddings, text, dim))
+        found = yield _make_worker_step(partial(_find_question, index, text))
+        if found is not None:
+            return found.astype(np.float32), None
+        vector, problem = yield from embed_question(index.embeddings, text, dim)
+        if vector is not None:
+            yield _make_worker_step(partial(_keep_question, index, text, vector))
+        return vector, problem
 
     def _rerank_steps(self, search: Search, reranker: BaseDocumentCompressor) -> Steps[Search]:
         candidates: list[Candidate] = yield _make_worker_step(search.list_candidates)
@@ -535,6 +549,16 @@ class _IndexState(NamedTuple):
     dim: int | None
     pending: int
     awaited: int
+
+
+def _find_question(index: OwnerIndex, text: str) -> NDArray[np.float16] | None:
+    with index.lock:
+        return index.find_question(text)
+
+
+def _keep_question(index: OwnerIndex, text: str, vector: NDArray[np.float32]) -> None:
+    with index.lock:
+        index.keep_question(text, vector.astype(np.float16))
 
 
 def _drop_forgotten(index: OwnerIndex) -> None:

@@ -1,8 +1,8 @@
-"""Bedrock's Converse on loopback for tests: real HTTP, scripted answers, strict input.
+"""Bedrock on loopback for tests: real HTTP, scripted answers, strict input.
 
-Speaks `POST /model/{modelId}/converse` (JSON) and `POST /model/{modelId}/converse-stream` (the
-binary event stream), with nothing but the standard library, and refuses what the real service
-refuses, in its words.
+Speaks `POST /model/{modelId}/converse` (JSON), `POST /model/{modelId}/converse-stream` (the binary
+event stream) and, for the embedding models of Titan and Cohere, `POST /model/{modelId}/invoke`, and
+refuses what the real service refuses, in its words.
 """
 
 from __future__ import annotations
@@ -13,12 +13,19 @@ import hashlib
 import json
 import re
 import struct
+import urllib.parse
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.testing.embeddings import (
+    BedrockEmbedder,
+    EmbeddedRequest,
+    VectorMaker,
+    find_bedrock_embedder,
+)
 from langchain_convmem.testing.loopback_server import LoopbackConnection, LoopbackServer
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
@@ -30,12 +37,17 @@ from langchain_convmem.testing.scripted_replies import (
 )
 from langchain_convmem.views.tokens import count_text_tokens
 
-_ADDRESS = re.compile(r"POST /model/[^/]+/(converse|converse-stream)")
+_ADDRESS = re.compile(r"POST /model/([^/]+)/(converse|converse-stream|invoke)")
+_UNKNOWN_MODEL = ScriptedError(
+    status=400,
+    message="The provided model identifier is invalid.",
+    code="ValidationException",
+)
 _SIGNED = ("AWS4-HMAC-SHA256 ", "Bearer ")
 
 
 class BedrockConverseServer(LoopbackServer):
-    """Bedrock's conversation API on 127.0.0.1, for the time of a `with` block.
+    """Bedrock's conversations and embeddings on 127.0.0.1, for the time of a `with` block.
 
     Leaving the block closes every connection and joins every thread; an exception that `reply`
     raised is raised again there, unless the block itself failed. Any credentials will do: the
@@ -76,13 +88,29 @@ class _ConverseConnection(LoopbackConnection):
         return ScriptedError(status=404, message=message, code="UnknownOperationException")
 
     def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
-        if request.headers.get("authorization", "").startswith(_SIGNED):
+        if not request.headers.get("authorization", "").startswith(_SIGNED):
+            return ScriptedError(
+                status=403,
+                message="Missing Authentication Token",
+                code="MissingAuthenticationTokenException",
+            )
+        if not self.is_for_embeddings():
             return find_converse_fault(request.body)
-        return ScriptedError(
-            status=403,
-            message="Missing Authentication Token",
-            code="MissingAuthenticationTokenException",
-        )
+        embedder = self._find_embedder()
+        return _UNKNOWN_MODEL if embedder is None else embedder.find_fault(request.body)
+
+    def is_for_embeddings(self) -> bool:
+        return self.bare_path.endswith("/invoke")
+
+    def _find_embedder(self) -> BedrockEmbedder | None:
+        model_id = self.bare_path.split("/")[2]
+        return find_bedrock_embedder(urllib.parse.unquote(model_id))
+
+    def write_embeddings(self, request: dict[str, Any], maker: VectorMaker) -> EmbeddedRequest:
+        embedder = self._find_embedder()
+        if embedder is None:
+            raise ConfigError(f"no embedding model of the kit has the address {self.path}")
+        return embedder.write(request, maker)
 
     def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
         if not self.bare_path.endswith("-stream"):

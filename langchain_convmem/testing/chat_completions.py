@@ -1,8 +1,7 @@
 """A Chat Completions service on loopback for tests: real HTTP, scripted answers, strict input.
 
-Speaks `POST /v1/chat/completions` and `POST /v1/completions` (whole and streamed) and
-`GET /v1/models`, with nothing but the standard library, and refuses what the real service refuses,
-in its words.
+Speaks `POST /v1/chat/completions` and `POST /v1/completions` (whole and streamed),
+`POST /v1/embeddings` and `GET /v1/models`, and refuses what the real service refuses, in its words.
 """
 
 from __future__ import annotations
@@ -15,6 +14,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.testing.embeddings import (
+    EmbeddedRequest,
+    EmbeddingSource,
+    VectorMaker,
+    find_openai_fault,
+    write_openai_embeddings,
+)
 from langchain_convmem.testing.loopback_server import LoopbackConnection, LoopbackServer
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
@@ -27,13 +33,14 @@ from langchain_convmem.testing.scripted_replies import (
 )
 from langchain_convmem.views.tokens import count_text_tokens
 
+_EMBEDDINGS = "/v1/embeddings"
 _STREAM_END = b"data: [DONE]\n\n"
 
 
 class ChatCompletionsServer(LoopbackServer):
     """An OpenAI-compatible service on 127.0.0.1, for the time of a `with` block.
 
-    It answers chats, and prompts of plain text at `/v1/completions`.
+    It answers chats, prompts of plain text at `/v1/completions`, and `/v1/embeddings`.
 
     Leaving the block closes every connection and joins every thread; an exception that `reply`
     raised is raised again there, unless the block itself failed. Safe to use from several threads.
@@ -47,7 +54,13 @@ class ChatCompletionsServer(LoopbackServer):
         ```
     """
 
-    def __init__(self, reply: ReplySource, *, models: tuple[str, ...] = ("test-model",)) -> None:
+    def __init__(
+        self,
+        reply: ReplySource = (),
+        *,
+        models: tuple[str, ...] = ("test-model",),
+        embeddings: EmbeddingSource = None,
+    ) -> None:
         """Create the server; it listens from `__enter__` on.
 
         Args:
@@ -56,8 +69,12 @@ class ChatCompletionsServer(LoopbackServer):
                 callable that gets each valid request's body and returns one of them. It runs in
                 the thread of its connection.
             models: What `GET /v1/models` lists; any model name is accepted in requests.
+            embeddings: What embeds: any LangChain `Embeddings`; None, whose vectors are as similar
+                as texts share words; or a `ScriptedError`. A list of them, one for each valid
+                request for embeddings in order; or a callable that gets each such request's body
+                and returns one of them.
         """
-        super().__init__(reply)
+        super().__init__(reply, embeddings=embeddings)
         self.models = models
 
     @property
@@ -82,12 +99,14 @@ class _ChatConnection(LoopbackConnection):
         return {"object": "list", "data": data}
 
     def find_wrong_address(self) -> ScriptedError | None:
-        if self.command == "POST" and self.bare_path in _SERVICES:
+        if self.command == "POST" and self.bare_path in (*_SERVICES, _EMBEDDINGS):
             return None
         return _refuse(f"Unknown request URL: {self.command} {self.path}.", status=404)
 
     def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
         if request.headers.get("authorization", "").startswith("Bearer "):
+            if self.is_for_embeddings():
+                return find_openai_fault(request.body)
             return _SERVICES[self.bare_path].find_fault(request.body)
         message = "You didn't provide an API key in an Authorization header (Bearer)."
         return _refuse(message, status=401)
@@ -106,6 +125,12 @@ class _ChatConnection(LoopbackConnection):
             reply,
             lambda cut: _encode_event(_build_error(cut)),
         )
+
+    def is_for_embeddings(self) -> bool:
+        return self.bare_path == _EMBEDDINGS
+
+    def write_embeddings(self, request: dict[str, Any], maker: VectorMaker) -> EmbeddedRequest:
+        return write_openai_embeddings(request, maker)
 
     def send_fault(self, error: ScriptedError) -> None:
         self.send_json(error.status, _build_error(error), retry_after_s=error.retry_after_s)

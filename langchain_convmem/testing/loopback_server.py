@@ -16,6 +16,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.testing.embeddings import (
+    EmbeddedRequest,
+    EmbeddingScript,
+    EmbeddingSource,
+    Input,
+    VectorMaker,
+)
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
     ReplySource,
@@ -30,7 +37,7 @@ _IDLE_TIMEOUT_S = 60
 class LoopbackServer(ABC):
     """A service on 127.0.0.1, for the time of a `with` block. Safe to use from several threads."""
 
-    def __init__(self, reply: ReplySource) -> None:
+    def __init__(self, reply: ReplySource = (), *, embeddings: EmbeddingSource = None) -> None:
         """Create the server; it listens from `__enter__` on.
 
         Args:
@@ -38,8 +45,13 @@ class LoopbackServer(ABC):
                 one for each valid request in order, one request too many being an error; or a
                 callable that gets each valid request's body and returns one of them. It runs in
                 the thread of its connection.
+            embeddings: What embeds: any LangChain `Embeddings`; None, whose vectors are as similar
+                as texts share words; or a `ScriptedError`. A list of them, one for each valid
+                request for embeddings in order; or a callable that gets each such request's body
+                and returns one of them.
         """
         self.script = Script(reply)
+        self.embedding_script = EmbeddingScript(embeddings)
         self._listener: LoopbackListener | None = None
         self._thread: threading.Thread | None = None
 
@@ -83,6 +95,11 @@ class LoopbackServer(ABC):
     def requests(self) -> list[RecordedRequest]:
         """Copies of the requests so far, in the order of their arrival."""
         return self.script.list_recorded()
+
+    @property
+    def embedded(self) -> list[Input]:
+        """What was embedded so far, input by input: what the service would charge for."""
+        return self.embedding_script.list_embedded()
 
     @property
     def origin(self) -> str:
@@ -203,8 +220,16 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         """Return the first reason to refuse a request, or None."""
 
     @abstractmethod
+    def is_for_embeddings(self) -> bool:
+        """Return whether the request's address is one that embeds."""
+
+    @abstractmethod
     def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
         """Send a reply, streamed if the request asks for that."""
+
+    @abstractmethod
+    def write_embeddings(self, request: dict[str, Any], maker: VectorMaker) -> EmbeddedRequest:
+        """Return the answer to a valid request for embeddings."""
 
     @abstractmethod
     def send_fault(self, error: ScriptedError) -> None:
@@ -214,17 +239,31 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
 
     def _answer(self, request: dict[str, Any]) -> None:
         """Send what the script has for a valid request."""
-        reply: ScriptedReply | ScriptedError | None = None
+        reply: ScriptedReply | EmbeddedRequest | ScriptedError | None = None
         try:
-            reply = self.server.service.script.answer_to(request)
+            reply = self._choose_reply(request)
         finally:
             # The client must not wait for a retry; the exception itself goes to `handle_error`.
             if reply is None:
                 self.send_fault(ScriptedError(status=500, message="the test's reply() raised"))
         if isinstance(reply, ScriptedError):
             self.send_fault(reply)
+        elif isinstance(reply, EmbeddedRequest):
+            self.server.service.embedding_script.note(reply.inputs)
+            self.send_json(200, reply.body, headers=reply.headers)
         else:
             self.send_reply(request, reply)
+
+    def _choose_reply(
+        self, request: dict[str, Any]
+    ) -> ScriptedReply | EmbeddedRequest | ScriptedError:
+        service = self.server.service
+        if not self.is_for_embeddings():
+            return service.script.answer_to(request)
+        maker = service.embedding_script.answer_to(request)
+        if isinstance(maker, ScriptedError):
+            return maker
+        return self.write_embeddings(request, maker)
 
     def send_json(
         self,

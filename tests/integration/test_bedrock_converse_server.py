@@ -176,7 +176,7 @@ def test_a_bearer_token_will_do():
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/model/m/invoke"),
+        ("POST", "/model/m/invoke-with-response-stream"),
         ("POST", "/model//converse"),
         ("POST", "/converse"),
         ("GET", "/model/m/converse"),

@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-__all__ = ["BEDROCK_MODEL", "chat_bedrock", "chat_openai", "lines_of_chat", "lines_of_converse"]
+__all__ = [
+    "BEDROCK_MODEL",
+    "chat_bedrock",
+    "chat_openai",
+    "embed_bedrock",
+    "embed_openai",
+    "lines_of_chat",
+    "lines_of_converse",
+]
 
 BEDROCK_MODEL = "anthropic.claude-sonnet-4-20250514-v1:0"
 
@@ -106,3 +114,45 @@ def _tool_lines(block: dict[str, Any]) -> Iterator[str]:
         result = block["toolResult"]
         told = "\n".join(part["text"] for part in result["content"])
         yield f"result {result['toolUseId']}: {told}"
+
+
+# -- embedders ------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def embed_openai(server: Any, *, tries: int = 1, **options: Any) -> AsyncIterator[Any]:
+    """Open an `OpenAIEmbeddings` before a server; it sends texts unless `options` say otherwise."""
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+    langchain = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    with openai.DefaultHttpxClient(verify=False) as client:
+        async with openai.DefaultAsyncHttpxClient(verify=False) as async_client:
+            yield langchain.OpenAIEmbeddings(
+                base_url=server.url,
+                api_key="test",
+                max_retries=tries - 1,
+                http_client=client,
+                http_async_client=async_client,
+                **{
+                    "model": "text-embedding-3-small",
+                    "check_embedding_ctx_length": False,
+                    **options,
+                },
+            )
+
+
+@asynccontextmanager
+async def embed_bedrock(
+    server: Any,
+    *,
+    tries: int = 1,
+    model_id: str = "amazon.titan-embed-text-v2:0",
+    **options: Any,
+) -> AsyncIterator[Any]:
+    """Open a `BedrockEmbeddings` whose client sends a request so many times."""
+    langchain = pytest.importorskip("langchain_aws", reason="langchain-aws is not installed")
+    config = pytest.importorskip("botocore.config").Config(
+        retries={"mode": "standard", "total_max_attempts": tries}
+    )
+    client = _session().client("bedrock-runtime", endpoint_url=server.url, config=config)
+    with closing(client):
+        yield langchain.BedrockEmbeddings(client=client, model_id=model_id, **options)

@@ -1,0 +1,375 @@
+"""`OpenAIEmbeddings` and `BedrockEmbeddings` over real HTTP: what memory asks of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dynamodb_servers import moto_server, new_client, new_table_name
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage
+from scripted_chat import at
+from wire_models import chat_bedrock, chat_openai, embed_bedrock, embed_openai, lines_of_chat
+from wire_promises import CALL, WAYS, Spot, tool_loop
+
+from langchain_convmem import ConversationMemory, SQLiteLog
+from langchain_convmem.errors import EmbedderChangedError
+from langchain_convmem.recall.embedding import compute_fingerprint, find_traits
+from langchain_convmem.testing import (
+    BedrockConverseServer,
+    ChatCompletionsServer,
+    ScriptedError,
+    ScriptedReply,
+    ScriptedToolCall,
+)
+
+pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
+
+COHERE = "cohere.embed-english-v3"
+THROTTLED = ScriptedError(
+    status=429, message="Rate limit reached", kind="requests", code="rate_limit_exceeded"
+)
+BEDROCK_THROTTLED = ScriptedError(status=429, message="Too many requests, please wait")
+SAID = [
+    "I parked on level 3, behind the pillar.",
+    "My cat is called Miso, and she hates Tuesdays.",
+    "The dentist moved my appointment to Friday at nine.",
+    "In which level did I park the car?",
+]
+
+
+@dataclass(frozen=True)
+class _Provider:
+    """A provider's service, its chat model and its embedder."""
+
+    server_class: Any
+    open_model: Any
+    options: dict[str, Any]
+    throttled: ScriptedError = THROTTLED
+
+    def open_embedder(self, server: Any, **options: Any) -> AbstractAsyncContextManager[Any]:
+        opened = embed_openai if self.open_model is chat_openai else embed_bedrock
+        return opened(server, **{**self.options, **options})
+
+
+PROVIDERS = {
+    "openai": _Provider(ChatCompletionsServer, chat_openai, {}),
+    "openai, tokens": _Provider(
+        ChatCompletionsServer, chat_openai, {"check_embedding_ctx_length": True}
+    ),
+    "titan": _Provider(BedrockConverseServer, chat_bedrock, {}, BEDROCK_THROTTLED),
+    "cohere": _Provider(
+        BedrockConverseServer, chat_bedrock, {"model_id": COHERE}, BEDROCK_THROTTLED
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _without_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sleeps before a retry, reads this machine's settings or loads a vocabulary."""
+    monkeypatch.setattr(
+        "botocore.endpoint.time", SimpleNamespace(sleep=lambda _: None, time=time.time)
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    tiktoken = pytest.importorskip("tiktoken", reason="langchain-openai is not installed")
+    registry = pytest.importorskip("tiktoken.registry")
+    bytewise = tiktoken.Encoding(
+        "cl100k_base",
+        pat_str=r"\S+|\s+",
+        mergeable_ranks={bytes([n]): n for n in range(256)},
+        special_tokens={},
+    )
+    monkeypatch.setitem(registry.ENCODINGS, "cl100k_base", bytewise)
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> _Provider:
+    return PROVIDERS[request.param]
+
+
+def _texts(server: Any) -> list[str]:
+    """Return what the service embedded; tokens are the bytes of a text."""
+    return [given if isinstance(given, str) else bytes(given).decode() for given in server.embedded]
+
+
+def _count_requests(server: Any) -> int:
+    return sum(request.path.endswith(("/embeddings", "/invoke")) for request in server.requests)
+
+
+@asynccontextmanager
+async def _deployed(
+    provider: _Provider, path: Any = ":memory:", **options: Any
+) -> AsyncIterator[tuple[ConversationMemory, Any, Any]]:
+    """Open a service with a memory before it: the memory, its chat model, and the service."""
+    options.setdefault("reply", lambda body: "Let me think about that.")
+    tries = options.pop("tries", 1)
+    with provider.server_class(**options) as server:
+        async with (
+            provider.open_embedder(server, tries=tries) as embedder,
+            provider.open_model(server) as model,
+        ):
+            with ConversationMemory.open(path, embeddings=embedder) as memory:
+                yield memory, model, server
+
+
+# -- one call for each line -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["invoke", "astream"])
+async def test_a_line_is_embedded_once_and_no_question_that_just_was(provider, way):
+    async with _deployed(provider) as (memory, model, server):
+        chain = memory.wrap(model)
+        for text in SAID:
+            await WAYS[way](chain, [HumanMessage(text)], at())
+        counts = Counter(_texts(server))
+    questions = Counter(SAID) if "model_id" in provider.options else Counter()
+    # Every reply is the same words, which are known from the second one on. Cohere embeds what is
+    # asked unlike what is said, so there a question is a vector of its own.
+    assert counts == Counter([*SAID, "Let me think about that."]) + questions
+
+
+async def test_a_turn_is_one_request_for_the_last_reply_and_the_question():
+    async with _deployed(PROVIDERS["openai"]) as (memory, model, server):
+        chain = memory.wrap(model)
+        for text in SAID:
+            await chain.ainvoke([HumanMessage(text)], at())
+        assert _count_requests(server) == len(SAID)
+
+
+@pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)
+async def test_a_question_that_was_asked_is_not_embedded_again_as_a_line(provider):
+    async with _deployed(provider) as (memory, model, server):
+        chain = memory.wrap(model)
+        await chain.ainvoke([HumanMessage(SAID[0])], at())
+        for _ in range(3):
+            await memory.arecall(SAID[3], user_id="ana")
+        await chain.ainvoke([HumanMessage(SAID[3])], at())
+        assert Counter(_texts(server))[SAID[3]] == 1
+
+
+async def test_another_process_embeds_nothing_again(provider, tmp_path):
+    with provider.server_class() as server:
+        async with provider.open_embedder(server) as embedder:
+            for _ in range(2):
+                with ConversationMemory(SQLiteLog(tmp_path / "m.db"), embeddings=embedder) as one:
+                    if not one.threads(user_id="ana"):
+                        one.add_messages(
+                            [HumanMessage(text) for text in SAID], user_id="ana", thread_id="t"
+                        )
+                    assert one.refresh(user_id="ana") == ()
+                    one.log.close()
+        assert Counter(_texts(server)) == Counter(SAID)
+
+
+async def test_an_import_goes_in_the_batches_of_the_provider(provider):
+    texts = [f"On day {n} I wrote {n * n} words." for n in range(300)]
+    async with _deployed(provider) as (memory, _, server):
+        memory.add_messages([HumanMessage(text) for text in texts], user_id="ana", thread_id="t")
+        assert await memory.arefresh(user_id="ana") == ()
+        requests = _count_requests(server)
+        assert Counter(_texts(server)) == Counter(texts)
+    # 256 lines at a time; Cohere takes 96 texts a request and Titan one.
+    most = {COHERE: 4}.get(provider.options.get("model_id"), 2)
+    assert requests == (300 if provider is PROVIDERS["titan"] else most)
+
+
+# -- rate limits ----------------------------------------------------------------------------------
+
+
+async def test_a_throttled_call_is_repeated_by_the_client(provider):
+    replies = [provider.throttled, *[None] * 4]
+    async with _deployed(provider, embeddings=replies, tries=2) as (memory, _, server):
+        memory.add_messages([HumanMessage(SAID[0])], user_id="ana", thread_id="t")
+        assert await memory.arefresh(user_id="ana") == ()
+        assert _texts(server) == [SAID[0]]
+        assert _count_requests(server) == 2
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_turn_goes_on_while_the_service_throttles_and_words_find_lines(provider, way):
+    closed = [True]
+
+    def embed(body: dict[str, Any]) -> Any:
+        return provider.throttled if closed[0] else None
+
+    async with _deployed(provider, embeddings=embed) as (memory, model, server):
+        chain = memory.wrap(model)
+        for text in SAID:
+            answer = await WAYS[way](chain, [HumanMessage(text)], at())
+            assert answer.text == "Let me think about that."
+        found = memory.recall("Where did I park?", user_id="ana", k=1)
+        assert found.blocks[0].matches[0].line.text == SAID[0]
+        assert any("429" in one or "ThrottlingException" in one for one in found.problems)
+        assert not any(SAID[0] in one for one in found.problems)
+        assert _texts(server) == []
+        closed[0] = False
+        assert memory.refresh(user_id="ana") == ()
+        assert Counter(_texts(server)) == Counter([*SAID, "Let me think about that."])
+
+
+async def test_what_titan_embedded_before_it_throttled_is_not_paid_for_again():
+    provider = PROVIDERS["titan"]
+    replies = [*[None] * 3, BEDROCK_THROTTLED, *[None] * 9]
+    async with _deployed(provider, embeddings=replies) as (memory, _, server):
+        memory.add_messages([HumanMessage(text) for text in SAID], user_id="ana", thread_id="t")
+        assert memory.refresh(user_id="ana") != ()
+        assert _texts(server) == SAID[:3]
+        assert memory.refresh(user_id="ana") == ()
+        assert _texts(server) == SAID
+
+
+# -- another embedder -----------------------------------------------------------------------------
+
+
+async def test_another_model_is_sent_nothing_until_it_is_asked_for(tmp_path):
+    provider = PROVIDERS["openai"]
+    path = tmp_path / "m.db"
+    async with _deployed(provider, path) as (memory, _, _):
+        memory.add_messages([HumanMessage(text) for text in SAID], user_id="ana", thread_id="t")
+        memory.refresh(user_id="ana")
+    with provider.server_class() as server:
+        async with provider.open_embedder(server, model="text-embedding-3-large") as larger:
+            with ConversationMemory.open(path, embeddings=larger) as memory:
+                found = memory.recall("My cat Miso?", user_id="ana", k=1)
+                assert "memory.reindex(user_id='ana')" in found.problems[0]
+                assert "text-embedding-3-large" in found.problems[0]
+                with pytest.raises(EmbedderChangedError):
+                    memory.refresh(user_id="ana")
+                assert [text for text in _texts(server) if text in SAID] == []
+                assert memory.reindex(user_id="ana") == ()
+                assert Counter(_texts(server))[SAID[0]] == 1
+                assert memory.recall("My cat Miso?", user_id="ana", k=1).problems == ()
+
+
+@pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)
+async def test_a_service_that_answers_in_other_dimensions_is_named(provider, tmp_path):
+    path = tmp_path / "m.db"
+    async with _deployed(provider, path, embeddings=DeterministicFakeEmbedding(size=64)) as (
+        memory,
+        _,
+        _,
+    ):
+        memory.add_messages([HumanMessage(SAID[0])], user_id="ana", thread_id="t")
+        memory.refresh(user_id="ana")
+    async with _deployed(provider, path, embeddings=DeterministicFakeEmbedding(size=32)) as (
+        memory,
+        _,
+        _,
+    ):
+        memory.add_messages([HumanMessage(SAID[1])], user_id="ana", thread_id="t")
+        problems = memory.refresh(user_id="ana")
+        found = memory.recall("Where did I park?", user_id="ana", k=1)
+    assert any("expected vectors of 64 components, got 32" in one for one in problems)
+    assert any("expected vectors of 64 components, got 32" in one for one in found.problems)
+    assert found.blocks[0].matches[0].line.text == SAID[0]
+
+
+async def test_dimensions_among_a_models_arguments_make_it_another_embedder():
+    with BedrockConverseServer() as server:
+        async with (
+            embed_bedrock(server) as usual,
+            embed_bedrock(server, dimensions=256) as fewer,
+            embed_bedrock(server, model_kwargs={"dimensions": 256}) as as_argument,
+        ):
+            names = [compute_fingerprint(one) for one in (usual, fewer, as_argument)]
+    assert len({*names}) == 2
+    assert names[1] == names[2]
+
+
+# -- which embedders treat lines and questions alike ----------------------------------------------
+
+
+async def test_lines_and_questions_are_alike_where_the_provider_embeds_them_so():
+    with ChatCompletionsServer() as openai, BedrockConverseServer() as bedrock:
+        async with (
+            embed_openai(openai) as plain,
+            embed_bedrock(bedrock) as titan,
+            embed_bedrock(bedrock, model_id=f"us.{COHERE}:0") as cohere,
+        ):
+            for embedder, is_alike in ((plain, True), (titan, True), (cohere, False)):
+                assert find_traits(embedder).is_alike is is_alike
+                [line] = embedder.embed_documents([SAID[0]])
+                asked = embedder.embed_query(SAID[0])
+                assert (line == pytest.approx(asked, abs=1e-6)) is is_alike
+
+            class Prefixed(type(plain)):
+                def embed_query(self, text: str, **kwargs: Any) -> list[float]:
+                    return super().embed_query(f"query: {text}", **kwargs)
+
+            assert not find_traits(Prefixed.model_construct()).is_alike
+
+
+# -- a whole deployment ---------------------------------------------------------------------------
+
+
+def _lines(server: Any) -> list[str]:
+    """Return the texts of the last chat that the service was sent."""
+    body = [r.body for r in server.requests if not r.path.endswith(("/embeddings", "/invoke"))][-1]
+    if isinstance(server, ChatCompletionsServer):
+        return lines_of_chat(body)
+    return [part.get("text", "") for message in body["messages"] for part in message["content"]]
+
+
+@pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_line_of_another_thread_reaches_the_model(provider, way):
+    async with _deployed(provider) as (memory, model, server):
+        chain = memory.wrap(model)
+        await WAYS[way](chain, [HumanMessage(SAID[0])], at("monday"))
+        await WAYS[way](chain, [HumanMessage(SAID[3])], at("friday"))
+        assert any(SAID[0] in line for line in _lines(server))
+
+
+@pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_tools_and_structured_output_remember_with_the_providers_vectors(provider, way):
+    spot = ScriptedReply(tool_calls=(ScriptedToolCall("Spot", {"place": "level 3"}, "call_9"),))
+    replies = ["Noted.", ScriptedReply(tool_calls=(CALL,)), "On level 3.", spot]
+    async with _deployed(provider, reply=replies) as (memory, model, server):
+        await WAYS[way](memory.wrap(model), [HumanMessage(SAID[0])], at("monday"))
+        looping = memory.wrap(tool_loop(model))
+        await WAYS[way](looping, [HumanMessage(SAID[3])], at("friday"))
+        assert any(SAID[0] in line for line in _lines(server))
+        structured = memory.wrap(model.with_structured_output(Spot, method="function_calling"))
+        asked = [HumanMessage("On which level is my car parked?")]
+        assert await WAYS[way](structured, asked, at("noon")) == Spot(place="level 3")
+        assert any(SAID[0] in line for line in _lines(server))
+        assert max(Counter(_texts(server)).values()) == 1
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Any:
+    pytest.importorskip("moto", reason="moto is not installed")
+    with moto_server() as url:
+        yield url
+
+
+async def test_dynamodb_and_bedrock_are_one_deployment(endpoint):
+    from langchain_convmem import DynamoDBLog
+
+    client, table = new_client(endpoint), new_table_name()
+    DynamoDBLog(table, client=client).create_table()
+    answers = ["Noted.", "On level 3, behind the pillar."]
+    with BedrockConverseServer(answers) as server:
+        async with embed_bedrock(server) as embedder, chat_bedrock(server) as model:
+            # Two servers behind a load balancer, with nothing in common but the table.
+            for day, text, answer in zip(("mon", "fri"), (SAID[0], SAID[3]), answers, strict=True):
+                log = DynamoDBLog(table, client=client)
+                with ConversationMemory(log, embeddings=embedder) as memory:
+                    reply = await memory.wrap(model).ainvoke([HumanMessage(text)], at(day))
+                    assert isinstance(reply, AIMessage)
+                    assert reply.text == answer
+            assert any(SAID[0] in line for line in _lines(server))
+            log = DynamoDBLog(table, client=client)
+            with ConversationMemory(log, embeddings=embedder) as memory:
+                receipt = await asyncio.to_thread(memory.forget, user_id="ana")
+                assert receipt.entries == 4
+                assert memory.recall(SAID[3], user_id="ana").matches == ()
