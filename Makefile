@@ -109,8 +109,11 @@ docs: $(VENV)/.docs ## Build the documentation; a warning is an error
 hosts: $(VENV)/.dev ## Write the tables of docs/get_started/hosts.md from the contract of the hosts
 	@$(RUN) tests/support/host_promises.py docs/get_started/hosts.md
 
-cookbook: $(VENV)/.docs ## Execute every notebook, offline
-	@$(RUN) -m pytest -q -p no:randomly --nbmake --nbmake-timeout=300 cookbook
+cookbook: $(VENV)/.docs ## Execute every notebook, offline, and compare what it shows with what is stored
+	@$(RUN) tests/support/notebooks.py check
+
+notebooks: $(VENV)/.docs ## Execute every notebook, offline, and store what it shows
+	@$(RUN) tests/support/notebooks.py write
 
 bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: python -m benchmarks.recall --help)
 	@$(RUN) -m benchmarks.turn_path

@@ -1,0 +1,340 @@
+"""Executes the notebooks of the cookbook, and compares what they show with what is stored.
+
+`python tests/support/notebooks.py check` is `make cookbook`, `... write` is `make notebooks`; names
+of notebooks after the word leave out the others. A notebook is executed as a reader would, in its
+own folder, without keys and without a network but loopback.
+
+What may differ between two runs is named here and nowhere else: ids, ports, addresses in memory,
+temporary paths, the day of the run, and numbers with a fraction by `FRACTION`. A cell whose numbers
+are measured says so by a tag, such as `tolerance=3`: they may be three times larger or smaller.
+Figures are compared by what is drawn, which `describe_figure` puts into words; the words are stored
+beside the picture, where a screen reader finds them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).resolve().parents[2]
+COOKBOOK = ROOT / "cookbook"
+FRACTION = 0.02
+"""By how much of itself a number with a fraction may differ: sums have another order elsewhere."""
+MOST_BYTES = 60_000
+"""A picture is no larger, so that a clone stays small."""
+_TIMEOUT_S = 300
+_SECRETS = ("API_KEY", "AWS_", "CONVMEM_")
+
+# -- what runs in the kernel before a notebook ----------------------------------------------------
+
+PRELUDE = """
+import socket as _socket
+import sys as _sys
+
+_sys.path.insert(0, {support!r})
+from notebooks_kernel import prepare_kernel as _prepare
+
+_prepare()
+del _prepare, _socket, _sys
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A notebook before and after it was executed.
+
+    Attributes:
+        path: Where it is stored.
+        stored: As it is stored.
+        made: With the outputs of this run.
+        seconds: How long it took.
+    """
+
+    path: Path
+    stored: Any
+    made: Any
+    seconds: float
+
+    @property
+    def differences(self) -> list[str]:
+        """What this run shows otherwise, one text for each cell."""
+        return list(compare_notebooks(self.stored, self.made))
+
+
+def execute_notebook(path: Path) -> Run:
+    """Execute a notebook in a kernel of its own.
+
+    Raises:
+        CellExecutionError: If a cell raises; the error shows the cell.
+    """
+    stored = nbformat.read(path, as_version=4)
+    made = nbformat.read(path, as_version=4)
+    prelude = nbformat.v4.new_code_cell(PRELUDE.format(support=str(Path(__file__).parent)))
+    made.cells.insert(0, prelude)
+    start = time.monotonic()
+    client = NotebookClient(
+        made,
+        timeout=_TIMEOUT_S,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        store_widget_state=False,
+        record_timing=False,
+    )
+    client.execute(env=make_environment())
+    made.cells.pop(0)
+    for number, cell in enumerate((c for c in made.cells if c.cell_type == "code"), 1):
+        cell.execution_count = number
+        cell.outputs = list(join_streams(cell.outputs))
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output["execution_count"] = number
+            hide_paths(output)
+    made.metadata["executed"] = datetime.now(UTC).date().isoformat()
+    return Run(path, stored, made, time.monotonic() - start)
+
+
+def make_environment() -> dict[str, str]:
+    """Return this process's environment without keys, so that no cell reaches a paid service."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not any(secret in name for secret in _SECRETS)
+    }
+    return {
+        **kept,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUTF8": "1",
+        "PYTHONHASHSEED": "0",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def join_streams(outputs: Sequence[Any]) -> Iterator[Any]:
+    """Yield outputs with what was printed in one piece, however the kernel sent it."""
+    last: Any = None
+    for output in outputs:
+        if last and output.get("name") and output.get("name") == last.get("name"):
+            last["text"] += output["text"]
+            continue
+        last = output
+        yield output
+
+
+def hide_paths(output: Any) -> None:
+    """Take the paths of this machine out of an output."""
+    if "text" in output:
+        output["text"] = _hide_in(output["text"])
+    for kind, shown in output.get("data", {}).items():
+        if kind.startswith("text/") and isinstance(shown, str):
+            output["data"][kind] = _hide_in(shown)
+
+
+_SOME_PATH = "<temporary>"
+_TEMPORARY = re.compile(r"(?:/private)?(?:/tmp|/var/folders/[\w/+-]+)/[\w.-]+")
+
+
+def _hide_in(text: str) -> str:
+    return _TEMPORARY.sub(_SOME_PATH, text.replace(str(ROOT), "..."))
+
+
+# -- comparing ------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
+_VOLATILE = (
+    (re.compile(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b"), "<id>"),
+    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<id>"),
+    (re.compile(r"\b(?:run-|lc_run--)[\w-]+"), "<id>"),
+    (re.compile(r"\b0x[0-9a-f]{6,}\b"), "<address>"),
+    (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
+    (re.compile(r"\b\d{13}\b"), "<ms>"),
+    (re.compile(r"\b\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)?"), "<time>"),
+    (re.compile(r"\b\d+ (?:day|week|month|year)s? ago"), "<some time> ago"),
+    (_TEMPORARY, _SOME_PATH),
+)
+
+
+def compare_notebooks(stored: Any, made: Any) -> Iterator[str]:
+    """Yield, cell by cell, what a run shows otherwise than what is stored."""
+    days = [stored.metadata.get("executed", ""), made.metadata.get("executed", "")]
+    pairs = zip(stored.cells, made.cells, strict=True)
+    for number, (before, now) in enumerate(pairs):
+        if before.cell_type != "code":
+            continue
+        tolerance = read_tolerance(before)
+        old, new = (
+            normalize("\n".join(list_texts(cell)), day)
+            for cell, day in zip((before, now), days, strict=True)
+        )
+        if not are_close(old, new, tolerance):
+            lines = difflib.unified_diff(
+                old.splitlines(), new.splitlines(), "stored", "now", lineterm="", n=1
+            )
+            yield f"cell {number}:\n" + "\n".join(f"    {line}" for line in lines)
+
+
+def read_tolerance(cell: Any) -> float:
+    """Return how many times larger a number of a cell may be; 1: none may, but by `FRACTION`."""
+    for tag in cell.metadata.get("tags", ()):
+        name, _, value = tag.partition("=")
+        if name == "tolerance":
+            return float(value)
+    return 1.0
+
+
+def list_texts(cell: Any) -> Iterator[str]:
+    """Yield what a cell shows, in words; of a picture that there is one, and what it shows."""
+    for output in cell.outputs:
+        if output["output_type"] == "stream":
+            yield output["text"]
+            continue
+        data = output.get("data", {})
+        if "image/png" in data:
+            yield "[picture]"
+        yield str(data.get("text/plain", ""))
+
+
+def normalize(text: str, day: str) -> str:
+    """Return a text without what every run has of its own.
+
+    Args:
+        text: What a cell shows.
+        day: When it was executed, as an ISO date; the days around it count as that day, too.
+    """
+    if day:
+        around = datetime.fromisoformat(day)
+        for days in (-1, 0, 1):
+            text = text.replace((around + timedelta(days=days)).date().isoformat(), "<day>")
+    for pattern, name in _VOLATILE:
+        text = pattern.sub(name, text)
+    return text
+
+
+def are_close(old: str, new: str, tolerance: float) -> bool:
+    """Return whether two texts are equal but for numbers that may differ."""
+    if old == new:
+        return True
+    if _squeeze(_NUMBER.sub("#", old)) != _squeeze(_NUMBER.sub("#", new)):
+        return False
+    pairs = zip(_NUMBER.findall(old), _NUMBER.findall(new), strict=True)
+    return all(_may_differ(*pair, tolerance) for pair in pairs)
+
+
+def _squeeze(text: str) -> str:
+    """Return a text with single blanks: a longer number moves a table's columns."""
+    return " ".join(text.split())
+
+
+def _may_differ(old: str, new: str, tolerance: float) -> bool:
+    if old == new:
+        return True
+    before, now = (float(number.replace(",", "")) for number in (old, new))
+    if tolerance > 1:
+        low, high = sorted((abs(before), abs(now)))
+        return high <= tolerance * low + 1
+    if "." not in old + new:
+        return False
+    digits = min(len(number.partition(".")[2]) for number in (old, new))
+    return abs(before - now) <= max(FRACTION * abs(before), 1.01 * 10**-digits)
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def merge_outputs(stored: Any, made: Any) -> bool:
+    """Keep stored outputs where a run shows the same; return whether anything is new.
+
+    So that pictures do not change in the history of the repository when nothing did.
+    """
+    is_new = False
+    changed = {text.partition(":")[0] for text in compare_notebooks(stored, made)}
+    for number, (before, now) in enumerate(zip(stored.cells, made.cells, strict=True)):
+        if now.cell_type != "code":
+            continue
+        if f"cell {number}" in changed or not before.get("execution_count"):
+            is_new = True
+        else:
+            now.outputs = before.outputs
+    if not is_new:
+        made.metadata["executed"] = stored.metadata.get("executed", made.metadata["executed"])
+    return is_new
+
+
+def write_run(run: Run) -> str:
+    """Store the outputs of a run; return what happened in a few words."""
+    is_new = merge_outputs(run.stored, run.made)
+    for cell in run.made.cells:
+        cell.pop("attachments", None)
+    text = nbformat.writes(run.made, indent=1, ensure_ascii=False)
+    run.path.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+    return "written" if is_new else "unchanged"
+
+
+def check_run(run: Run) -> str:
+    """Return "ok", or what differs."""
+    found = run.differences
+    return "ok" if not found else "differs\n" + "\n".join(found)
+
+
+def run_all(paths: Sequence[Path], *, write: bool, jobs: int) -> int:
+    """Execute notebooks, print a line for each, and return how many failed."""
+    failures = 0
+    started = time.monotonic()
+    with ThreadPoolExecutor(jobs) as executor:
+        for path, run in zip(paths, executor.map(_try_notebook, paths), strict=True):
+            if isinstance(run, CellExecutionError):
+                failures += 1
+                _say(f"{path.name}: raised\n{run}")
+                continue
+            outcome = write_run(run) if write else check_run(run)
+            failures += outcome.startswith("differs")
+            _say(f"{path.name}: {outcome} ({run.seconds:.1f} s)")
+    _say(f"{len(paths)} notebooks in {time.monotonic() - started:.0f} s, {failures} failed")
+    return failures
+
+
+_say = partial(print, flush=True)
+
+
+def _try_notebook(path: Path) -> Run | CellExecutionError:
+    try:
+        return execute_notebook(path)
+    except CellExecutionError as error:
+        return error
+
+
+def list_notebooks(names: Sequence[str] = ()) -> list[Path]:
+    """Return the notebooks whose names begin with one of these; without any, all."""
+    found = sorted(COOKBOOK.glob("*.ipynb"))
+    return [path for path in found if not names or path.name.startswith(tuple(names))]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("action", choices=["check", "write"])
+    parser.add_argument("names", nargs="*", help="beginnings of names, such as 06")
+    parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
+    given = parser.parse_args(arguments)
+    paths = list_notebooks(given.names)
+    return 1 if run_all(paths, write=given.action == "write", jobs=given.jobs) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
