@@ -1,7 +1,7 @@
 """Integrations with other packages; each module is imported on first use.
 
-`ConversationMemoryMiddleware` needs the extra `agents`, `make_mcp_server` the extra `mcp`; the
-others need none.
+`ConversationMemoryMiddleware` needs the extra `agents`, `make_mcp_server` the extra `mcp`,
+`ConversationStore` the extra `langgraph`; the others need none.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from langchain_convmem.integrations.mcp_server import make_mcp_server
     from langchain_convmem.integrations.read_tool import read_message_tool
     from langchain_convmem.integrations.search_tool import search_dialog_tool
+    from langchain_convmem.integrations.store import ConversationStore
     from langchain_convmem.integrations.vector_store import VectorStoreRecall
     from langchain_convmem.integrations.vector_store_sync import StoreDialect
 
 __all__ = [
     "ConversationMemoryMiddleware",
+    "ConversationStore",
     "StoreDialect",
     "VectorStoreRecall",
     "make_mcp_server",
@@ -29,6 +31,7 @@ __all__ = [
 
 _HOMES = {
     "ConversationMemoryMiddleware": "integrations.agents",
+    "ConversationStore": "integrations.store",
     "StoreDialect": "integrations.vector_store_sync",
     "VectorStoreRecall": "integrations.vector_store",
     "make_mcp_server": "integrations.mcp_server",

@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
         "docs/concepts/recall.md",
         "docs/benchmarks/reliability.md",
         "docs/concepts/replies.md",
+        "docs/how_to/stores.md",
         "docs/concepts/summaries.md",
         "docs/how_to/text_models.md",
         "docs/how_to/voice.md",

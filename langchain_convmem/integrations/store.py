@@ -1,0 +1,436 @@
+"""`ConversationStore`: a LangGraph store whose items are lines of the log.
+
+What is put is an entry, what is searched is recalled, what was said in threads can be read and
+searched as items, too. So the tools of deepagents and langmem, and whatever else works with a
+store, reach the same memory as chains, graphs and agents do.
+
+    ("threads", <thread>)    key: message id      what was said in a thread, whichever host wrote it
+    any other namespace      key: the item's key  items; each namespace is a thread of its own
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote, unquote
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+
+from langchain_convmem.causes import describe_value
+from langchain_convmem.effects import Steps, perform, run_async, run_sync
+from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
+from langchain_convmem.records import (
+    Control,
+    Draft,
+    Entry,
+    LineMatch,
+    Recall,
+    ThreadInfo,
+    ThreadKey,
+)
+from langchain_convmem.views.lines import format_iso_time, name_speaker
+from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.messages import read_messages
+
+if TYPE_CHECKING:
+    from langchain_convmem.memory import ConversationMemory
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        validate_op_namespace,
+    )
+    from langgraph.store.memory import InMemoryStore
+except ImportError as error:
+    raise MissingExtraError.build("A LangGraph store", "langgraph") from error
+
+THREADS = "threads"
+"""The namespace below which threads are read, one label a thread."""
+
+Namespace: TypeAlias = tuple[str, ...]
+
+_PREFIX = "store/"
+"""Begins the id of a thread that holds the items of a namespace."""
+_FIELD = "store_field"
+"""In an item's message: the one field of its value that is text; empty where the text is JSON."""
+_SAID = ("user", "assistant", "tool", "system")
+_MOST_FILTERED = 200
+"""So many lines are recalled at most, where a filter is to choose among them."""
+_PLAIN = "-_~"  # a label has no period
+
+
+class ConversationStore(BaseStore):
+    """A LangGraph store over a memory. Thread-safe; sync and async.
+
+    `put` appends: what it replaces stays in the log, and is out of every view. `delete` takes the
+    item out of the views; only the memory's `forget` erases. `search` with a query is recall over
+    the lines of the namespace, best first, with the cosine similarity as score; without one, items
+    come latest first. An item of one text field is searched by that text, another by its JSON.
+    With `index=False` it is found by its key alone. `index` with fields and `ttl` are refused.
+    """
+
+    supports_ttl = False
+
+    def __init__(
+        self,
+        memory: ConversationMemory,
+        *,
+        user_id: str | None = None,
+        user_at: int | None = None,
+    ) -> None:
+        """Look at the memory of one user, or of the user that a label of each namespace names.
+
+        Args:
+            memory: The memory; the caller closes it.
+            user_id: Whose memory it is; or
+            user_at: which label of a namespace names the user, from 0: 1 for
+                `("memories", "{user_id}")`. Such a store never looks at two users at once.
+
+        Raises:
+            ConfigError: If not exactly one of both is given.
+        """
+        if (user_id is None) == (user_at is None):
+            raise ConfigError("pass user_id, or user_at for the label that names the user")
+        if user_at is not None and (isinstance(user_at, bool) or user_at < 0):
+            msg = f"user_at must be the number of a label, from 0; got {describe_value(user_at)}"
+            raise ConfigError(msg)
+        if user_id is not None:
+            ThreadKey(user_id, "-")
+        self._memory = memory
+        self._user_id = user_id
+        self._user_at = user_at
+
+    def __repr__(self) -> str:
+        whose = (
+            f"user_at={self._user_at}" if self._user_id is None else f"user_id={self._user_id!r}"
+        )
+        return f"ConversationStore({self._memory!r}, {whose})"
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations: what is read is as it was before what is put.
+
+        Raises:
+            ConfigError: If a namespace names no user, or an option is not supported.
+            InvalidMessageError: If a value is not JSON; nothing of the batch is written.
+        """
+        return run_sync(self._batch_steps(list(ops)))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations; see `batch`."""
+        return await run_async(self._batch_steps(list(ops)))
+
+    def _batch_steps(self, ops: Sequence[Op]) -> Steps[list[Result]]:
+        for op in ops:
+            validate_op_namespace(op)
+        puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        written = [self._plan_put(op) for op in puts.values()]
+        results: dict[int, Result] = {}
+        for at, op in enumerate(ops):
+            results[at] = yield from self._read_steps(op)
+        for key, message_id, message in written:
+            yield from self._write_steps(key, message_id, message)
+        return list(results.values())
+
+    def _read_steps(self, op: Op) -> Steps[Result]:
+        if isinstance(op, GetOp):
+            return (yield from self._get_steps(op))
+        if isinstance(op, SearchOp):
+            return (yield from self._search_steps(op))
+        if isinstance(op, ListNamespacesOp):
+            return (yield from self._list_steps(op))
+        return None
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _get_steps(self, op: GetOp) -> Steps[Item | None]:
+        place = self._find_place(op.namespace)
+        items = yield from self._read_items_steps(place, op.namespace)
+        return items.get(op.key)
+
+    def _read_items_steps(self, key: ThreadKey, namespace: Namespace) -> Steps[dict[str, Item]]:
+        """Return the live items of a namespace by their keys, in the order of their last change."""
+        log = self._memory.log
+        entries: list[Entry] = yield from perform(log.entries, log.aentries, key)
+        first = {entry.message_id: entry for entry in reversed(entries)}
+        items: dict[str, Item] = {}
+        for entry in find_live_entries(entries):
+            if entry.role in _SAID:
+                name = entry.message_id
+                items.pop(name, None)
+                items[name] = _make_item(entry, namespace, first.get(name, entry))
+        return items
+
+    def _search_steps(self, op: SearchOp) -> Steps[list[SearchItem]]:
+        threads = yield from self._find_threads_steps(op.namespace_prefix)
+        if op.query:
+            found = yield from self._recall_steps(op, threads)
+        else:
+            found = yield from self._read_latest_steps(op, threads)
+        wanted = op.filter or {}
+        kept = [item for item in found if _passes(item.value, wanted)] if wanted else found
+        return kept[op.offset : op.offset + op.limit]
+
+    def _read_latest_steps(
+        self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]
+    ) -> Steps[list[SearchItem]]:
+        found: list[SearchItem] = []
+        wanted = op.offset + op.limit
+        for info, namespace in threads.items():  # latest first
+            if not op.filter and 0 < wanted <= len(found):
+                oldest = found[wanted - 1].updated_at.timestamp() * 1000
+                if info.last_ms < oldest:
+                    break
+            items = yield from self._read_items_steps(info.key, namespace)
+            found += [_score_item(item, None) for item in reversed(items.values())]
+            found.sort(key=lambda item: item.updated_at, reverse=True)
+        return found
+
+    def _recall_steps(
+        self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]
+    ) -> Steps[list[SearchItem]]:
+        if not threads or op.limit <= 0:
+            return []
+        names = {info.key.thread_id: namespace for info, namespace in threads.items()}
+        recall: Recall = yield from perform(
+            self._memory.recall,
+            self._memory.arecall,
+            op.query or "",
+            user_id=next(iter(threads)).key.user_id,
+            filter={"thread_id": list(names)},
+            k=_MOST_FILTERED if op.filter else op.offset + op.limit,
+            remember=False,
+        )
+        best = {hit.line.entry_id: hit for hit in _list_hits(recall)}
+        found: list[SearchItem] = []
+        for hit in best.values():
+            key = hit.line.key
+            items = yield from self._read_items_steps(key, names[key.thread_id])
+            item = items.get(hit.line.line_id.rpartition("#")[0] or hit.line.line_id)
+            if item is not None:
+                found.append(_score_item(item, hit.similarity))
+        return found
+
+    def _list_steps(self, op: ListNamespacesOp) -> Steps[list[Namespace]]:
+        prefix: Namespace = ()
+        for condition in op.match_conditions or ():
+            if condition.match_type == "prefix":
+                prefix = tuple(condition.path)
+        threads = yield from self._find_threads_steps(self._cut_before_wildcard(prefix))
+        names: list[Namespace] = []
+        for info, namespace in threads.items():
+            if (yield from self._read_items_steps(info.key, namespace)):
+                names.append(namespace)
+        known = InMemoryStore()
+        known.batch([PutOp(name, "-", {}) for name in names])
+        found: list[Namespace] = known.batch([op])[0]  # type: ignore[assignment]
+        return found
+
+    def _cut_before_wildcard(self, prefix: Namespace) -> Namespace:
+        at = prefix.index("*") if "*" in prefix else len(prefix)
+        return prefix[:at]
+
+    # -- whose, and where -------------------------------------------------------------------------
+
+    def _find_threads_steps(self, prefix: Namespace) -> Steps[dict[ThreadInfo, Namespace]]:
+        """Return the threads below a prefix, latest first, and the namespace of each."""
+        user = self._find_user(prefix)
+        memory = self._memory
+        known: list[ThreadInfo] = yield from perform(memory.threads, memory.athreads, user)
+        found = {info: self._name(user, info.key.thread_id) for info in known}
+        return {info: name for info, name in found.items() if name[: len(prefix)] == prefix}
+
+    def _find_user(self, namespace: Namespace) -> str:
+        """Return the user of a namespace.
+
+        Raises:
+            ConfigError: If it does not name one.
+        """
+        if self._user_at is None:
+            return str(self._user_id)
+        if len(namespace) <= self._user_at or namespace[self._user_at] == "*":
+            msg = (
+                f"the namespace {namespace!r} names no user: label {self._user_at} should; "
+                "a store over several users looks at one of them at a time"
+            )
+            raise ConfigError(msg)
+        return unquote(namespace[self._user_at])
+
+    def _find_place(self, namespace: Namespace) -> ThreadKey:
+        """Return the thread in which a namespace lies."""
+        user = self._find_user(namespace)
+        path = list(namespace)
+        if self._user_at is not None:
+            del path[self._user_at]
+        if path[:1] == [THREADS] and len(path) == 2:  # noqa: PLR2004 - the root and a thread
+            return ThreadKey(user, unquote(path[1]))
+        return ThreadKey(user, _PREFIX + "/".join(quote(label, safe=_PLAIN) for label in path))
+
+    def _name(self, user: str, thread_id: str) -> Namespace:
+        """Return the namespace of a thread: the opposite of `_find_place`."""
+        if thread_id.startswith(_PREFIX):
+            path = [unquote(label) for label in thread_id[len(_PREFIX) :].split("/")]
+        else:
+            path = [THREADS, _quote_label(thread_id)]
+        if self._user_at is not None:
+            path.insert(self._user_at, _quote_label(user))
+        return tuple(label for label in path if label)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _plan_put(self, op: PutOp) -> tuple[ThreadKey, str, BaseMessage | None]:
+        """Return where an item goes, its key and its message; None for one to delete.
+
+        Raises:
+            ConfigError: If an option is not supported.
+            InvalidMessageError: If the value cannot be stored.
+        """
+        if isinstance(op.index, list):
+            raise ConfigError("index with fields is not supported: all of an item is searched")
+        place = self._find_place(op.namespace)
+        if op.value is None:
+            return place, op.key, None
+        if place.thread_id.startswith(_PREFIX):
+            return place, op.key, _make_message(op.key, op.value, is_line=op.index is not False)
+        [message] = read_messages([dict(op.value)])
+        return place, op.key, message.model_copy(update={"id": op.key})
+
+    def _write_steps(
+        self, key: ThreadKey, message_id: str, message: BaseMessage | None
+    ) -> Steps[None]:
+        memory = self._memory
+        if message is not None:
+            yield from perform(
+                memory.add_messages,
+                memory.aadd_messages,
+                [message],
+                thread_id=key.thread_id,
+                user_id=key.user_id,
+            )
+            return
+        log = memory.log
+        entries: list[Entry] = yield from perform(log.entries, log.aentries, key)
+        gone = [one.id for one in find_live_entries(entries) if one.message_id == message_id]
+        if gone:
+            draft = Draft(role="control", control=Control(tuple(gone), "undo"))
+            yield from perform(log.append, log.aappend, key, [draft])
+
+
+def _quote_label(text: str) -> str:
+    """Return text as a label: without periods, and never empty."""
+    return quote(text, safe=_PLAIN + " ").replace(".", "%2E")
+
+
+# -- Items and messages ---------------------------------------------------------------------------
+def _make_message(key: str, value: Mapping[str, Any], *, is_line: bool) -> BaseMessage:
+    """Return the message of an item. What a tool puts was written by nobody in the dialog.
+
+    Raises:
+        InvalidMessageError: If the value is not JSON.
+    """
+    [field, text] = next(iter(value.items())) if len(value) == 1 else ("", "")
+    if not field or not isinstance(text, str) or not text.strip():
+        field, text = "", _encode(value)
+    marks = {"trust": "tool", _FIELD: field}
+    kind = AIMessage if is_line else SystemMessage
+    return kind(text, id=key, additional_kwargs=marks)
+
+
+def _encode(value: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        msg = "the value of an item must be JSON: text, numbers, lists and maps of these"
+        raise InvalidMessageError(msg) from error
+
+
+def _make_item(entry: Entry, namespace: Namespace, first: Entry) -> Item:
+    return Item(
+        value=_read_value(entry),
+        key=entry.message_id,
+        namespace=namespace,
+        created_at=_get_time(first),
+        updated_at=_get_time(entry),
+    )
+
+
+def _read_value(entry: Entry) -> dict[str, Any]:
+    """Return an item's value as it was put; of a line of a dialog, who said what and when."""
+    text = "\n\n".join(entry.contents)
+    marks = {} if entry.message is None else entry.message.additional_kwargs
+    field = marks.get(_FIELD)
+    if field:
+        return {field: text}
+    if field is not None:
+        try:
+            return dict(json.loads(text))
+        except ValueError:  # a write hook has changed it since
+            return {"content": text}
+    return {
+        "role": entry.role,
+        "content": text,
+        "speaker": name_speaker(entry),
+        "time": format_iso_time(entry.metadata.timing.get("creation", 0)),
+    }
+
+
+def _get_time(entry: Entry) -> datetime:
+    return datetime.fromtimestamp(entry.metadata.timing.get("creation", 0) / 1000, UTC)
+
+
+def _score_item(item: Item, score: float | None) -> SearchItem:
+    return SearchItem(
+        namespace=item.namespace,
+        key=item.key,
+        value=item.value,
+        created_at=item.created_at,
+        updated_at=item.updated_at,
+        score=score,
+    )
+
+
+def _list_hits(recall: Recall) -> Iterator[LineMatch]:
+    """Yield the best hit of each block, best first, then the other hits."""
+    yield from (block.matches[0] for block in recall.blocks if block.matches)
+    for block in recall.blocks:
+        yield from block.matches[1:]
+
+
+def _passes(value: Any, wanted: Any) -> bool:
+    """Return whether a value is what a filter wants, by the rules of LangGraph's SQL stores."""
+    if not isinstance(wanted, Mapping):
+        return bool(value == wanted)
+    if not any(str(name).startswith("$") for name in wanted):
+        return isinstance(value, Mapping) and all(
+            _passes(value.get(name), part) for name, part in wanted.items()
+        )
+    return all(_compare(value, name, other) for name, other in wanted.items())
+
+
+def _compare(value: Any, name: str, other: Any) -> bool:
+    """Return what an operator says; what is no number is neither more nor less than one.
+
+    Raises:
+        ConfigError: If there is no such operator.
+    """
+    if name in ("$eq", "$ne"):
+        return bool(value == other) == (name == "$eq")
+    compare = _OPERATORS.get(name)
+    if compare is None:
+        msg = f"a filter has no operator {name!r}; it has $eq, $ne, {', '.join(_OPERATORS)}"
+        raise ConfigError(msg)
+    numbers = [one for one in (value, other) if isinstance(one, int | float)]
+    return len(numbers) == 2 and bool(compare(*numbers))  # noqa: PLR2004 - both of them
+
+
+_OPERATORS = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}

@@ -1,0 +1,249 @@
+"""A LangGraph store over the log: beside LangGraph's own, and with other packages' tools."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from deepagents.backends import StoreBackend
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+from langchain_convmem import (
+    ConfigError,
+    ConversationMemory,
+    EmbeddedEmbeddings,
+    InMemoryLog,
+    InvalidMessageError,
+)
+from langchain_convmem.integrations import ConversationStore
+from langchain_convmem.offline import OfflineChatModel
+
+
+@pytest.fixture
+def memory():
+    with ConversationMemory.open(":memory:", embeddings=EmbeddedEmbeddings()) as memory:
+        yield memory
+
+
+@pytest.fixture
+def store(memory):
+    return ConversationStore(memory, user_id="ana")
+
+
+def values(items):
+    return [item.value for item in items]
+
+
+# -- beside LangGraph's own store -----------------------------------------------------------------
+LABELS = st.sampled_from(["a", "b", "threads", "x y", "ü/ö", "100%"])
+NAMESPACES = (
+    st.lists(LABELS, min_size=1, max_size=3)
+    .map(tuple)
+    .filter(lambda one: not (len(one) == 2 and one[0] == "threads"))  # those are conversations
+)
+KEYS = st.sampled_from(["k", "l", "/notes/a.md"])
+VALUES = st.dictionaries(
+    st.sampled_from(["content", "n", "tags"]),
+    st.one_of(st.integers(-3, 3), st.text("abc .", max_size=8), st.lists(st.integers(0, 1))),
+)
+FILTERS = st.one_of(
+    st.none(),
+    st.fixed_dictionaries({"n": st.integers(-3, 3)}),
+    st.fixed_dictionaries({"content": st.fixed_dictionaries({"$ne": st.just("a")})}),
+)
+CHANGES = st.lists(st.tuples(NAMESPACES, KEYS, st.one_of(st.none(), VALUES)), max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(changes=CHANGES, prefix=st.lists(LABELS, max_size=2).map(tuple), wanted=FILTERS)
+def test_it_holds_what_langgraphs_own_store_holds(changes, prefix, wanted):
+    ours = ConversationStore(ConversationMemory(InMemoryLog()), user_id="ana")
+    theirs = InMemoryStore()
+    for namespace, key, value in changes:
+        for one in (ours, theirs):
+            one.batch([PutOp(namespace, key, value)])
+    for namespace, key, _ in changes:
+        assert getattr(ours.get(namespace, key), "value", None) == getattr(
+            theirs.get(namespace, key), "value", None
+        )
+    found = [
+        {(item.namespace, item.key, json.dumps(item.value)) for item in one.batch([search])[0]}
+        for search in [SearchOp(prefix, wanted, 100, 0)]
+        for one in (ours, theirs)
+    ]
+    assert found[0] == found[1]
+    full = {item.namespace for item in theirs.batch([SearchOp((), None, 100, 0)])[0]}
+    assert ours.batch([ListNamespacesOp()])[0] == sorted(full)
+
+
+def test_reads_of_a_batch_come_before_its_writes(store):
+    store.put(("a",), "k", {"n": 1})
+    before, _ = store.batch([SearchOp(("a",)), PutOp(("a",), "k", {"n": 2})])
+    assert values(before) == [{"n": 1}]
+    assert store.get(("a",), "k").value == {"n": 2}
+
+
+async def test_the_async_form_does_the_same(store):
+    await store.aput(("a", "b"), "k", {"content": "tea"})
+    assert (await store.aget(("a", "b"), "k")).value == {"content": "tea"}
+    assert values(await store.asearch(("a",), query="tea")) == [{"content": "tea"}]
+    assert await store.alist_namespaces(max_depth=1) == [("a",)]
+    await store.adelete(("a", "b"), "k")
+    assert await store.aget(("a", "b"), "k") is None
+
+
+def test_items_come_latest_first_and_page_by_page(store):
+    for number in range(5):
+        store.put(("a", str(number)), "k", {"n": number})
+    pages = [values(store.search(("a",), limit=2, offset=at)) for at in (0, 2, 4)]
+    assert pages == [[{"n": 4}, {"n": 3}], [{"n": 2}, {"n": 1}], [{"n": 0}]]
+
+
+def test_a_changed_item_keeps_when_it_was_made(store):
+    store.put(("a",), "k", {"n": 1})
+    made = store.get(("a",), "k")
+    store.put(("a",), "k", {"n": 2})
+    changed = store.get(("a",), "k")
+    assert changed.created_at == made.created_at <= changed.updated_at
+    assert datetime.now(UTC) - changed.updated_at < timedelta(minutes=5)
+
+
+def test_namespaces_that_langgraph_refuses_are_refused(store):
+    for namespace in ((), ("a.b",), ("a", "")):
+        with pytest.raises(InvalidNamespaceError):
+            store.put(namespace, "k", {"n": 1})
+    with pytest.raises(InvalidNamespaceError):
+        store.batch([PutOp(("a.b",), "k", {"n": 1})])
+
+
+# -- what a view of the log adds ------------------------------------------------------------------
+def test_search_is_recall_over_what_was_said_and_what_was_put(memory, store):
+    chain = memory.wrap(OfflineChatModel())
+    config = {"configurable": {"user_id": "ana", "thread_id": "chat.1"}}
+    chain.invoke("My sister Noor lives in Porto.", config=config)
+    store.put(("memories",), "m1", {"content": "The user's sister is a vet."})
+    found = store.search((), query="Where does my sister Noor live?", limit=2)
+    assert found[0].namespace == ("threads", "chat%2E1")
+    assert found[0].value["content"] == "My sister Noor lives in Porto."
+    assert (found[0].value["role"], found[0].value["speaker"]) == ("user", "User")
+    assert found[0].score > 0
+    only = store.search(("memories",), query="Where does my sister live?")
+    assert values(only) == [{"content": "The user's sister is a vet."}]
+
+
+def test_a_thread_is_read_and_continued_as_items(memory, store):
+    memory.add_messages([("user", "Hi"), ("ai", "Hello")], thread_id="t", user_id="ana")
+    store.put(("threads", "t"), "m3", {"role": "user", "content": "And now?"})
+    assert [entry.contents for entry in memory.history("t", user_id="ana").turns] == [
+        ("Hi",),
+        ("Hello",),
+        ("And now?",),
+    ]
+    assert [item.value["content"] for item in store.search(("threads", "t"))] == [
+        "And now?",
+        "Hello",
+        "Hi",
+    ]
+
+
+def test_nothing_is_overwritten(memory, store):
+    store.put(("a",), "k", {"content": "first"})
+    store.put(("a",), "k", {"content": "second"})
+    store.delete(("a",), "k")
+    [thread] = memory.threads(user_id="ana")
+    history = memory.history(thread.key.thread_id, user_id="ana")
+    said = [entry.contents[0] for entry in history.entries if entry.contents]
+    assert said == ["first", "second"]
+    assert history.messages == []
+
+
+def test_what_is_not_to_be_searched_is_found_by_its_key_alone(store):
+    store.put(("a",), "k", {"content": "the cellar key"}, index=False)
+    assert store.search(("a",), query="Where is the cellar key?") == []
+    assert store.get(("a",), "k").value == {"content": "the cellar key"}
+
+
+def test_items_are_not_trusted_as_words_of_the_user(memory, store):
+    store.put(("a",), "k", {"content": "the cellar key hangs behind the door"})
+    [block] = memory.recall("cellar key", user_id="ana", k=1).blocks
+    assert block.lines[0].trust == "tool"
+
+
+def test_a_write_hook_reaches_items(memory):
+    def hide(message):
+        return message.model_copy(update={"content": message.content.replace("4711", "[pin]")})
+
+    hooked = ConversationMemory(InMemoryLog(), before_write=hide)
+    store = ConversationStore(hooked, user_id="ana")
+    store.put(("a",), "k", {"content": "My PIN is 4711."})
+    store.put(("a",), "l", {"pin": "4711", "n": 1})
+    assert store.get(("a",), "k").value == {"content": "My PIN is [pin]."}
+    assert store.get(("a",), "l").value == {"pin": "[pin]", "n": 1}
+    assert "4711" not in str(hooked.history("store/a", user_id="ana").entries)
+
+
+# -- two users ------------------------------------------------------------------------------------
+def test_the_label_of_a_namespace_names_the_user(memory):
+    store = ConversationStore(memory, user_at=1)
+    store.put(("memories", "ana"), "k", {"content": "Ana likes tea."})
+    store.put(("memories", "bo"), "k", {"content": "Bo likes coffee."})
+    assert values(store.search(("memories", "ana"), query="What is liked?")) == [
+        {"content": "Ana likes tea."}
+    ]
+    assert store.list_namespaces(prefix=("memories", "bo")) == [("memories", "bo")]
+    assert [info.key.user_id for info in memory.threads(user_id="bo")] == ["bo"]
+    for call in (
+        lambda: store.search(("memories",)),
+        lambda: store.search(("memories", "*")),
+        store.list_namespaces,
+        lambda: store.put(("memories",), "k", {"n": 1}),
+    ):
+        with pytest.raises((ConfigError, InvalidNamespaceError)):
+            call()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"user_id": "a", "user_at": 0}, {"user_id": ""}, {"user_at": -1}]
+)
+def test_a_store_of_nobody_is_refused(memory, options):
+    with pytest.raises(ConfigError):
+        ConversationStore(memory, **options)
+
+
+def test_what_cannot_be_kept_is_refused_and_nothing_of_the_batch_is_written(memory, store):
+    puts = [PutOp(("a",), "k", {"n": 1}), PutOp(("a",), "l", {"n": object()})]
+    with pytest.raises(InvalidMessageError, match="JSON"):
+        store.batch(puts)
+    with pytest.raises(ConfigError, match="fields"):
+        store.put(("a",), "k", {"n": 1}, index=["n"])
+    store.put(("a",), "k", {"n": 1})
+    with pytest.raises(ConfigError, match="has no operator"):
+        store.search(("a",), filter={"n": {"$in": [1]}})
+    assert store.get(("a",), "l") is None
+
+
+# -- other packages' tools ------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what langmem imports
+def test_langmems_tools_write_and_search_the_log(memory, store):
+    from langmem import create_manage_memory_tool, create_search_memory_tool
+
+    manage = create_manage_memory_tool(namespace=("memories",), store=store)
+    search = create_search_memory_tool(namespace=("memories",), store=store)
+    manage.invoke({"content": "The user is allergic to penicillin.", "action": "create"})
+    assert "penicillin" in str(search.invoke({"query": "Which allergies does the user have?"}))
+    assert memory.recall("penicillin", user_id="ana").verdict == "answered"
+
+
+def test_deepagents_keeps_its_files_in_the_log(store):
+    files = StoreBackend(store=store, namespace=lambda _: ("filesystem",))
+    assert files.write("/memories/ana.md", "Likes tea.\nLives in Porto.").error is None
+    assert files.edit("/memories/ana.md", "tea", "coffee").error is None
+    assert "Likes coffee." in str(files.read("/memories/ana.md"))
+    assert [info["path"] for info in files.ls("/memories/").entries] == ["/memories/ana.md"]
+    assert "Porto" in str(files.grep("Porto"))
+    found = store.search(("filesystem",), query="Where does she live? Porto?")
+    assert "Lives in Porto." in str(found[0].value)
