@@ -178,7 +178,7 @@ class ConversationStore(BaseStore):
         else:
             found = yield from self._read_latest_steps(op, threads)
         wanted = op.filter or {}
-        kept = [item for item in found if _passes(item.value, wanted)] if wanted else found
+        kept = [item for item in found if _fits_filter(item.value, wanted)] if wanted else found
         return kept[op.offset : op.offset + op.limit]
 
     def _read_latest_steps(
@@ -406,13 +406,13 @@ def _list_hits(recall: Recall) -> Iterator[LineMatch]:
         yield from block.matches[1:]
 
 
-def _passes(value: Any, wanted: Any) -> bool:
+def _fits_filter(value: Any, wanted: Any) -> bool:
     """Return whether a value is what a filter wants, by the rules of LangGraph's SQL stores."""
     if not isinstance(wanted, Mapping):
         return bool(value == wanted)
     if not any(str(name).startswith("$") for name in wanted):
         return isinstance(value, Mapping) and all(
-            _passes(value.get(name), part) for name, part in wanted.items()
+            _fits_filter(value.get(name), part) for name, part in wanted.items()
         )
     return all(_compare(value, name, other) for name, other in wanted.items())
 
