@@ -124,13 +124,13 @@ class ConversationStore(BaseStore):
             ConfigError: If a namespace names no user, or an option is not supported.
             InvalidMessageError: If a value is not JSON; nothing of the batch is written.
         """
-        return run_sync(self._batch_steps(list(ops)))
+        return run_sync(self._run_batch_steps(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations; see `batch`."""
-        return await run_async(self._batch_steps(list(ops)))
+        return await run_async(self._run_batch_steps(list(ops)))
 
-    def _batch_steps(self, ops: Sequence[Op]) -> Steps[list[Result]]:
+    def _run_batch_steps(self, ops: Sequence[Op]) -> Steps[list[Result]]:
         for op in ops:
             validate_op_namespace(op)
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
