@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook migration package postgres redis node web browser
+.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook migration package postgres redis node web browser reference
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -102,6 +102,9 @@ node: $(VENV)/.dev ## DynamoDBLog on dynalite, where npm is there
 
 test-local: $(VENV)/.dev ## LocalEngine on a model made in the test, where torch is installed (CONTRIBUTING.md)
 	@$(RUN) -m pytest -q -m local tests/local
+
+reference: $(VENV)/.docs ## Write the pages of the reference from the code
+	@$(RUN) docs/generate/reference.py
 
 docs: $(VENV)/.docs ## Build the documentation; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"

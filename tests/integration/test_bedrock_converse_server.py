@@ -278,10 +278,11 @@ async def test_chat_bedrock_converse_raises_what_the_service_refused():
     assert "must end with a user message" in caught.value.response["Error"]["Message"]
 
 
-def test_the_example_of_the_reference_runs():
+def test_the_example_of_the_page_on_tests_runs():
     pytest.importorskip("langchain_aws", reason="langchain-aws is not installed")
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "reference.md").read_text("utf-8")
-    [example] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    page = (Path(__file__).parents[2] / "docs" / "how_to" / "testing.md").read_text("utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    [example] = [one for one in examples if "BedrockConverseServer(" in one]
     # In a process of its own: an example need not close its clients.
     done = subprocess.run(
         [sys.executable, "-c", example], capture_output=True, text=True, check=False

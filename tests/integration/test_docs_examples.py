@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,18 @@ from pages import OURS, PageError, blocks_of, run_page
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
+PAGES_RUN = pytest.mark.parametrize(
     "page",
     [
         "README.md",
+        "docs/get_started/quickstart.md",
+        "docs/get_started/which_door.md",
         "docs/how_to/agents.md",
+        "docs/how_to/chatgpt_history.md",
+        "docs/how_to/deploy.md",
+        "docs/how_to/existing_app.md",
+        "docs/how_to/troubleshoot.md",
+        "docs/how_to/tune_recall.md",
         "docs/how_to/chains.md",
         "docs/concepts/chat_templates.md",
         "docs/how_to/conversation.md",
@@ -26,6 +36,7 @@ ROOT = Path(__file__).parents[2]
         "docs/how_to/mcp.md",
         "docs/how_to/migration.md",
         "docs/how_to/transfer.md",
+        "docs/how_to/own_log.md",
         "docs/how_to/privacy.md",
         "docs/how_to/prompts.md",
         "docs/how_to/vector_stores.md",
@@ -38,11 +49,65 @@ ROOT = Path(__file__).parents[2]
         "docs/how_to/voice.md",
     ],
 )
+
+
+@PAGES_RUN
 def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_page(ROOT / page).strip()
+
+
+@pytest.mark.parametrize("page", ["docs/how_to/postgres.md", "docs/reference/prompt_language.md"])
+def test_the_python_of_a_page_that_prints_nothing_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_page(ROOT / page) == ""
+
+
+ELSEWHERE = {
+    "docs/how_to/fastapi.md": "quotes the example, see below; its client runs in `make web`",
+    "docs/how_to/local_models.md": "runs below, with sockets",
+    "docs/how_to/testing.md": "runs below, with sockets",
+    "docs/how_to/postgres.md": "runs above: it connects to nothing, and prints nothing",
+    "docs/project/security.md": "runs below, and prints nothing",
+    "docs/reference/prompt_language.md": "runs above, and prints nothing",
+}
+"""Pages whose code is not run with the others, and why."""
+
+
+def test_every_page_with_python_on_it_is_run_or_says_why_not() -> None:
+    run = {value for mark in PAGES_RUN.args[1:] for value in mark}
+    pages = [
+        page.relative_to(ROOT).as_posix()
+        for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+        if any(block.language == OURS for block in blocks_of(page))
+    ]
+    assert [page for page in pages if page not in run and page not in ELSEWHERE] == []
+    assert [page for page in ELSEWHERE if page not in pages] == []
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("page", ["docs/how_to/local_models.md", "docs/how_to/testing.md"])
+def test_a_page_with_services_on_loopback_runs_and_prints_what_it_shows(
+    page: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    # In a process of its own: an example need not close its clients.
+    code = f"import pages, pathlib; print(pages.run_page(pathlib.Path({str(ROOT / page)!r})))"
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip()
 
 
 def test_what_the_page_on_security_claims_holds(

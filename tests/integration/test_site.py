@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,28 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
-from browser import find_foreign_hosts, open_browser, serve_directory
+from browser import (
+    DESKTOP,
+    PHONE,
+    Browser,
+    find_foreign_hosts,
+    find_violations,
+    open_browser,
+    serve_directory,
+)
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.browser, pytest.mark.sockets, pytest.mark.timeout(600)]
+
+LOOKED_AT = [
+    "index.html",
+    "get_started/quickstart.html",
+    "concepts/recall.html",
+    "how_to/troubleshoot.html",
+    "reference/api/memory.html",
+    "benchmarks/reliability.html",
+]
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +128,30 @@ def test_chromium_asks_no_other_host_for_any_page(built: Path, site: str, tmp_pa
         requested = {url for url in browser.requested if not url.startswith(site)}
     assert {url for url in requested if not url.startswith(("data:", "blob:"))} == set()
     assert find_foreign_hosts(log) == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+@pytest.mark.parametrize("page", LOOKED_AT)
+def test_axe_core_finds_nothing_wrong(
+    browser: Browser, site: str, page: str, width: int, dark: bool
+) -> None:
+    with browser.open(f"{site}/{page}", width=width, dark=dark) as opened:
+        assert find_violations(opened) == []
+
+
+@pytest.mark.parametrize("page", LOOKED_AT)
+def test_no_page_scrolls_sideways_on_a_phone(browser: Browser, site: str, page: str) -> None:
+    with browser.open(f"{site}/{page}", width=PHONE) as opened:
+        assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_models_find_every_page_as_text(built: Path) -> None:
+    listed = re.findall(
+        r"^- \[.+?\]\((.+?)\)", (built / "llms.txt").read_text("utf-8"), re.MULTILINE
+    )
+    whole = (built / "llms-full.txt").read_text("utf-8")
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(pages)
+    assert [page for page in pages if f"<!-- {page} -->" not in whole] == []
+    assert [page for page in listed if not (built / page).exists()] == []

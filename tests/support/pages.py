@@ -4,6 +4,8 @@ Fenced blocks of `python` run from top to bottom, in one namespace. A block of `
 one, with nothing but blank lines between, is exactly what it prints; a date there stands for the
 day on which it runs.
 
+Blocks in tabs are alternatives: each is run by itself, by the tests of its page.
+
 Blocks of `py` need another library, which the package does not depend on. Most tests skip them;
 they run where that library is installed: `make migration` and `make web`.
 """
@@ -13,7 +15,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import itertools
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +25,8 @@ from pathlib import Path
 OURS = "python"
 THEIRS = "py"
 
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```\n", re.MULTILINE | re.DOTALL)
+_TAB = re.compile(r'^=== "([^"]+)"$', re.MULTILINE)
 
 
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
@@ -41,6 +46,7 @@ class CodeBlock:
         language: `python` or `py`.
         code: What is run.
         output: What it prints, if the page says so.
+        tab: The title of the tab in which it stands, if in any.
     """
 
     page: Path
@@ -48,6 +54,7 @@ class CodeBlock:
     language: str
     code: str
     output: str | None
+    tab: str | None = None
 
     def run(self, names: dict[str, object]) -> str:
         """Run the block in a namespace and return what it printed.
@@ -77,18 +84,25 @@ def blocks_of(page: Path) -> list[CodeBlock]:
 
 def _blocks(page: Path, text: str) -> Iterator[CodeBlock]:
     fences = list(_FENCED.finditer(text))
-    for fence, after in zip(fences, [*fences[1:], None], strict=True):
-        language, code = fence.groups()
+    for fence, after in itertools.zip_longest(fences, fences[1:]):
+        indent, language, code = fence.groups()
         if language not in (OURS, THEIRS):
             continue
         shown = None
         if (
             after is not None
-            and after[1] == "text"
+            and after[2] == "text"
             and not text[fence.end() : after.start()].strip()
         ):
-            shown = after[2]
-        yield CodeBlock(page, text.count("\n", 0, fence.start()) + 1, language, code, shown)
+            shown = textwrap.dedent(after[3])
+        line = text.count("\n", 0, fence.start()) + 1
+        tab = _find_tab(text, fence.start()) if indent else None
+        yield CodeBlock(page, line, language, textwrap.dedent(code), shown, tab)
+
+
+def _find_tab(text: str, place: int) -> str | None:
+    titles = [found[1] for found in _TAB.finditer(text, 0, place)]
+    return titles[-1] if titles else None
 
 
 def run_page(page: Path, language: str = OURS) -> str:
@@ -99,7 +113,7 @@ def run_page(page: Path, language: str = OURS) -> str:
     """
     blocks = blocks_of(page)
     names: dict[str, object] = {"__name__": page.name}
-    wanted = [block for block in blocks if block.language == language]
+    wanted = [block for block in blocks if block.language == language and block.tab is None]
     if language == THEIRS:
         wanted.insert(0, next(block for block in blocks if block.language == OURS))
     return "".join(block.run(names) for block in wanted)

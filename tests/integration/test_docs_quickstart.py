@@ -1,0 +1,137 @@
+"""Every tab of the quickstart runs as it stands, with its provider's client, on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import CodeBlock, blocks_of
+
+from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "get_started" / "quickstart.md"
+TABS = {block.tab: block for block in blocks_of(PAGE) if block.tab is not None}
+RECALLED = "I parked on level C, next to the blue pillar."
+SCRIPT = ["Noted.", "You parked on level C, next to the blue pillar."]
+
+pytestmark = pytest.mark.sockets
+
+
+class _Messages(BaseHTTPRequestHandler):
+    """What `ChatAnthropic` asks of the Messages API, and no more."""
+
+    asked: list[dict[str, Any]]
+
+    def do_POST(self) -> None:
+        self.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        text = SCRIPT[len(self.asked) - 1]
+        reply = {
+            "id": f"msg_{len(self.asked)}",
+            "type": "message",
+            "role": "assistant",
+            "model": self.asked[-1]["model"],
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
+        body = json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base
+        """Say nothing on the terminal."""
+
+
+Asked = tuple[dict[str, str], list[dict[str, Any]]]
+
+
+@contextlib.contextmanager
+def openai() -> Iterator[Asked]:
+    asked: list[dict[str, Any]] = []
+    with ChatCompletionsServer(SCRIPT, models=("gpt-5-mini", "llama3.2")) as server:
+        yield {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}, asked
+        asked += [request.body for request in server.requests]
+
+
+@contextlib.contextmanager
+def bedrock() -> Iterator[Asked]:
+    asked: list[dict[str, Any]] = []
+    with BedrockConverseServer(SCRIPT) as server:
+        keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        address = {"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": server.url, "AWS_REGION": "eu-central-1"}
+        yield {**keys, **address, "AWS_DEFAULT_REGION": "eu-central-1"}, asked
+        asked += [request.body for request in server.requests]
+
+
+@contextlib.contextmanager
+def anthropic() -> Iterator[Asked]:
+    asked: list[dict[str, Any]] = []
+    handler = type("Messages", (_Messages,), {"asked": asked})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        try:
+            yield {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}, asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
+def offline() -> Iterator[Asked]:
+    yield {}, []
+
+
+SERVICES = {
+    "OpenAI": (openai, "langchain_openai"),
+    "Anthropic": (anthropic, "langchain_anthropic"),
+    "Bedrock": (bedrock, "langchain_aws"),
+    "Local": (openai, "langchain_openai"),
+    "Offline": (offline, "langchain_convmem"),
+}
+
+
+def run(block: CodeBlock, directory: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", block.code],
+        cwd=directory,
+        env=os.environ | environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_quickstart_has_a_tab_for_each_way_to_begin() -> None:
+    assert list(TABS) == list(SERVICES)
+
+
+@pytest.mark.parametrize("tab", SERVICES)
+def test_a_tab_of_the_quickstart_prints_what_it_shows_and_its_model_was_given_the_line(
+    tab: str, tmp_path: Path
+) -> None:
+    serve, needs = SERVICES[tab]
+    pytest.importorskip(needs, reason=f"{needs} is not installed")
+    with serve() as (environment, asked):
+        printed = run(TABS[tab], tmp_path, environment)
+    shown = TABS[tab].output or ""
+    assert printed.partition(": ")[2] == shown.partition(": ")[2] if tab == "Offline" else True
+    assert tab == "Offline" or printed == shown
+    assert tab == "Offline" or [RECALLED in json.dumps(one) for one in asked] == [True, True]

@@ -1,0 +1,134 @@
+"""The reference is complete, and what the code says now."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import reference
+
+import langchain_convmem
+from langchain_convmem import errors
+from langchain_convmem.cli.app import convmem
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def test_the_written_pages_of_the_reference_are_what_the_code_says_now() -> None:
+    pytest.importorskip("moto", reason="moto is not installed")
+    stale = [
+        path.relative_to(ROOT).as_posix() for path in reference.find_stale(reference.write_pages())
+    ]
+    assert stale == [], "run make reference"
+
+
+# -- public names ---
+
+
+def public_names() -> Iterator[tuple[str, object]]:
+    """Yield each name of each `__all__` with what it names, found without the generator."""
+    names = [langchain_convmem.__name__]
+    names += [
+        found.name
+        for found in pkgutil.walk_packages(langchain_convmem.__path__, "langchain_convmem.")
+        if not any(part.startswith("_") or part == "cli" for part in found.name.split("."))
+    ]
+    for name in names:
+        module = importlib.import_module(name)
+        for public in getattr(module, "__all__", ()):
+            yield f"{name}.{public}", getattr(module, public)
+
+
+def documented_things() -> tuple[list[object], set[str]]:
+    """Return what single directives document, and the names of modules documented whole."""
+    things, modules = [], set()
+    for page in (DOCS / "reference").rglob("*.md"):
+        for path in re.findall(r"^::: ([\w.]+)", page.read_text("utf-8"), re.MULTILINE):
+            home, _, name = path.rpartition(".")
+            thing = getattr(importlib.import_module(home), name)
+            if inspect.ismodule(thing):
+                modules.add(path)
+            else:
+                things.append(thing)
+    return things, modules
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    things, modules = documented_things()
+    missing = [
+        name
+        for name, thing in public_names()
+        if not any(thing is one for one in things)
+        and getattr(thing, "__module__", None) not in modules
+        and name.rpartition(".")[0] not in modules
+    ]
+    assert len(things) > 60
+    assert missing == []
+
+
+# -- commands ---
+
+
+def commands_below(group: click.Group, words: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands_below(command, f"{words} {name}")
+        else:
+            yield f"{words} {name}", command
+
+
+@pytest.mark.parametrize(("words", "command"), [*commands_below(convmem, "convmem")])
+def test_every_option_of_a_command_is_in_the_reference(words: str, command: click.Command) -> None:
+    page = (DOCS / "reference" / "commands.md").read_text("utf-8")
+    section = page.partition(f"\n## {words}\n")[2].partition("\n## ")[0]
+    missing = [
+        name
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in option.opts
+        if f"`{name}`" not in section
+    ]
+    assert section
+    assert missing == []
+
+
+# -- errors and settings ---
+
+
+def test_every_error_has_its_fix_on_the_page_of_troubles_and_no_other_error_is_there() -> None:
+    page = (DOCS / "how_to" / "troubleshoot.md").read_text("utf-8")
+    classes = [
+        name
+        for name, thing in vars(errors).items()
+        if inspect.isclass(thing) and issubclass(thing, errors.ConvMemError)
+    ]
+    sections = re.findall(r"^### (\w+)\n\n(.+)", page, re.MULTILINE)
+    assert sorted(name for name, _ in sections) == sorted(classes)
+    assert [name for name, fix in sections if len(fix.split()) < 8] == []
+
+
+@pytest.mark.parametrize(("heading", "use", "settings"), reference.list_settings())
+def test_every_setting_is_described_with_its_default(
+    heading: str, use: str, settings: type
+) -> None:
+    page = (DOCS / "reference" / "settings.md").read_text("utf-8")
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\S.*?) \| (\S.*?) \| (.*?)\|$", section, re.MULTILINE)
+    assert use in section
+    assert [row[0] for row in rows] == list(inspect.signature(settings).parameters)
+
+
+def test_what_a_setting_costs_is_said_of_settings_that_there_are() -> None:
+    known = {
+        f"{settings.__name__}.{name}"
+        for _, _, settings in reference.list_settings()
+        for name in inspect.signature(settings).parameters
+    }
+    assert set(reference.COSTS) <= known
