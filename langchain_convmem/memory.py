@@ -780,8 +780,10 @@ class ConversationMemory:
         after one.
 
         Args:
-            path: An export of ChatGPT, Claude or convmem, messages of OpenAI's API, a store of
-                LangChain or LangGraph, a dialogue; see the page on import, export and copy.
+            path: An export of ChatGPT or Claude, as the zip, the folder or the JSON; an export of
+                convmem, messages of OpenAI's API, a store of LangChain or LangGraph, a dialogue;
+                see the page on import, export and copy. Of a zip or folder, what cannot be read is
+                left out, and `ImportReport.unread` names it.
             user_id: Whose conversations; None makes each thread one of no user.
             thread_id: The thread's name, if the file holds one conversation only.
             format: The name of the format that the file must have, such as `chatgpt`; None finds
@@ -807,12 +809,10 @@ class ConversationMemory:
         form: str | None,
         progress: Callable[[int, int], None] | None,
     ) -> Steps[ImportReport]:
-        from langchain_convmem.transfer import read_threads
-        from langchain_convmem.transfer.imports import ImportedFile, store_file_steps
+        from langchain_convmem.transfer.imports import read_file, store_file_steps
 
         def read() -> ImportedFile:
-            threads = read_threads(path, thread_id=thread_id, format=form)
-            return ImportedFile(os.fspath(path), tuple(threads))
+            return read_file(path, thread_id=thread_id, format=form)
 
         file: ImportedFile = yield Effect(read, lambda: asyncio.to_thread(read))
         drafting = self._turn_memory.drafting

@@ -322,8 +322,8 @@ class ThreadState(Protocol):
 
 
 @runtime_checkable
-class StateListing(Protocol):
-    """Optional ability of a log: it reads one document of all threads of a user at once.
+class StateBatches(Protocol):
+    """Optional ability of a log: it reads and adds one document of many threads at once.
 
     Other logs are asked thread by thread. Needs `ThreadState`.
     """
@@ -337,6 +337,22 @@ class StateListing(Protocol):
             user_id: Whose threads; None is the threads of no user.
             name: The documents' name.
         """
+        ...
+
+    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
+        """Write documents of one name, where a thread has none yet.
+
+        May be lost in a crash of the machine, so it is for what can be written again.
+
+        Args:
+            user_id: Whose threads; None is threads of no user.
+            name: The documents' name.
+            values: What to write, by thread id.
+        """
+        ...
+
+    async def aadd_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
+        """Write documents, without blocking the event loop."""
         ...
 
     async def alist_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError, LogError
-from langchain_convmem.protocols import MessageLog, StateListing, ThreadState
+from langchain_convmem.protocols import MessageLog, StateBatches, ThreadState
 from langchain_convmem.records import StateDocument, ThreadInfo, ThreadKey
 
 MAX_TITLE = 200
@@ -74,13 +74,21 @@ def update_thread_steps(
     raise LogError(msg, thread_id=key.thread_id)
 
 
-def add_title_steps(log: MessageLog, key: ThreadKey, title: str) -> Steps[None]:
-    """Give a thread a title unless somebody gave it one already; for imports.
+def add_titles_steps(
+    log: MessageLog, user_id: str | None, titles: Mapping[str, str]
+) -> Steps[None]:
+    """Give threads titles, by thread id, unless somebody gave them one already; for imports.
 
     A log that keeps no documents keeps no titles.
     """
-    if title and isinstance(log, ThreadState):
-        yield from _write_steps(log, key, {"title": shorten_title(title)}, None)
+    values = {name: {"title": shorten_title(one)} for name, one in titles.items() if one}
+    if not values or not isinstance(log, ThreadState):
+        return
+    if isinstance(log, StateBatches):
+        yield from perform(log.add_states, log.aadd_states, user_id, DOCUMENT, values)
+        return
+    for thread_id, value in values.items():
+        yield from _write_steps(log, ThreadKey(user_id, thread_id), value, None)
 
 
 def read_title_steps(log: MessageLog, key: ThreadKey) -> Steps[str]:
@@ -105,7 +113,7 @@ def list_documents_steps(
     log: ThreadState, user_id: str | None, keys: Iterable[ThreadKey]
 ) -> Steps[dict[str, StateDocument]]:
     """Return the documents of a user's threads by thread id; `keys` names those to ask for."""
-    if isinstance(log, StateListing):
+    if isinstance(log, StateBatches):
         return (yield from perform(log.list_states, log.alist_states, user_id, DOCUMENT))
     found: dict[str, StateDocument] = {}
     for key in keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -48,16 +49,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked:
         return shell_complete(convmem, {}, _PROGRAM, _COMPLETION, asked)
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()  # here, where a full disk can be reported
     except ConvMemError as error:
         print(f"convmem: {escape_controls(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader went away, as `head` does. The interpreter would fail again at its last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader went away, as `head` does
         return 1
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
+        _drop_output()
+        print(f"convmem: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+    return code
+
+
+_OUTPUT_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT}
+"""What writing to a full disk or a broken device fails with."""
+
+
+def _drop_output() -> None:
+    """Let what is still to be printed go nowhere: the interpreter would fail at its last flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

@@ -43,9 +43,12 @@ if TYPE_CHECKING:
 
 # -- import ---------------------------------------------------------------------------------------
 
+_SHOWN_UNREAD = 20
+
 
 @command(
     "import",
+    "convmem import chatgpt-export.zip --user ana",
     "convmem import conversations.json --user ana",
     "convmem import garden.jsonl --thread garden",
 )
@@ -58,9 +61,10 @@ def import_files(
 ) -> int:
     """Import conversations from exports, stores and other files.
 
-    Reads exports of ChatGPT, Claude and convmem, messages of OpenAI's API, stores of LangChain and
-    LangGraph, and dialogues; the content tells the format. All files are checked before anything is
-    written, and importing a file twice adds nothing twice.
+    Reads exports of ChatGPT and Claude as they come, zip, folder or JSON; exports of convmem,
+    messages of OpenAI's API, stores of LangChain and LangGraph, and dialogues. The content tells
+    the format. All files are checked before anything is written, and importing a file twice adds
+    nothing twice. What cannot be read of a zip or folder is left out and named.
     """
     from langchain_convmem.transfer.imports import read_files
 
@@ -75,6 +79,11 @@ def import_files(
         if not terminal.as_json:
             for report in reports:
                 terminal.print_line(_format_import(report))
+                for sentence in report.unread[:_SHOWN_UNREAD]:
+                    terminal.print_line(f"  not read: {sentence}")
+                if len(report.unread) > _SHOWN_UNREAD:
+                    more = len(report.unread) - _SHOWN_UNREAD
+                    terminal.print_line(f"  and {more} more; --json names all")
         # Everything is stored and found by its words by now; meaning may take minutes.
         problems = _embed(memory, user, terminal)
     if terminal.as_json:
@@ -91,7 +100,7 @@ def _store(
 ) -> list[ImportReport]:
     from langchain_convmem.transfer.imports import store_file
 
-    total = sum(len(thread) for file in files for thread in file.threads)
+    total = sum(file.entries for file in files)
     progress(0, total)
     reports: list[ImportReport] = []
     for file in files:
@@ -129,7 +138,20 @@ def _format_import(report: ImportReport) -> str:
         where += f", {report.branches} of them {'a branch' if report.branches == 1 else 'branches'}"
     lines, sessions = format_count(len(report), "line"), format_count(report.sessions, "session")
     counts = f"{lines}, {report.added} new, {sessions}"
-    return f"{report.path}: {counts}, {where}"
+    years = _format_years(report) if len(threads) > 1 else ""
+    unread = f"; {len(report.unread)} could not be read:" if report.unread else ""
+    return f"{report.path}: {counts}, {where}{years}{unread}"
+
+
+def _format_years(report: ImportReport) -> str:
+    """Return from when the lines of a report are, such as `, said from 2019 to 2026`."""
+    from langchain_convmem.views.lines import get_moment
+
+    found = (None if at is None else get_moment(at) for at in (report.first_ms, report.last_ms))
+    first, last = (None if moment is None else moment.year for moment in found)
+    if first is None or last is None:
+        return ""
+    return f", said in {first}" if first == last else f", said from {first} to {last}"
 
 
 def _encode_import(report: ImportReport) -> dict[str, Any]:
@@ -139,8 +161,17 @@ def _encode_import(report: ImportReport) -> dict[str, Any]:
         "lines": len(report),
         "thread_ids": list(data.pop("thread_ids")),
         "skipped": list(data.pop("skipped")),
+        "unread": list(data.pop("unread")),
+        "first": _format_time(data.pop("first_ms")),
+        "last": _format_time(data.pop("last_ms")),
         **data,
     }
+
+
+def _format_time(at_ms: int | None) -> str | None:
+    from langchain_convmem.cli.rendering import format_millisecond
+
+    return None if at_ms is None else format_millisecond(at_ms)
 
 
 # -- recall ---------------------------------------------------------------------------------------

@@ -368,7 +368,7 @@ class InMemoryLog(TransactionTwins):
                 self._threads[key].documents.pop(name, None)
 
     def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
-        """Return the documents of one name by thread id; see `StateListing`."""
+        """Return the documents of one name by thread id; see `StateBatches`."""
         check_user(user_id)
         with self._lock:
             self._check_open()
@@ -383,6 +383,13 @@ class InMemoryLog(TransactionTwins):
         }
 
     alist_states = make_twin(list_states)
+
+    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
+        """Write documents where there are none; see `StateBatches`."""
+        for thread_id, value in values.items():
+            self.set_state(ThreadKey(user_id, thread_id), name, value, expected=None)
+
+    aadd_states = make_twin(add_states)
 
 
 @dataclass(slots=True)

@@ -407,9 +407,7 @@ class PostgresLog:
     ) -> Steps[StateDocument | None]:
         """Write the document if its version is `expected`; see `ThreadState.set_state`."""
         text, version = encode_state(value), make_version(expected)
-        new = _NewDocument(
-            name, text, version, self._signer.sign_document(key, name, version, text)
-        )
+        new = self._sign_document(key, name, text, version)
         job = partial(_write_document, key=key, new=new, expected=expected, signer=self._signer)
         is_written = yield from self._call(Mode.WRITE, job)
         return StateDocument(load_json(text), version) if is_written else None
@@ -425,12 +423,27 @@ class PostgresLog:
 
     @sync
     def list_states(self, user_id: str | None, name: str) -> Steps[dict[str, StateDocument]]:
-        """Return the documents of one name by thread id; see `StateListing`."""
+        """Return the documents of one name by thread id; see `StateBatches`."""
         check_user(user_id)
         job = partial(_list_documents, user_id=user_id, name=name, signer=self._signer)
         return self._call(Mode.READ, job)
 
     alist_states = twin(list_states)
+
+    @sync
+    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> Steps[None]:
+        """Write documents where there are none, in one transaction; see `StateBatches`."""
+        version, documents = make_version(None), {}
+        for thread_id, value in values.items():
+            key = ThreadKey(user_id, thread_id)
+            documents[key] = self._sign_document(key, name, encode_state(value), version)
+        return self._call(Mode.WRITE, partial(_add_documents, documents=documents))
+
+    aadd_states = twin(add_states)
+
+    def _sign_document(self, key: ThreadKey, name: str, text: str, version: int) -> _NewDocument:
+        checksum = self._signer.sign_document(key, name, version, text)
+        return _NewDocument(name, text, version, checksum)
 
     # -- segments -------------------------------------------------------------------------------
 
@@ -1087,6 +1100,12 @@ def _add_document(tx: Transaction, key: ThreadKey, new: _NewDocument) -> Steps[b
         new.checksum,
     )
     return touched > 0
+
+
+def _add_documents(tx: Transaction, documents: Mapping[ThreadKey, _NewDocument]) -> Steps[None]:
+    """Write documents of several threads, where there are none."""
+    for key, new in documents.items():
+        yield from _add_document(tx, key, new)
 
 
 def _delete_document(tx: Transaction, key: ThreadKey, name: str) -> Steps[None]:

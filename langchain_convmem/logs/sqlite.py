@@ -486,7 +486,7 @@ class SQLiteLog(TransactionTwins):
             return self._read_document(db, key, find_thread(db, key), name)
 
     def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
-        """Return the documents of one name by thread id; see `StateListing`."""
+        """Return the documents of one name by thread id; see `StateBatches`."""
         check_user(user_id)
         with self._connections.read() as db:
             rows = db.execute(
@@ -503,6 +503,15 @@ class SQLiteLog(TransactionTwins):
         return found
 
     alist_states = make_twin(list_states)
+
+    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
+        """Write documents where there are none, in one transaction; see `StateBatches`."""
+        texts = {ThreadKey(user_id, thread): encode_state(one) for thread, one in values.items()}
+        with self._connections.write(durable=False) as db:
+            for key, text in texts.items():
+                self._write_document(db, key, name, text, expected=None)
+
+    aadd_states = make_twin(add_states)
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None

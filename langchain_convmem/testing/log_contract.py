@@ -63,7 +63,7 @@ from langchain_convmem.protocols import (
     OwnerListing,
     SegmentBuffer,
     SegmentCache,
-    StateListing,
+    StateBatches,
     ThreadState,
     ThreadTransactions,
 )
@@ -131,7 +131,7 @@ class MessageLogContract(ABC):
 
     What a log does not declare is skipped, and the skip says so. Optional abilities are known by
     their protocols: a log that is an `OwnerListing`, a `LineSource`, a `SegmentCache`, a
-    `SegmentBuffer`, a `StateListing`, a `ThreadTransactions` or a `ChainedLog` is tested as one.
+    `SegmentBuffer`, a `StateBatches`, a `ThreadTransactions` or a `ChainedLog` is tested as one.
 
     Attributes:
         persistent: Entries outlive the handle: a closed log can be opened again.
@@ -1005,7 +1005,7 @@ class MessageLogContract(ABC):
     def test_one_document_of_all_threads_of_a_user_is_listed_at_once(
         self, log: ContractLog
     ) -> None:
-        if not isinstance(log, StateListing):
+        if not isinstance(log, StateBatches):
             pytest.skip("lists no documents")
         for key in EVERY_KEY:
             say(log, key, "Hi")
@@ -1020,6 +1020,18 @@ class MessageLogContract(ABC):
         assert lone == {"t1": [None, "t1"], "ana": [None, "ana"]}
         assert log.list_states("nobody", "buffer") == {}
         assert log.list_states("ana", "buffe") == {}
+
+    def test_a_document_is_added_to_many_threads_at_once_where_there_is_none(
+        self, log: ContractLog
+    ) -> None:
+        if not isinstance(log, StateBatches):
+            pytest.skip("lists no documents")
+        log.set_state(ANA, "buffer", "there before", expected=None)
+        log.add_states("ana", "buffer", {"t1": "new", "t2": "new", "Zoë 🦊": {"n": [1]}})
+        found = {thread: one.value for thread, one in log.list_states("ana", "buffer").items()}
+        assert found == {"t1": "there before", "t2": "new", "Zoë 🦊": {"n": [1]}}
+        log.add_states(None, "buffer", {"t1": "nobody's"})
+        assert log.list_states(None, "buffer")["t1"] == log.get_state(LONE, "buffer")
 
     def test_a_document_that_cannot_be_kept_is_refused(self, log: ContractLog) -> None:
         with pytest.raises(InvalidMessageError):

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from langchain_convmem.effects import Steps, perform, run_async, run_sync
+from langchain_convmem.effects import Effect, Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
-from langchain_convmem.titles import add_title_steps
+from langchain_convmem.titles import add_titles_steps
+from langchain_convmem.transfer.archives import Archive, is_archive
 from langchain_convmem.transfer.copy import Replay
 from langchain_convmem.transfer.formats import (
     DATABASE_READERS,
     READERS,
     DatabaseReader,
     Reader,
+)
+from langchain_convmem.transfer.source import (
+    MAX_FILE_BYTES as MAX_WHOLE_BYTES,
 )
 from langchain_convmem.transfer.source import (
     Database,
@@ -29,20 +35,33 @@ from langchain_convmem.transfer.source import (
     refuse,
 )
 from langchain_convmem.transfer.threads import ImportedThread
+from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import IMPORTED
 from langchain_convmem.views.messages import DraftBuilder, is_remembered
 
 _OWN_TABLES = {"owners", "threads", "entries", "documents"}
+_TITLES_AT_ONCE = 500
 _HOOK = "the write hook stores nothing of it"
 _MARK = "it is marked as not to be remembered"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """A file and the threads found in it."""
+    """A file that was checked, and the threads found in it.
+
+    Attributes:
+        path: As the user named it.
+        threads: In order; those of an archive are read anew whenever they are asked for.
+        thread_ids: Their ids.
+        entries: How many entries they make.
+        unread: One sentence for each part of an archive that cannot be read.
+    """
 
     path: str
-    threads: tuple[ImportedThread, ...]
+    threads: Iterable[ImportedThread]
+    thread_ids: tuple[str, ...]
+    entries: int
+    unread: tuple[str, ...] = ()
 
 
 def read_threads(
@@ -54,7 +73,8 @@ def read_threads(
     """Return the threads of one file, checked to the last line; nothing is written.
 
     Args:
-        path: A file of any known format.
+        path: A file of any known format; or a zip or folder that ChatGPT or Claude delivered, of
+            which `read_file` leaves out what cannot be read, and this function is strict.
         thread_id: Takes the place of the only dialogue's own name.
         format: The name of the format that the file must have, such as `chatgpt`; None finds it
             out.
@@ -64,7 +84,73 @@ def read_threads(
         ImportFormatError: If the file is empty, of no known format, or not what its format says.
         MissingExtraError: If its format needs a package that is not installed.
     """
-    return parse_threads(open_source(Path(path)), thread_id=thread_id, format=format)
+    place = Path(path)
+    if not is_archive(place):
+        return parse_threads(open_source(place), thread_id=thread_id, format=format)
+    archive = Archive(place, _select_readers(format), thread_id=thread_id)
+    if archive.unread:
+        refuse(archive.path, "", archive.unread[0])
+    return list(archive)
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    *,
+    thread_id: str | None = None,
+    format: str | None = None,  # noqa: A002 - what it is called everywhere
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> ImportedFile:
+    """Return a file that was checked to its end, with its threads; nothing is written.
+
+    A zip or folder that ChatGPT or Claude delivered is read one conversation at a time, now and
+    once more when its threads are asked for, so it takes little memory however large it is. What
+    in it cannot be read is left out and named. The same holds for the JSON in it where that is too
+    large to be read at once.
+
+    Args:
+        path: A file, a zip or a folder.
+        thread_id: Takes the place of the only dialogue's own name.
+        format: The name of the format that the file must have, such as `chatgpt`; None finds it
+            out.
+        progress: Called with the bytes of an archive that are read, and all.
+
+    Raises:
+        ConfigError: If no format has that name.
+        ImportFormatError: If the file is empty, of no known format, or not what its format says;
+            or if the archive is damaged, encrypted or unsafe.
+        MissingExtraError: If its format needs a package that is not installed.
+    """
+    place = Path(path)
+    if is_archive(place) or _is_large_export(place):
+        readers = _select_readers(format)
+        archive = Archive(place, readers, thread_id=thread_id, report=progress)
+        ids = archive.thread_ids
+        return ImportedFile(archive.path, archive, ids, archive.entries, archive.unread)
+    threads = parse_threads(open_source(place), thread_id=thread_id, format=format)
+    return _list_file(str(place), threads)
+
+
+def _list_file(path: str, threads: Sequence[ImportedThread]) -> ImportedFile:
+    ids = tuple(thread.thread_id for thread in threads)
+    return ImportedFile(path, tuple(threads), ids, sum(map(len, threads)))
+
+
+def _is_large_export(path: Path) -> bool:
+    """Return whether a file is too large to be read at once, and may be a list of conversations."""
+    return path.stat().st_size > MAX_WHOLE_BYTES and not is_database(path)
+
+
+def _select_readers(name: str | None) -> list[Reader]:
+    """Return the formats that an archive may hold.
+
+    Raises:
+        ConfigError: If no format has that name, or archives are not of it.
+    """
+    found = [one for one in READERS if one.read_tree is not None and name in (None, one.name)]
+    if not found:
+        known = ", ".join(one.name for one in READERS if one.read_tree is not None)
+        raise ConfigError(f"a zip or folder must be of the format {known}; got format={name!r}")
+    return found
 
 
 def open_source(path: Path) -> Source | Database:
@@ -135,7 +221,6 @@ def read_files(
     paths: Sequence[Path],
     *,
     thread_id: str | None = None,
-    read: Callable[[Path], Source | Database] = open_source,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[ImportedFile]:
     """Return all files with their threads: every file is checked before the first is returned.
@@ -143,28 +228,41 @@ def read_files(
     Args:
         paths: The files.
         thread_id: Name of the thread, for a single file.
-        read: Opens a file.
-        progress: Called with the files done and the files in all.
+        progress: Called with the bytes read and the bytes of all files, packed as they are.
 
     Raises:
         ImportFormatError: If a file is bad, or two dialogues would become the same thread.
     """
     files = []
-    for done, path in enumerate(paths):
-        progress(done, len(paths))
-        source = read(path)
-        threads = parse_threads(source, thread_id=thread_id)
-        files.append(ImportedFile(source.path, tuple(threads)))
-    progress(len(paths), len(paths))
+    sizes = [_measure_path(path) for path in paths]
+    for number, path in enumerate(paths):
+        before = sum(sizes[:number])
+        files.append(
+            read_file(
+                path,
+                thread_id=thread_id,
+                progress=lambda done, total, number=number, before=before: progress(  # type: ignore[misc]
+                    before + sizes[number] * done // max(total, 1), sum(sizes)
+                ),
+            )
+        )
+        progress(before + sizes[number], sum(sizes))
     _refuse_shared_threads(files)
     return files
+
+
+def _measure_path(path: Path) -> int:
+    """Return about how many bytes there are to read; at least one, for what cannot be read."""
+    try:
+        return path.stat().st_size or 1
+    except (OSError, ValueError):
+        return 1
 
 
 def _refuse_shared_threads(files: Iterable[ImportedFile]) -> None:
     homes: dict[str, str] = {}
     for file in files:
-        for thread in file.threads:
-            name = thread.thread_id
+        for name in file.thread_ids:
             if name in homes:
                 other = f"is the thread {name!r}, and so is {homes[name]}"
                 refuse(file.path, "", f"{other}; import them one by one with --thread")
@@ -190,6 +288,10 @@ class ImportReport:
         added: Entries that were not there before; an entry is a message, or an edit of an export.
         known: Entries that were there already.
         skipped: One sentence for each that was left out, saying why.
+        unread: One sentence for each part of an archive that cannot be read, saying why.
+        first_ms: When the first of them was said, milliseconds since the epoch; None where the file
+            tells no time.
+        last_ms: When the last of them was said.
     """
 
     path: str
@@ -199,6 +301,9 @@ class ImportReport:
     added: int
     known: int
     skipped: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    first_ms: int | None = None
+    last_ms: int | None = None
 
     def __len__(self) -> int:
         """Return how many entries the file holds."""
@@ -226,7 +331,7 @@ def store_thread(
     Returns:
         How many of its entries are new.
     """
-    return run_sync(_store_steps(log, thread, user_id, drafting or DraftBuilder())).added
+    return run_sync(_store_thread_steps(log, thread, user_id, drafting or DraftBuilder()))
 
 
 async def astore_thread(
@@ -237,7 +342,16 @@ async def astore_thread(
     drafting: DraftBuilder | None = None,
 ) -> int:
     """Write a thread that was read from a file; see `store_thread`."""
-    return (await run_async(_store_steps(log, thread, user_id, drafting or DraftBuilder()))).added
+    return await run_async(_store_thread_steps(log, thread, user_id, drafting or DraftBuilder()))
+
+
+def _store_thread_steps(
+    log: MessageLog, thread: ImportedThread, user_id: str | None, drafting: DraftBuilder
+) -> Steps[int]:
+    stored = yield from _store_steps(log, thread, user_id, drafting)
+    if stored.holds_any:
+        yield from add_titles_steps(log, user_id, {thread.thread_id: thread.title})
+    return stored.added
 
 
 def store_file(
@@ -268,33 +382,77 @@ def store_file_steps(
     progress: Callable[[int, int], None] | None,
 ) -> Steps[ImportReport]:
     """Return the steps of `store_file`, for `run` or `arun` or as part of a longer job."""
-    total = sum(len(thread) for thread in file.threads)
-    done = added = 0
-    skipped: list[str] = []
-    for thread in file.threads:
+    tally = _Tally(file)
+    threads = iter(file.threads)
+
+    def read_next() -> ImportedThread | None:
+        return next(threads, None)
+
+    # Of an archive, the next one is read now, which an event loop must not wait for.
+    read_off_loop = partial(asyncio.to_thread, read_next)
+    while (thread := (yield Effect(read_next, read_off_loop))) is not None:
         stored = yield from _store_steps(log, thread, user_id, drafting)
-        added += stored.added
-        skipped += stored.skipped
-        done += len(thread)
+        tally.add(thread, stored)
+        if len(tally.titles) >= _TITLES_AT_ONCE:
+            yield from add_titles_steps(log, user_id, tally.titles)
+            tally.titles.clear()
         if progress is not None:
-            progress(done, total)
-    return ImportReport(
-        path=file.path,
-        thread_ids=tuple(thread.thread_id for thread in file.threads),
-        branches=sum(thread.branch_of is not None for thread in file.threads),
-        sessions=sum(thread.sessions for thread in file.threads),
-        added=added,
-        known=total - added - len(skipped),
-        skipped=tuple(skipped),
-    )
+            progress(tally.done, file.entries)
+    yield from add_titles_steps(log, user_id, tally.titles)
+    return tally.make_report()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts what becomes of a file, thread by thread."""
+
+    file: ImportedFile
+    done: int = 0
+    added: int = 0
+    branches: int = 0
+    sessions: int = 0
+    skipped: list[str] = field(default_factory=list)
+    span: tuple[int, int] | None = None
+    titles: dict[str, str] = field(default_factory=dict)
+
+    def add(self, thread: ImportedThread, stored: _Stored) -> None:
+        """Count a thread."""
+        self.done += len(thread)
+        self.added += stored.added
+        self.skipped += stored.skipped
+        self.branches += thread.branch_of is not None
+        self.sessions += thread.sessions
+        if thread.title and stored.holds_any:
+            self.titles[thread.thread_id] = thread.title
+        times = [at for at in map(get_line_time_ms, thread.messages) if at is not None]
+        if times:
+            first, last = self.span or (times[0], times[0])
+            self.span = min(first, *times), max(last, *times)
+
+    def make_report(self) -> ImportReport:
+        """Return what became of the file."""
+        first_ms, last_ms = self.span or (None, None)
+        return ImportReport(
+            path=self.file.path,
+            thread_ids=self.file.thread_ids,
+            branches=self.branches,
+            sessions=self.sessions,
+            added=self.added,
+            known=self.done - self.added - len(self.skipped),
+            skipped=tuple(self.skipped),
+            unread=self.file.unread,
+            first_ms=first_ms,
+            last_ms=last_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """How many entries of a thread are new, and why others are not there."""
+    """How many entries of a thread are new, why others are not there, and whether any is."""
 
     added: int
     skipped: list[str]
+    holds_any: bool
 
 
 def _store_steps(
@@ -302,10 +460,7 @@ def _store_steps(
 ) -> Steps[_Stored]:
     key = ThreadKey(user_id, thread.thread_id)
     write = _replay_steps if thread.entries else _append_steps
-    stored = yield from write(log, key, thread, drafting)
-    if len(stored.skipped) < len(thread):
-        yield from add_title_steps(log, key, thread.title)
-    return stored
+    return (yield from write(log, key, thread, drafting))
 
 
 def _append_steps(
@@ -323,7 +478,8 @@ def _append_steps(
             why = _HOOK if is_remembered(message) else _MARK
             skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
     entries: list[Entry] = yield from perform(log.append, log.aappend, key, drafts, durable=False)
-    return _Stored(sum(entry.position > before for entry in entries), skipped)
+    added = sum(entry.position > before for entry in entries)
+    return _Stored(added, skipped, holds_any=bool(entries))
 
 
 def _mark_imported(draft: Draft) -> Draft:
@@ -349,4 +505,4 @@ def _replay_steps(
     yield from replay.begin(kept, target)
     yield from replay.feed(kept)
     yield from replay.finish()
-    return _Stored(replay.written, skipped)
+    return _Stored(replay.written, skipped, holds_any=bool(kept))

@@ -98,14 +98,14 @@ def read_source(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> Source:
             `max_bytes`, is being written to or is not UTF-8.
     """
     name = str(path)
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         before = os.fstat(file.fileno())
         data = file.read(max_bytes + 1)
         after = os.fstat(file.fileno())
     if len(data) > max_bytes:
         refuse(name, "", f"is larger than {max_bytes:,} bytes, the limit for one file; split it")
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        refuse(name, "", "changed while it was read; import it when nothing writes to it any more")
+    stamps = [(one.st_size, one.st_mtime_ns) for one in (before, after)]
+    check_settled(name, is_settled=stamps[0] == stamps[1])
     try:
         return Source(name, data.decode("utf-8").removeprefix(_BOM))
     except UnicodeDecodeError as error:
@@ -113,6 +113,12 @@ def read_source(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> Source:
     line = data.count(b"\n", 0, start) + 1
     found = f"byte 0x{data[start]:02x} at offset {start:,} is not UTF-8"
     return refuse(name, f"line {line}", f"{found}; save the file as UTF-8 text")
+
+
+def check_settled(path: str, *, is_settled: bool) -> None:
+    """Refuse a file that changed while it was read."""
+    if not is_settled:
+        refuse(path, "", "changed while it was read; import it when nothing writes to it any more")
 
 
 _KINDS_OF_FILES: tuple[tuple[Callable[[int], bool], str], ...] = (
@@ -125,7 +131,7 @@ _KINDS_OF_FILES: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 @contextmanager
-def _open_regular(path: Path) -> Iterator[BinaryIO]:
+def open_regular(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file for reading; a pipe would keep us waiting, and a device never ends.
 
     Raises:
@@ -190,7 +196,7 @@ def is_database(path: Path) -> bool:
     Raises:
         ImportFormatError: If it is not a regular file, or cannot be read.
     """
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -64,6 +65,7 @@ def build_thread(
     *,
     number_repeats: bool = False,
     branch_of: str | None = None,
+    is_checked: bool = False,
 ) -> ImportedThread:
     """Return the thread that the messages of the file `path` make; they get ids where they lack.
 
@@ -73,6 +75,7 @@ def build_thread(
         path: The file.
         number_repeats: Give the second message of an id the id `id~2`, instead of refusing it.
         branch_of: The thread it is a branch of.
+        is_checked: Whether it is known that every message can be stored.
 
     Raises:
         ImportFormatError: If two messages have the same id, or one cannot be stored.
@@ -87,6 +90,8 @@ def build_thread(
             refuse(path, item.location, f"the id {own_id!r} is taken already, by {first}")
         places[own_id] = item.location
         item.message.id = own_id
+        if is_checked:
+            continue
         _check_storable(item, path)
     messages = tuple(item.message for item in found)
     return ImportedThread(thread_id, messages, count_sessions(messages), branch_of)
@@ -182,6 +187,14 @@ def _rename(thread: ImportedThread, old: str, new: str) -> ImportedThread:
 # -- a dialogue that was edited: a tree -----------------------------------------------------------
 
 
+FindAttachment: TypeAlias = Callable[[str, str], str | None]
+"""Gets id and name of an attached file, and returns its text; None where it has none."""
+
+
+def find_no_attachment(_own_id: str, _name: str) -> None:
+    """Return None: what a file that stands alone knows of attached files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A dialogue of an export, in which messages were edited or generated anew.
@@ -210,7 +223,7 @@ def read_title(conversation: Node, member: str) -> str:
 
 
 def build_all_threads(
-    source: Source, read_tree: Callable[[Node], Tree], thread_id: str | None
+    source: Source, read_tree: Callable[[Node, FindAttachment], Tree], thread_id: str | None
 ) -> list[ImportedThread]:
     """Return the threads of a file that holds one conversation, or a list of them.
 
@@ -225,14 +238,22 @@ def build_all_threads(
     """
     root = Node(source.document, source.path, "$")
     conversations = list(root.items()) if root.is_a(list) else [root]
-    threads = [thread for node in conversations for thread in build_tree_threads(read_tree(node))]
+    threads = [
+        thread
+        for node in conversations
+        for thread in build_tree_threads(read_tree(node, find_no_attachment))
+    ]
     return rename_threads(threads, thread_id, source.path)
 
 
-def build_tree_threads(tree: Tree) -> list[ImportedThread]:
+def build_tree_threads(tree: Tree, *, is_checked: bool = False) -> list[ImportedThread]:
     """Return the dialogue's thread, then a thread per branch: `<id>~branch-1`, `-2`, ...
 
     A dialogue without any message makes no thread.
+
+    Args:
+        tree: The dialogue.
+        is_checked: See `build_thread`.
 
     Raises:
         ImportFormatError: If the nodes follow each other in a circle, or a message is bad.
@@ -250,7 +271,9 @@ def build_tree_threads(tree: Tree) -> list[ImportedThread]:
         if number > 0:
             name, origin = f"{name}~branch-{number}", name
             _mark_origin(messages[0], tree, branch)
-        thread = build_thread(name, messages, tree.root.path, branch_of=origin)
+        thread = build_thread(
+            name, messages, tree.root.path, branch_of=origin, is_checked=is_checked
+        )
         threads.append(replace(thread, title=_name_branch(tree.title, number)))
     return threads
 

@@ -46,6 +46,9 @@ def test_an_import_counts_by_file(imported, convmem):
         "added": 1,
         "known": 0,
         "skipped": [],
+        "unread": [],
+        "first": None,
+        "last": None,
     }
     assert imported == {"files": [first], "problems": []}
     again = convmem("import", "key.jsonl")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,23 @@ def test_output_can_be_cut_off_by_its_reader(environment, bicycle):
         process.wait(TIMEOUT_S)
     assert process.returncode == 1
     assert errors == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", [["threads"], ["--help"]])
+def test_output_to_a_full_disk_ends_with_a_sentence(environment, bicycle, words):
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*CONVMEM, *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == "convmem: the output cannot be written: No space left on device\n"
 
 
 def test_help_loads_neither_rich_nor_langchain_nor_numpy(environment):

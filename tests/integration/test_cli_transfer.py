@@ -79,7 +79,9 @@ def contents(db, user, thread):
 def test_a_chatgpt_export_is_imported_with_its_branches_and_recalled(convmem, db, chats):
     code, out, err = convmem("import", chats, "--db", db)
     assert (code, err) == (0, "")
-    assert out == f"{chats}: 3 lines, 3 new, 2 sessions, 2 threads, 1 of them a branch\n"
+    assert (
+        out == f"{chats}: 3 lines, 3 new, 2 sessions, 2 threads, 1 of them a branch, said in 2023\n"
+    )
     assert contents(db, "me", "bike~branch-1") == ["Which bakery do you mean?"]
     assert "3 lines, 0 new" in convmem("import", chats, "--db", db)[1]
     assert "behind the bakery" in convmem("recall", "Where is the bicycle?", "--db", db)[1]

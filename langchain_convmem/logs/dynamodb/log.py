@@ -347,7 +347,7 @@ class DynamoDBLog(AsyncTwins):
         return self._documents.get(key, name)
 
     def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
-        """Return the documents of one name by thread id; see `StateListing`.
+        """Return the documents of one name by thread id; see `StateBatches`.
 
         All documents of a user are read, and for None the whole table.
         """
@@ -360,6 +360,13 @@ class DynamoDBLog(AsyncTwins):
         return {thread: document for thread, document in found.items() if document is not None}
 
     alist_states = make_twin(list_states)
+
+    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
+        """Write documents where there are none, a write call each; see `StateBatches`."""
+        for thread_id, value in values.items():
+            self.set_state(ThreadKey(user_id, thread_id), name, value, expected=None)
+
+    aadd_states = make_twin(add_states)
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_convmem.transfer.formats import (
     chatgpt,
@@ -18,13 +19,18 @@ from langchain_convmem.transfer.formats import (
     dynamodb_history,
     jsonl,
     locomo,
+    maps,
     openai,
     sql_history,
 )
-from langchain_convmem.transfer.source import Database, Source
-from langchain_convmem.transfer.threads import ImportedThread
+from langchain_convmem.transfer.source import Database, Node, Source
+from langchain_convmem.transfer.threads import FindAttachment, ImportedThread, Tree
 
 __all__ = ["DATABASE_READERS", "READERS", "DatabaseReader", "Reader"]
+
+
+def _fit_nothing(_value: Any) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +42,17 @@ class Reader:
         form: What such a file looks like, for the sentence about a file that fits none.
         fits: Whether a file is meant to be of this format; it may still be a bad one.
         read: The file's threads; the second argument renames the only one.
+        fits_sample: Whether a value is a conversation of a service's export; such an export is
+            read one conversation at a time, by
+        read_tree: the tree of a conversation's messages.
     """
 
     name: str
     form: str
     fits: Callable[[Source], bool]
     read: Callable[[Source, str | None], list[ImportedThread]]
+    fits_sample: Callable[[Any], bool] = _fit_nothing
+    read_tree: Callable[[Node, FindAttachment], Tree] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +74,25 @@ READERS = (
         dynamodb_history.fits_dynamodb,
         dynamodb_history.read_dynamodb,
     ),
+    Reader("maps", maps.FORM, maps.fits_maps, maps.read_maps),
     Reader("jsonl", jsonl.FORM, jsonl.fits_jsonl, jsonl.read_jsonl),
     Reader("openai", openai.FORM, openai.fits_openai, openai.read_openai),
-    Reader("chatgpt", chatgpt.FORM, chatgpt.fits_chatgpt, chatgpt.read_chatgpt),
-    Reader("claude", claude.FORM, claude.fits_claude, claude.read_claude),
+    Reader(
+        "chatgpt",
+        chatgpt.FORM,
+        chatgpt.fits_chatgpt,
+        chatgpt.read_chatgpt,
+        chatgpt.is_conversation,
+        chatgpt.read_tree,
+    ),
+    Reader(
+        "claude",
+        claude.FORM,
+        claude.fits_claude,
+        claude.read_claude,
+        claude.is_conversation,
+        claude.read_tree,
+    ),
     Reader("dialogue", dialogue.FORM, dialogue.fits_dialogue, dialogue.read_dialogue),
     Reader("locomo", locomo.FORM, locomo.fits_locomo, locomo.read_locomo),
 )

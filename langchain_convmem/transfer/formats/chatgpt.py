@@ -12,6 +12,7 @@ a tool call, what a tool says its result; pictures keep their reference.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -29,6 +30,7 @@ from langchain_convmem.transfer.messages import (
 )
 from langchain_convmem.transfer.source import Node, Source
 from langchain_convmem.transfer.threads import (
+    FindAttachment,
     ImportedThread,
     Tree,
     build_all_threads,
@@ -44,8 +46,12 @@ _INSTRUCTIONS = "user_editable_context"
 
 def fits_chatgpt(source: Source) -> bool:
     """Return whether the file is a conversation with a mapping, or a list that starts with one."""
-    sample = source.sample
-    return isinstance(sample, dict) and "mapping" in sample
+    return is_conversation(source.sample)
+
+
+def is_conversation(value: Any) -> bool:
+    """Return whether a value is meant to be one of the conversations."""
+    return isinstance(value, dict) and "mapping" in value
 
 
 def read_chatgpt(source: Source, thread_id: str | None) -> list[ImportedThread]:
@@ -54,17 +60,26 @@ def read_chatgpt(source: Source, thread_id: str | None) -> list[ImportedThread]:
     Raises:
         ImportFormatError: If a part of it is not as the form says.
     """
-    return build_all_threads(source, _read_tree, thread_id)
+    return build_all_threads(source, read_tree, thread_id)
 
 
-def _read_tree(conversation: Node) -> Tree:
+def read_tree(conversation: Node, find_attachment: FindAttachment) -> Tree:
+    """Return the tree of a conversation.
+
+    Args:
+        conversation: The conversation.
+        find_attachment: Returns the text of a file that the user attached.
+
+    Raises:
+        ImportFormatError: If a part of it is not as the form says.
+    """
     named = conversation.optional("conversation_id") or conversation.member("id")
     current = conversation.optional("current_node")
     mapping = conversation.member("mapping")
     nodes = {name: mapping.member(name) for name in mapping.names()}
     above = {name: node.optional("parent") for name, node in nodes.items()}
     parents = {name: None if node is None else node.label() for name, node in above.items()}
-    reader = _Reader(nodes, parents)
+    reader = _Reader(nodes, parents, find_attachment)
     return Tree(
         thread_id=named.label(),
         root=conversation,
@@ -78,9 +93,15 @@ def _read_tree(conversation: Node) -> Tree:
 class _Reader:
     """Reads the nodes of one conversation."""
 
-    def __init__(self, nodes: dict[str, Node], parents: dict[str, str | None]) -> None:
+    def __init__(
+        self,
+        nodes: dict[str, Node],
+        parents: dict[str, str | None],
+        find_attachment: FindAttachment,
+    ) -> None:
         self._nodes = nodes
         self._parents = parents
+        self._find_attachment = find_attachment
 
     def read_messages(self, name: str) -> list[FoundMessage]:
         """Return the node's message, if it says or calls anything."""
@@ -109,6 +130,7 @@ class _Reader:
                 id=message_id,
                 additional_kwargs=extra,
             )
+        blocks += _read_attachments(node, self._find_attachment)
         cls = SystemMessage if role == "system" else HumanMessage
         author = _read_author(node)
         return cls(build_content(blocks), name=author, id=message_id, additional_kwargs=extra)
@@ -204,6 +226,32 @@ def _read_part(part: Node) -> list[Block]:
     if words is not None and words.is_a(str):
         return [make_text_block(words.text_or_blank())]
     return [make_foreign_block(part.value)]
+
+
+def _read_attachments(node: Node, find: FindAttachment) -> list[Block]:
+    """Return the files that the user attached: their text where it is known, else their names.
+
+    Pictures stand among the parts of the message already.
+    """
+    metadata = node.optional("metadata")
+    found = None if metadata is None else metadata.optional("attachments")
+    items = [] if found is None or not found.is_a(list) else list(found.items())
+    blocks: list[Block] = []
+    for item in items:
+        own_id, name, kind = (_read_label(item, key) for key in ("id", "name", "mime_type"))
+        kind = kind or _read_label(item, "mimeType")
+        text = find(own_id, name)
+        if text is not None and text.strip():
+            title = {"title": name} if name else {}
+            blocks.append({"type": "text-plain", "text": text, "mime_type": "text/plain", **title})
+        elif not kind.startswith("image/"):
+            blocks.append(make_foreign_block(item.value))
+    return blocks
+
+
+def _read_label(item: Node, name: str) -> str:
+    found = item.optional(name) if item.is_a(dict) else None
+    return found.value if found is not None and found.is_a(str) else ""
 
 
 def _read_thoughts(content: Node) -> list[Block]:

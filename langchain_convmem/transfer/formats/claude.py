@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 
@@ -29,6 +30,7 @@ from langchain_convmem.transfer.messages import (
 )
 from langchain_convmem.transfer.source import Node, Source
 from langchain_convmem.transfer.threads import (
+    FindAttachment,
     ImportedThread,
     Tree,
     build_all_threads,
@@ -40,8 +42,12 @@ FORM = 'a Claude export [{"uuid", "chat_messages": [{"sender", "content", ...}]}
 
 def fits_claude(source: Source) -> bool:
     """Return whether the file is a conversation, or a list that starts with one."""
-    sample = source.sample
-    return isinstance(sample, dict) and "chat_messages" in sample
+    return is_conversation(source.sample)
+
+
+def is_conversation(value: Any) -> bool:
+    """Return whether a value is meant to be one of the conversations."""
+    return isinstance(value, dict) and "chat_messages" in value
 
 
 def read_claude(source: Source, thread_id: str | None) -> list[ImportedThread]:
@@ -50,10 +56,15 @@ def read_claude(source: Source, thread_id: str | None) -> list[ImportedThread]:
     Raises:
         ImportFormatError: If a part of it is not as the form says.
     """
-    return build_all_threads(source, _read_tree, thread_id)
+    return build_all_threads(source, read_tree, thread_id)
 
 
-def _read_tree(conversation: Node) -> Tree:
+def read_tree(conversation: Node, _find: FindAttachment) -> Tree:
+    """Return the tree of a conversation; the texts of its attached files stand in it.
+
+    Raises:
+        ImportFormatError: If a part of it is not as the form says.
+    """
     nodes: dict[str, Node] = {}
     parents: dict[str, str | None] = {}
     before: str | None = None

@@ -70,8 +70,8 @@ def test_a_socket_is_refused(tmp_path, monkeypatch):
         assert "is a socket" in refusal(Path("s.jsonl"))
 
 
-def test_a_directory_is_refused_and_so_one_of_pipes(fifo):
-    assert "is a directory; name the files in it" in refusal(fifo.parent)
+def test_a_folder_without_an_export_is_refused_and_its_pipes_are_left_alone(fifo):
+    assert "holds nothing; expected conversations.json" in refusal(fifo.parent)
 
 
 def test_links_that_lead_in_a_circle_are_refused(tmp_path):

@@ -1,0 +1,306 @@
+"""Exports as people have them: zips, folders and the JSON inside; what is unsafe is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import struct
+import zipfile
+
+import pytest
+
+from benchmarks.service_exports import make_chatgpt_zip, make_claude_zip
+from langchain_convmem import ConfigError, ConversationMemory, ImportFormatError
+from langchain_convmem.transfer import archives, read_threads
+from langchain_convmem.transfer.imports import read_file
+
+
+def make_chat(name, *texts, title="A title"):
+    messages = [
+        {
+            "uuid": f"{name}-{number}",
+            "sender": "human",
+            "text": text,
+            "created_at": f"{2019 + number}-01-01T00:00:00Z",
+        }
+        for number, text in enumerate(texts)
+    ]
+    return {"uuid": name, "name": title, "chat_messages": messages}
+
+
+CHATS = [make_chat("c1", "The key is at Teresa's.", "Noted?"), make_chat("c2", "Red boat.")]
+
+
+def write_zip(path, **files):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "."), content)
+    return path
+
+
+@pytest.fixture
+def memory():
+    with ConversationMemory.open(":memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def export(tmp_path):
+    return write_zip(
+        tmp_path / "export.zip", conversations__json=json.dumps(CHATS), users__json="[]"
+    )
+
+
+def titles(memory, user_id="ana"):
+    return {info.key.thread_id: info.title for info in memory.threads(user_id)}
+
+
+def refusal(path, **options):
+    with pytest.raises(ImportFormatError) as caught:
+        read_file(path, **options)
+    return str(caught.value)
+
+
+# -- what arrives -------------------------------------------------------------------------------
+
+
+def test_a_zip_brings_threads_titles_and_years(memory, export):
+    report = memory.import_file(export, user_id="ana")
+    assert report.thread_ids == ("c1", "c2")
+    assert (report.added, report.known, report.unread) == (3, 0, ())
+    assert titles(memory) == {"c1": "A title", "c2": "A title"}
+    assert (report.first_ms, report.last_ms) == (1_546_300_800_000, 1_577_836_800_000)
+    again = memory.import_file(export, user_id="ana")
+    assert (again.added, again.known) == (0, 3)
+
+
+def test_a_task_imports_a_zip_too(memory, export):
+    report = asyncio.run(memory.aimport_file(export, user_id="ana"))
+    assert (report.thread_ids, report.added) == (("c1", "c2"), 3)
+
+
+def test_the_folder_and_the_json_inside_bring_the_same(tmp_path, export):
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(export) as archive:
+        archive.extractall(folder / "export")
+    places = (export, folder, folder / "export" / "conversations.json")
+    found = [[thread.messages for thread in read_threads(place)] for place in places]
+    assert found[0] == found[1] == found[2]
+
+
+def test_files_in_parts_are_read_in_their_order(tmp_path, memory):
+    export = write_zip(
+        tmp_path / "parts.zip",
+        **{
+            "x/conversations-001.json": json.dumps(CHATS[1:]),
+            "x/conversations-000.json": json.dumps(CHATS[:1]),
+            "__MACOSX/x/._conversations-000.json": "rubbish",
+            "x/shared_conversations.json": "[]",
+        },
+    )
+    assert memory.import_file(export, user_id="ana").thread_ids == ("c1", "c2")
+
+
+@pytest.mark.parametrize("make", [make_chatgpt_zip, make_claude_zip])
+def test_fabricated_exports_arrive_with_titles_branches_and_attached_texts(tmp_path, memory, make):
+    make(tmp_path / "export.zip", 15)
+    report = memory.import_file(tmp_path / "export.zip", user_id="ana")
+    assert report.unread == ()
+    assert all(titles(memory).values())
+    assert len(report.thread_ids) - report.branches == 15
+    found = [
+        block
+        for name in report.thread_ids
+        for entry in memory.history(name, user_id="ana").entries
+        for block in entry.message.content
+        if isinstance(block, dict) and block["type"] == "text-plain"
+    ]
+    assert {block["title"] for block in found} == {"plan.txt"}
+    assert all("the shed on Tuesday." in block["text"] for block in found)
+
+
+def test_a_conversation_that_cannot_be_read_is_named_and_the_others_arrive(tmp_path, memory):
+    bad = make_chat("c3", "x")
+    bad["chat_messages"][0]["sender"] = "robot"
+    odd = {"what": "is this"}
+    lone = make_chat("c4", "half \ud800 of a pair")
+    path = write_zip(
+        tmp_path / "export.zip",
+        conversations__json=json.dumps([CHATS[0], bad, odd, lone, CHATS[0], CHATS[1]]),
+        inner__zip="PK",
+    )
+    report = memory.import_file(path, user_id="ana")
+    assert report.thread_ids == ("c1", "c2")
+    assert [sentence.split(": ")[0].split(",")[0] for sentence in report.unread] == [
+        "inner.zip is an archive itself; unpack it and import what it holds",
+        "conversations.json",
+        "conversations.json",
+        "conversations.json",
+        "conversations.json",
+    ]
+    assert "$[1].chat_messages[0].sender" in report.unread[1]
+    assert "$[2]" in report.unread[2]
+    assert "$[3]" in report.unread[3]
+    assert "the conversation 'c1' is there already" in report.unread[4]
+    with pytest.raises(ImportFormatError, match=r"inner\.zip"):
+        read_threads(path)
+
+
+def test_a_thread_id_names_the_only_conversation(tmp_path, memory, export):
+    one = write_zip(tmp_path / "one.zip", conversations__json=json.dumps(CHATS[:1]))
+    assert memory.import_file(one, user_id="ana", thread_id="keys").thread_ids == ("keys",)
+    assert len(memory.history("keys", user_id="ana").entries) == 2
+    assert "holds 2 dialogues" in refusal(export, thread_id="keys")
+
+
+def test_a_format_is_asked_of_archives_too(export):
+    assert read_file(export, format="claude").thread_ids == ("c1", "c2")
+    assert "ChatGPT" in refusal(export, format="chatgpt")
+    with pytest.raises(ConfigError, match="chatgpt, claude"):
+        read_file(export, format="openai")
+
+
+def test_progress_counts_bytes_up_to_all(export):
+    seen = []
+    read_file(export, progress=lambda done, total: seen.append((done, total)))
+    size = len(json.dumps(CHATS))
+    assert seen[-1] == (size, size)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_an_export_that_changed_before_it_was_stored_is_refused(export):
+    file = read_file(export)
+    write_zip(export, conversations__json=json.dumps(CHATS[:1]), more__txt="x" * 99)
+    with pytest.raises(ImportFormatError, match="changed while it was read"):
+        list(file.threads)
+
+
+# -- JSON in pieces -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 4096])
+def test_conversations_are_found_wherever_pieces_of_the_file_end(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(archives, "_CHUNK_BYTES", size)
+    chats = [make_chat(f"c{n}", 'Grüße "\\" 🦊 ] } ,', "é" * n) for n in range(1, 6)]
+    text = json.dumps(chats, ensure_ascii=n_is_odd(size), indent=size % 2 or None)
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", "\ufeff " + text + " \n")
+    assert read_file(path).thread_ids == ("c1", "c2", "c3", "c4", "c5")
+    assert [t.messages[0].text for t in read_file(path).threads] == ['Grüße "\\" 🦊 ] } ,'] * 5
+
+
+def n_is_odd(size):
+    return size % 2 == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (json.dumps(CHATS)[:-30], "conversation 2: not valid JSON"),
+        (json.dumps(CHATS)[:-1], "ends before the list does"),
+        ('[{"uuid": nope}]', "conversation 1: not valid JSON"),
+        ('[{"uuid": 1} {"uuid": 2}]', "conversation 2: ',' expected"),
+        ("[" + "[" * 100_000, "nested too deeply"),
+        ('[{"a": ' + "9" * 5000 + "}]", "not usable as JSON"),
+        ("[]", "holds no conversation"),
+        ("", "holds no conversation"),
+        (b"[\xff]", "is not UTF-8"),
+    ],
+)
+def test_broken_json_is_refused_with_its_place(tmp_path, text, problem):
+    path = write_zip(tmp_path / "export.zip", conversations__json=text)
+    assert problem in refusal(path)
+
+
+# -- what is refused before anything is written ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.json", "/etc/evil.json", "a/../../b.json", "C:\\evil.json", "..\\evil.json"]
+)
+def test_a_name_that_leads_out_of_the_zip_is_refused(tmp_path, name):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", json.dumps(CHATS))
+        archive.writestr(name, "x")
+    assert "leads out of the archive" in refusal(path)
+
+
+def test_a_zip_bomb_is_refused_by_name(tmp_path):
+    path = write_zip(tmp_path / "export.zip", conversations__json=" " * (8 * 2**20))
+    found = refusal(path)
+    assert "'conversations.json': unpacks from" in found
+
+
+def test_a_zip_that_would_unpack_to_too_much_is_refused(tmp_path, export, monkeypatch):
+    monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 100)
+    assert "would unpack to" in refusal(export)
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 1)
+    assert "holds 2 files; the limit is 1" in refusal(export)
+
+
+def test_files_that_share_bytes_are_refused(tmp_path):
+    path = write_zip(
+        tmp_path / "export.zip", conversations__json=json.dumps(CHATS), a__txt="x" * 99
+    )
+    data = bytearray(path.read_bytes())
+    second = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", data, second + 42, 4)  # its offset: within the first file
+    path.write_bytes(data)
+    assert "shares bytes with another file" in refusal(path)
+
+
+def test_an_encrypted_zip_is_refused(tmp_path, export):
+    data = bytearray(export.read_bytes())
+    struct.pack_into("<H", data, data.index(b"PK\x01\x02") + 8, 0x1)
+    export.write_bytes(data)
+    assert "'conversations.json': is encrypted" in refusal(export)
+
+
+def test_a_link_in_a_zip_is_refused(tmp_path):
+    path = tmp_path / "export.zip"
+    info = zipfile.ZipInfo("conversations.json")
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+    assert "'conversations.json': is a link" in refusal(path)
+
+
+def test_a_zip_within_a_zip_is_not_opened(tmp_path, export):
+    path = write_zip(tmp_path / "outer.zip", inner__zip=export.read_bytes())
+    found = refusal(path)
+    assert "holds inner.zip; expected conversations.json" in found
+    assert "inner.zip is an archive itself; unpack it" in found
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights")
+def test_links_in_a_folder_are_not_followed(tmp_path):
+    secret = tmp_path / "secret.json"
+    secret.write_text(json.dumps(CHATS))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "conversations.json").symlink_to(secret)
+    assert "conversations.json is a link; links are not followed" in refusal(folder)
+
+
+@pytest.mark.parametrize("cut", [30, 200])
+def test_an_incomplete_download_is_refused(export, cut):
+    export.write_bytes(export.read_bytes()[:-cut])
+    assert "damaged or incomplete zip; download it again" in refusal(export)
+
+
+def test_damaged_bytes_in_a_zip_are_refused(export):
+    data = bytearray(export.read_bytes())
+    data[60:70] = b"\xff" * 10
+    export.write_bytes(data)
+    assert "damaged or incomplete zip" in refusal(export)
+
+
+def test_nothing_is_written_when_an_archive_is_refused(memory, tmp_path):
+    path = write_zip(tmp_path / "export.zip", conversations__json=json.dumps(CHATS)[:-1])
+    with pytest.raises(ImportFormatError):
+        memory.import_file(path, user_id="ana")
+    assert memory.threads("ana") == []
