@@ -1,7 +1,8 @@
 """Integrations with other packages; each module is imported on first use.
 
 `ConversationMemoryMiddleware` needs the extra `agents`, `make_mcp_server` the extra `mcp`,
-`ConversationStore` the extra `langgraph`; the others need none.
+`ConversationStore` the extra `langgraph`, `ConversationSession` the extra `openai-agents`, and
+`PydanticAIHistory` the extra `pydantic-ai`; the others need none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from langchain_convmem._lazy import load_lazily
 if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
     from langchain_convmem.integrations.mcp_server import make_mcp_server
+    from langchain_convmem.integrations.openai_agents import ConversationSession
+    from langchain_convmem.integrations.pydantic_ai import PydanticAIHistory
     from langchain_convmem.integrations.read_tool import read_message_tool
     from langchain_convmem.integrations.search_tool import search_dialog_tool
     from langchain_convmem.integrations.store import ConversationStore
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConversationMemoryMiddleware",
+    "ConversationSession",
     "ConversationStore",
+    "PydanticAIHistory",
     "StoreDialect",
     "VectorStoreRecall",
     "make_mcp_server",
@@ -31,7 +36,9 @@ __all__ = [
 
 _HOMES = {
     "ConversationMemoryMiddleware": "integrations.agents",
+    "ConversationSession": "integrations.openai_agents",
     "ConversationStore": "integrations.store",
+    "PydanticAIHistory": "integrations.pydantic_ai",
     "StoreDialect": "integrations.vector_store_sync",
     "VectorStoreRecall": "integrations.vector_store",
     "make_mcp_server": "integrations.mcp_server",

@@ -531,7 +531,8 @@ class MemoryTools:
 
     async def _read_spoken(self, key: ThreadKey) -> list[Entry]:
         entries = await self.memory.log.aentries(key)
-        return [one for one in find_live_entries(entries) if one.role not in ("control", "summary")]
+        live = [one for one in find_live_entries(entries) if one.contents]
+        return [one for one in live if one.role not in ("control", "summary")]
 
     async def _count_target(self, target: ForgetTarget) -> tuple[int, int]:
         """Return how many threads and messages a target holds.

@@ -165,7 +165,7 @@ class ConversationStore(BaseStore):
         first = {entry.message_id: entry for entry in reversed(entries)}
         items: dict[str, Item] = {}
         for entry in find_live_entries(entries):
-            if entry.role in _SAID:
+            if entry.role in _SAID and entry.contents:
                 name = entry.message_id
                 items.pop(name, None)
                 items[name] = _make_item(entry, namespace, first.get(name, entry))
