@@ -347,6 +347,7 @@ class ConversationMemory:
         input_key: str | None = None,
         history_key: str | None = None,
         output_key: str | None = None,
+        note_recall: bool = False,
     ) -> RememberingRunnable:
         """Return `inner` with a memory: a Runnable that takes what the user says, in any form.
 
@@ -382,6 +383,9 @@ class ConversationMemory:
             history_key: Key of what was said before, in both; `history` by default.
             output_key: Key of the answer in a dict that `inner` returns; `output` by default, or
                 `messages`.
+            note_recall: Whether the metadata of each reply says which lines were recalled for it:
+                `aux["recalled"]`, ids and scores without a word of them, for applications that
+                show it; see `turns.turn.note_recalled`.
 
         Raises:
             ConfigError: If `inner` is not a chain, there is no such profile, or a budget leaves no
@@ -411,6 +415,7 @@ class ConversationMemory:
             input_key=input_key,
             history_key=history_key,
             output_key=output_key,
+            note_recall=note_recall,
         )
 
     def conversation(

@@ -50,6 +50,7 @@ from langchain_convmem.turns.replies import (
 )
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
 from langchain_convmem.turns.turn import (
+    RECALLED,
     TURN_QUEUE,
     CallContext,
     ModelContext,
@@ -60,9 +61,11 @@ from langchain_convmem.turns.turn import (
     list_earlier_entries,
     make_entry,
     measure_times,
+    note_recalled,
     store_reply_steps,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
+from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.edits import plan_replace, plan_rewind
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import build_message, is_remembered
@@ -92,6 +95,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     input_key: str | None = None
     history_key: str | None = None
     output_key: str | None = None
+    note_recall: bool = False
 
     model_config = ConfigDict(
         arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
@@ -266,6 +270,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             keys=keys,
             trace=TurnTrace(config),
             attempt_of=None if parent_run_id is None else str(parent_run_id),
+            notes_recall=self.note_recall,
         )
 
     @contextmanager
@@ -330,6 +335,7 @@ class WrappedTurn:
         keys: Names of what dicts hold.
         trace: Where the turn is reported.
         attempt_of: The run whose retries are the same turn.
+        notes_recall: Whether the reply's metadata says which lines were recalled for it.
         kept: What the write hook leaves of what the user says, to store and to search for; the
             model gets the user's own words.
         opening: How it began; None before.
@@ -346,6 +352,7 @@ class WrappedTurn:
     keys: DictKeys
     trace: TurnTrace
     attempt_of: str | None
+    notes_recall: bool = False
     kept: BaseMessage | None = None
     opening: Opening | None = None
     context: ModelContext | None = None
@@ -600,6 +607,7 @@ class WrappedTurn:
         with self.trace.mark_internal():
             own = self.trace.own_tokens.to_counts()
             timing = measure_times(self.started_ms, self.first_token_ms)
+            aux = {**aux, **self._note_recall(context), **({OWN_TOKENS: own} if own else {})}
             drafts = yield from store_reply_steps(
                 self.memory.log,
                 self.key,
@@ -607,7 +615,7 @@ class WrappedTurn:
                 messages,
                 turn_id=context.turn.own[0].turn_id,
                 start=context.turn.start,
-                metadata=Metadata(attributes, timing, aux={**aux, OWN_TOKENS: own} if own else aux),
+                metadata=Metadata(attributes, timing, aux=aux),
                 rounds=opening.rounds,
                 documents=() if context.note is None else (context.note,),
             )
@@ -616,6 +624,13 @@ class WrappedTurn:
                 yield from self.trace.report_own_models()
                 said = [draft.message for draft in drafts if draft.message is not None]
                 yield from self.memory.finish_turn_steps(self.key, context.view, said)
+
+    def _note_recall(self, context: ModelContext) -> dict[str, Any]:
+        """Return what the reply's metadata says of recall; nothing where none was asked for."""
+        if not (self.notes_recall and self.options.recall):
+            return {}
+        counter = self.memory.token_counters.get_counter(self.shape.model.name)
+        return {RECALLED: note_recalled(context, get_text_counter(counter))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from langchain_convmem.cli.mcp import serve_mcp
 from langchain_convmem.cli.options import CommandGroup, command
 from langchain_convmem.cli.output import Terminal, escape_controls
 from langchain_convmem.cli.prompts import prompts
+from langchain_convmem.cli.web import report, serve_web
 from langchain_convmem.errors import ConvMemError
 
 _PROGRAM = "convmem"
@@ -156,11 +157,13 @@ def print_completion(terminal: Terminal, *, shell: str) -> int:
 
 for _command in (
     chat,
+    serve_web,
     data.import_files,
     data.recall,
     data.list_threads,
     data.print_log,
     data.export,
+    report,
     data.copy,
     data.forget,
     data.verify,

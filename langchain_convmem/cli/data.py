@@ -302,7 +302,7 @@ def export(terminal: Terminal, *, db: str, user: str, thread: str | None, out: s
         if out == _PRINTED:
             terminal.print_rows(rows)  # lines of JSON, with --json and without
             return 0
-        count = _write_rows(Path(out), rows)
+        count = write_rows(Path(out), rows)
     if terminal.as_json:
         terminal.print_json({"path": out, "entries": count})
     else:
@@ -316,7 +316,7 @@ def _name_log(db: str) -> str:
     return log_name(db)
 
 
-def _write_rows(path: Path, rows: Iterable[str]) -> int:
+def write_rows(path: Path, rows: Iterable[str]) -> int:
     """Write the file whole or not at all; only its owner may read it.
 
     Raises:
@@ -576,7 +576,7 @@ def _encode_verification(report: VerifyReport | LogReport, name: str) -> dict[st
 def _write_heads(path: Path, log: ChainedLog) -> None:
     from langchain_convmem.logs.sqlite_signing import dump_heads
 
-    _write_rows(path, dump_heads(log.heads()).splitlines())
+    write_rows(path, dump_heads(log.heads()).splitlines())
 
 
 def _verify_server(

@@ -538,6 +538,52 @@ class ModelContext:
         }
 
 
+RECALLED = "recalled"
+"""Key in a reply's `aux`: which lines were recalled for it; see `note_recalled`."""
+
+
+def note_recalled(context: ModelContext, count: TextCounter) -> dict[str, Any]:
+    """Return which lines a turn recalled, as ids and scores, for the metadata of its reply.
+
+    No words, so that forgetting a line leaves nothing of it here: the reasons that name words are
+    `words` alone. Blocks stand in the order in which the model was given them to choose from.
+
+    Args:
+        context: What the model got.
+        count: Counts the tokens of a text.
+
+    Returns:
+        `tokens` of the recalled text, and `blocks`: each the `thread_id`, its `lines` as
+        `[line_id, position, part]`, and its `hits` as `[number of the line, relevance, similarity,
+        reasons]`; `summaries`, the ids of summaries that were opened, where there are any.
+    """
+    note: dict[str, Any] = {
+        "tokens": count(context.recalled) if context.recalled else 0,
+        "blocks": [_note_block(block) for block in context.blocks],
+    }
+    if context.opened:
+        note["summaries"] = list(dict.fromkeys(one.summary_id for one in context.opened))
+    return note
+
+
+def _note_block(block: RecalledBlock) -> dict[str, Any]:
+    at = {line.line_id: number for number, line in enumerate(block.lines)}
+    return {
+        "thread_id": block.lines[0].key.thread_id,
+        "lines": [[line.line_id, line.position, line.part] for line in block.lines],
+        "hits": [
+            [
+                at[hit.line.line_id],
+                round(hit.relevance, 3),
+                round(hit.similarity, 3),
+                [reason.partition(":")[0] for reason in hit.why],
+            ]
+            for hit in block.matches
+            if hit.line.line_id in at
+        ],
+    }
+
+
 def name_line(line: DialogLine) -> str:
     """Return the reference of a line in a state: its entry, and the line within it."""
     return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"

@@ -32,6 +32,7 @@ FOREIGN_CODE_BORDERS = {
 
 LAST_HANDLERS = {
     "cli/app.py",  # Ctrl-C becomes an exit code
+    "cli/web.py",  # Ctrl-C is how the server is ended
     "conversation/turn.py",  # every exception is handed to the turn, which decides
     "workers.py",  # what a thread raises is handed to whoever waits for it
     "effects.py",  # every exception is handed to the job that runs, which decides
@@ -155,12 +156,15 @@ HOMES = {
     "click": "cli",
     "botocore": "logs/dynamodb",
     "faiss": "recall/vectors.py",
-    "jinja2": "text",
+    "jinja2": ("text", "web"),
     "langchain_core.chat_history": "history.py",
     "langchain_core.retrievers": "recall/retriever.py",
     "psycopg": "logs/postgres",
     "rich": "cli/output.py",
     "sqlite3": ("logs/sqlite", "transfer/source.py"),
+    "markdown_it": "web/display.py",
+    "starlette": "web",
+    "uvicorn": "cli/web.py",
     "pickle": "(nowhere)",
 }
 """How the names of the files begin that may import a thing."""

@@ -1,0 +1,679 @@
+"""The web chat: what each address answers. Several users; nothing that blocks the loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote
+
+from langchain_core.messages import HumanMessage
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.ids import make_ulid
+from langchain_convmem.records import Entry, Owner, ThreadKey
+from langchain_convmem.transfer import export_rows
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.web.access import COOKIE, Access, Guard, set_session
+from langchain_convmem.web.live import LiveReplies, LiveReply
+from langchain_convmem.web.pages import STATIC, render_page
+from langchain_convmem.web.report import stream_report
+from langchain_convmem.web.threads import (
+    LISTED,
+    WINDOW,
+    ThreadPlace,
+    ThreadReader,
+    ThreadRow,
+    read_form_settings,
+)
+from langchain_convmem.web.uploads import ImportJobs
+from langchain_convmem.workers import run_in_worker
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import Runnable
+
+    from langchain_convmem.memory import ConversationMemory
+
+_MOST_FORM = 4 * 1024 * 1024
+"""Bytes of a form at most: what somebody says in one message."""
+_MOST_WINDOW = 20_000
+_EVENTS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a page sent: fields by name."""
+
+    fields: Mapping[str, str]
+
+    def get(self, name: str, default: str = "") -> str:
+        return self.fields.get(name, default)
+
+    def require(self, name: str) -> str:
+        value = self.fields.get(name, "")
+        if not value.strip():
+            raise ConfigError(f"{name} is missing")
+        return value
+
+
+def build_app(
+    memory: ConversationMemory,
+    model: BaseChatModel | Runnable[Any, Any],
+    *,
+    access: Access | None = None,
+    model_name: str = "offline",
+) -> Starlette:
+    """Return the web chat as an ASGI application.
+
+    Args:
+        memory: What it shows and adds to; stays the caller's to close, after the application.
+        model: What answers.
+        access: Who may use it; None is everybody on this machine.
+        model_name: What the pages call the model.
+    """
+    chat = WebChat(memory, model, access or Access(), model_name)
+
+    @asynccontextmanager
+    async def run(app: Starlette) -> AsyncIterator[None]:
+        app.state.chat = chat
+        yield
+        await chat.aclose()
+
+    app = Starlette(
+        routes=chat.list_routes(),
+        middleware=[Middleware(Guard, access=chat.access)],
+        exception_handlers={ConvMemError: _show_error, 404: _show_missing},
+        lifespan=run,
+    )
+    app.state.chat = chat
+    return app
+
+
+async def _show_error(request: Request, error: Exception) -> Response:
+    """Answer what could not be done with a sentence, as the page can show it."""
+    status = 400 if isinstance(error, ConfigError) else 500
+    if request.headers.get("hx-request") or request.method != "GET":
+        return Response(str(error), status, media_type="text/plain")
+    return HTMLResponse(
+        render_page("error.html", message=str(error), theme=_get_theme(request)), status
+    )
+
+
+async def _show_missing(request: Request, error: Exception) -> Response:
+    del error
+    message = "There is no such page."
+    return HTMLResponse(render_page("error.html", message=message, theme=_get_theme(request)), 404)
+
+
+class WebChat:
+    """The pages of one memory. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        memory: ConversationMemory,
+        model: BaseChatModel | Runnable[Any, Any],
+        access: Access,
+        model_name: str,
+    ) -> None:
+        """Show a memory; see `build_app`."""
+        self.memory = memory
+        self.access = access
+        self.model_name = model_name
+        self.reader = ThreadReader(memory)
+        self.replies = LiveReplies(memory, memory.wrap(model, note_recall=True))
+        self.imports = ImportJobs(memory)
+        self._warm: set[str] = set()
+
+    async def aclose(self) -> None:
+        """Stop what is under way, and wait until it is stored."""
+        await self.replies.aclose()
+        await self.imports.aclose()
+
+    def list_routes(self) -> list[Route | Mount]:
+        """Return every address and what answers it."""
+        get: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/": self.open_first,
+            "/login": self.show_login,
+            "/users": self.show_users,
+            "/chat": self.show_chat,
+            "/messages": self.show_messages,
+            "/threads": self.show_threads,
+            "/live": self.follow_reply,
+            "/why": self.show_why,
+            "/source": self.show_source,
+            "/summaries": self.show_summaries,
+            "/search": self.show_search,
+            "/settings": self.show_settings,
+            "/rename": self.show_rename,
+            "/forget": self.show_forget,
+            "/import": self.show_import,
+            "/import/job": self.show_import_job,
+            "/export": self.export_lines,
+            "/report": self.export_report,
+        }
+        post: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/login": self.sign_in,
+            "/logout": self.sign_out,
+            "/say": self.say,
+            "/again": self.answer_again,
+            "/stop": self.stop,
+            "/undo": self.undo,
+            "/redo": self.redo,
+            "/clear": self.clear,
+            "/fork": self.fork,
+            "/rename": self.rename,
+            "/archive": self.archive,
+            "/settings": self.save_settings,
+            "/summaries/undo": self.undo_summary,
+            "/forget": self.forget,
+            "/import": self.take_file,
+        }
+        return [
+            *(Route(path, answer, methods=["GET"]) for path, answer in get.items()),
+            *(Route(path, answer, methods=["POST"]) for path, answer in post.items()),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ]
+
+    # -- who and where ----------------------------------------------------------------------------
+
+    def _find_place(self, request: Request, named: Mapping[str, str] | None = None) -> ThreadPlace:
+        """Return the user and the thread of a request.
+
+        Raises:
+            ConfigError: If it names no user, or another one than it may.
+        """
+        source = request.query_params if named is None else named
+        fixed, asked = request.scope.get("fixed_user"), source.get("user")
+        if fixed is not None and asked not in (None, "", fixed):
+            raise ConfigError("this is another user's memory")
+        user = fixed or asked
+        if not user:
+            raise ConfigError("say whose memory to show: choose a user")
+        place = ThreadPlace(user, source.get("thread") or None)
+        ThreadKey(user, place.thread_id or "-")  # refuses what cannot be an id
+        return place
+
+    async def _read_form(self, request: Request) -> tuple[_Form, ThreadPlace]:
+        form = await read_form(request)
+        return form, self._find_place(request, form.fields)
+
+    def _render(
+        self, request: Request, name: str, place: ThreadPlace, **values: Any
+    ) -> HTMLResponse:
+        shared = {
+            "place": place,
+            "theme": _get_theme(request),
+            "model_name": self.model_name,
+            "may_choose_user": request.scope.get("fixed_user") is None,
+            "may_sign_out": self.access.has_tokens,
+        }
+        return HTMLResponse(render_page(name, **shared, **values))
+
+    async def open_first(self, request: Request) -> Response:
+        """Lead to the chat of the only user, or to the list of users."""
+        fixed = request.scope.get("fixed_user")
+        if fixed is not None:
+            return RedirectResponse(ThreadPlace(fixed).build_url("/chat"), 303)
+        users = await self.reader.list_users()
+        if len(users) == 1:
+            return RedirectResponse(ThreadPlace(users[0]).build_url("/chat"), 303)
+        return RedirectResponse("/users", 303)
+
+    async def show_users(self, request: Request) -> Response:
+        """Show the users that there are, and a field for a new one."""
+        fixed = request.scope.get("fixed_user")
+        if fixed is not None:
+            return RedirectResponse(ThreadPlace(fixed).build_url("/chat"), 303)
+        users = [ThreadPlace(user) for user in await self.reader.list_users()]
+        page = render_page("users.html", users=users, theme=_get_theme(request))
+        return HTMLResponse(page)
+
+    async def show_login(self, request: Request) -> Response:
+        """Ask for a token."""
+        if not self.access.has_tokens:
+            return RedirectResponse("/", 303)
+        page = render_page("login.html", is_wrong=False, theme=_get_theme(request))
+        return HTMLResponse(page)
+
+    async def sign_in(self, request: Request) -> Response:
+        """Sign in who knows a token."""
+        form = await read_form(request)
+        session = self.access.find_session(form.get("token").strip())
+        if session is None:
+            page = render_page("login.html", is_wrong=True, theme=_get_theme(request))
+            return HTMLResponse(page, 401)
+        answer = RedirectResponse("/", 303)
+        is_secure = request.url.scheme == "https" or (
+            request.headers.get("x-forwarded-proto") == "https"
+        )
+        set_session(answer, session, is_secure=is_secure)
+        return answer
+
+    async def sign_out(self, request: Request) -> Response:
+        """Let the browser forget who is signed in."""
+        del request
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    async def show_chat(self, request: Request) -> Response:
+        """Show a thread, or an empty one under a new name."""
+        place = self._find_place(request)
+        if place.thread_id is None:
+            place = ThreadPlace(place.user_id, make_ulid())
+        else:
+            await self.replies.recover(place.key)
+        window, at = _read_window(request), _read_number(request, "at")
+        page = await self.reader.read_page(place.key, window=window, at=at)
+        rows, total = await self.reader.list_threads(place.user_id)
+        settings = await self.reader.read_settings(place.key)
+        self._load_ahead(place.user_id)
+        return self._render(
+            request,
+            "chat.html",
+            place,
+            page=page,
+            rows=rows,
+            total=total,
+            listed=LISTED,
+            is_archived_list=False,
+            live=self._find_live(place),
+            settings=settings,
+            window=window,
+            next_window=window * 4,
+        )
+
+    async def show_messages(self, request: Request) -> Response:
+        """Show the messages of a thread alone, for a page that is open already."""
+        place = self._find_place(request)
+        window = _read_window(request)
+        page = await self.reader.read_page(place.key, window=window)
+        return self._render(
+            request,
+            "messages.html",
+            place,
+            page=page,
+            live=self._find_live(place),
+            window=window,
+            next_window=window * 4,
+        )
+
+    def _find_live(self, place: ThreadPlace) -> LiveReply | None:
+        return self.replies.find(place.key)
+
+    def _load_ahead(self, user_id: str) -> None:
+        """Let a user's lines be loaded while the person reads and types; once for a server."""
+        if user_id not in self._warm:
+            self._warm.add(user_id)
+            self.replies.run_aside(self.memory.arefresh(user_id=user_id))
+
+    async def show_threads(self, request: Request) -> Response:
+        """Show a user's threads, for a page that is open already."""
+        place = self._find_place(request)
+        is_archived = request.query_params.get("archived") == "1"
+        most = min(_read_number(request, "most") or LISTED, _MOST_WINDOW)
+        rows, total = await self.reader.list_threads(place.user_id, archived=is_archived, most=most)
+        return self._render(
+            request,
+            "threads.html",
+            place,
+            rows=rows,
+            total=total,
+            listed=most,
+            is_archived_list=is_archived,
+        )
+
+    async def show_why(self, request: Request) -> Response:
+        """Show what a reply was given of earlier conversations, and why."""
+        place = self._find_place(request)
+        message_id = request.query_params.get("message", "")
+        found = await self.reader.explain(place.key, message_id)
+        if found is None:
+            raise ConfigError("this message is not there any more; load the page again")
+        return self._render(request, "why.html", place, found=found)
+
+    async def show_summaries(self, request: Request) -> Response:
+        """Show the summaries that a model reads of a thread."""
+        place = self._find_place(request)
+        summaries = await self.reader.list_summaries(place.key)
+        return self._render(
+            request,
+            "summaries.html",
+            place,
+            summaries=summaries,
+            summarizes=self.memory.summarizes,
+        )
+
+    async def show_search(self, request: Request) -> Response:
+        """Show what was said that fits a query."""
+        place = self._find_place(request)
+        query = request.query_params.get("q", "")
+        found = await self.reader.search(place.user_id, query)
+        rows: list[ThreadRow] = []
+        total = 0
+        is_part = bool(request.headers.get("hx-request"))
+        if not is_part:
+            rows, total = await self.reader.list_threads(place.user_id)
+        return self._render(
+            request,
+            "found.html" if is_part else "search.html",
+            place,
+            query=query,
+            found=found,
+            rows=rows,
+            total=total,
+            listed=LISTED,
+            is_archived_list=False,
+        )
+
+    # -- saying -----------------------------------------------------------------------------------
+
+    async def say(self, request: Request) -> Response:
+        """Take what the user says, and send the reply as it comes."""
+        form, place = await self._read_form(request)
+        text, key = form.require("text"), place.key
+        settings = await self.reader.read_settings(key)
+        question = HumanMessage(text, id=form.get("id") or make_ulid())
+        if form.get("id"):
+            await self.reader.drop_title(key)  # it may be the first line that is said otherwise
+        return _send_events(self.replies.start(key, question, settings))
+
+    async def answer_again(self, request: Request) -> Response:
+        """Answer a question of the thread anew; the new reply takes the place of the old one."""
+        form, place = await self._read_form(request)
+        entry = await self._find_entry(place, form.require("message"))
+        if entry.role != "user" or entry.message is None:
+            raise ConfigError("only what the user said can be answered anew")
+        settings = await self.reader.read_settings(place.key)
+        question = HumanMessage(**{**entry.message.model_dump(), "id": entry.message_id})
+        return _send_events(self.replies.start(place.key, question, settings))
+
+    async def show_source(self, request: Request) -> Response:
+        """Return a message as it was said, for an editor."""
+        place = self._find_place(request)
+        entry = await self._find_entry(place, request.query_params.get("message", ""))
+        return JSONResponse({"text": "\n\n".join(entry.contents)})
+
+    async def _find_entry(self, place: ThreadPlace, message_id: str) -> Entry:
+        found = await self.memory.log.afind(place.key, [message_id])
+        if not found:
+            raise ConfigError("this message is not there any more; load the page again")
+        return found[-1]
+
+    async def follow_reply(self, request: Request) -> Response:
+        """Send the reply that is under way in a thread; 204 if none is."""
+        place = self._find_place(request)
+        reply = self._find_live(place)
+        return Response(status_code=204) if reply is None else _send_events(reply)
+
+    async def stop(self, request: Request) -> Response:
+        """Stop what is under way in a thread; what came is kept."""
+        _, place = await self._read_form(request)
+        return JSONResponse({"stopped": self.replies.stop(place.key)})
+
+    # -- taking back, forking, naming -------------------------------------------------------------
+
+    async def undo(self, request: Request) -> Response:
+        """Take the last exchange back."""
+        _, place = await self._read_form(request)
+        history = self.memory.history(place.key.thread_id, user_id=place.user_id)
+        undone = await history.aundo()
+        await self.reader.drop_title(place.key)
+        return JSONResponse({"undone": sum(len(turn.entries) for turn in undone)})
+
+    async def redo(self, request: Request) -> Response:
+        """Bring back what was taken back last."""
+        _, place = await self._read_form(request)
+        history = self.memory.history(place.key.thread_id, user_id=place.user_id)
+        done = await history.aredo()
+        await self.reader.drop_title(place.key)
+        return JSONResponse({"redone": done})
+
+    async def clear(self, request: Request) -> Response:
+        """Let a thread start anew; the log keeps what was said."""
+        _, place = await self._read_form(request)
+        await self.memory.history(place.key.thread_id, user_id=place.user_id).aclear()
+        await self.reader.drop_title(place.key)
+        return JSONResponse({"cleared": True})
+
+    async def fork(self, request: Request) -> Response:
+        """Make a thread that goes on from a message of this one."""
+        form, place = await self._read_form(request)
+        history = await self.memory.afork(
+            place.key.thread_id, at=form.get("message") or None, user_id=place.user_id
+        )
+        settings = await self.reader.read_settings(place.key)
+        fork = ThreadPlace(place.user_id, history.thread_id)
+        if settings:
+            await self.reader.write_settings(fork.key, settings)
+        return JSONResponse({"url": fork.build_url("/chat")})
+
+    async def show_rename(self, request: Request) -> Response:
+        """Ask for another title."""
+        place = self._find_place(request)
+        title = await self.memory.aget_title(place.key.thread_id, user_id=place.user_id)
+        page = await self.reader.read_page(place.key, window=1)
+        return self._render(request, "rename.html", place, title=title or page.title)
+
+    async def rename(self, request: Request) -> Response:
+        """Give a thread another title; an empty one is made of what was said first."""
+        form, place = await self._read_form(request)
+        await self.memory.aset_title(place.key.thread_id, form.get("title"), user_id=place.user_id)
+        return JSONResponse({"renamed": True})
+
+    async def archive(self, request: Request) -> Response:
+        """Put a thread away, or take it out again."""
+        form, place = await self._read_form(request)
+        is_archived = form.get("archived") == "1"
+        await self.memory.aarchive(place.key.thread_id, user_id=place.user_id, archived=is_archived)
+        return JSONResponse({"archived": is_archived})
+
+    async def undo_summary(self, request: Request) -> Response:
+        """Take the latest summary back: what it stands for is shown to the model again."""
+        _, place = await self._read_form(request)
+        history = self.memory.history(place.key.thread_id, user_id=place.user_id)
+        return JSONResponse({"undone": await history.aundo_summary() is not None})
+
+    # -- settings ---------------------------------------------------------------------------------
+
+    async def show_settings(self, request: Request) -> Response:
+        """Show what a thread sets of its turns, and what holds otherwise."""
+        place = self._find_place(request)
+        settings = await self.reader.read_settings(place.key)
+        budget = self.memory.turn_memory.get_recall_budget(TurnOptions())
+        use = await self.memory.aget_embedder_use(user_id=place.user_id)
+        return self._render(
+            request,
+            "settings.html",
+            place,
+            settings=settings,
+            recall_budget=budget,
+            summarizes=self.memory.summarizes,
+            embedder=type(use.embeddings).__name__,
+            log=type(self.memory.log).__name__,
+        )
+
+    async def save_settings(self, request: Request) -> Response:
+        """Keep what a thread sets of its turns."""
+        form, place = await self._read_form(request)
+        settings = read_form_settings(form.fields)
+        await self.reader.write_settings(place.key, settings)
+        return JSONResponse({"saved": True, "recall": settings["recall"]})
+
+    # -- forgetting -------------------------------------------------------------------------------
+
+    async def show_forget(self, request: Request) -> Response:
+        """Say plainly what is about to be erased, and ask."""
+        place = self._find_place(request)
+        message_id = request.query_params.get("message")
+        scope = request.query_params.get("scope", "thread")
+        text = ""
+        if scope == "message" and message_id:
+            text = "\n".join((await self._find_entry(place, message_id)).contents)
+        _, threads = await self.reader.list_threads(place.user_id, most=0)
+        return self._render(
+            request,
+            "forget.html",
+            place,
+            scope=scope,
+            message_id=message_id or "",
+            text=text[:600],
+            threads=threads,
+        )
+
+    async def forget(self, request: Request) -> Response:
+        """Erase a message, a thread or a user for good, and return the receipt."""
+        form, place = await self._read_form(request)
+        scope = form.require("scope")
+        if scope == "message":
+            ids = [form.require("message")]
+            receipt = await self.memory.aforget(
+                user_id=place.user_id, thread_id=place.key.thread_id, entry_ids=ids
+            )
+        elif scope == "thread":
+            self.replies.stop(place.key)
+            receipt = await self.memory.aforget(
+                user_id=place.user_id, thread_id=place.key.thread_id
+            )
+        elif scope == "user":
+            if form.get("confirm").strip() != place.user_id:
+                raise ConfigError("type the user's name to confirm; nothing was erased")
+            receipt = await self.memory.aforget(user_id=place.user_id)
+        else:
+            raise ConfigError(f"scope must be message, thread or user, got {scope[:20]!r}")
+        return self._render(request, "receipt.html", place, receipt=receipt, scope=scope)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    async def show_import(self, request: Request) -> Response:
+        """Show where files can be dropped."""
+        place = self._find_place(request)
+        return self._render(request, "import.html", place)
+
+    async def take_file(self, request: Request) -> Response:
+        """Take in a file and begin to import it; its name and user stand in the address."""
+        place = self._find_place(request)
+        name = request.query_params.get("name", "")
+        job = await self.imports.take(place.user_id, name, request.stream())
+        return JSONResponse(job.encode())
+
+    async def show_import_job(self, request: Request) -> Response:
+        """Report how far an import is."""
+        place = self._find_place(request)
+        job = self.imports.find(place.user_id, request.query_params.get("job", ""))
+        if job is None:
+            raise ConfigError("this import is not known any more; import the file again")
+        return JSONResponse(job.encode())
+
+    async def export_lines(self, request: Request) -> Response:
+        """Send a thread, or all of a user, as lines of JSON that `convmem import` reads."""
+        place = self._find_place(request)
+        rows = export_rows(self.memory.log, Owner(user_id=place.user_id), thread_id=place.thread_id)
+        name = f"convmem-{place.thread_id or place.user_id}.jsonl"
+        return StreamingResponse(
+            _read_rows(rows),
+            media_type="application/jsonl",
+            headers={"Content-Disposition": _name_attachment(name)},
+        )
+
+    async def export_report(self, request: Request) -> Response:
+        """Send a thread, or all of a user, as one page that can be read without a server."""
+        place = self._find_place(request)
+        redact = request.query_params.get("redact") == "1"
+        pieces = stream_report(self.memory, place.user_id, thread_id=place.thread_id, redact=redact)
+        first = await anext(pieces)  # what is missing is said before anything is sent
+        name = "convmem-report" if redact else f"convmem-{place.thread_id or place.user_id}"
+        headers = {"Content-Disposition": _name_attachment(f"{name}.html")}
+        return StreamingResponse(_chain(first, pieces), media_type="text/html", headers=headers)
+
+
+# -- reading requests -----------------------------------------------------------------------------
+
+
+async def read_form(request: Request) -> _Form:
+    """Return the fields of a form.
+
+    Raises:
+        ConfigError: If it is larger than 4 MB, or not UTF-8 text.
+    """
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_FORM:
+            raise ConfigError("this is too long: a message may take 4 MB")
+    try:
+        text = body.decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError as error:
+        raise ConfigError("the page sent a form that cannot be read") from error
+    return _Form(dict(pairs))
+
+
+def _read_number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None  # noqa: PLR2004
+
+
+def _read_window(request: Request) -> int:
+    return min(max(_read_number(request, "window") or WINDOW, 1), _MOST_WINDOW)
+
+
+def _get_theme(request: Request) -> str:
+    theme = request.cookies.get("convmem_theme", "")
+    return theme if theme in {"dark", "light"} else "auto"
+
+
+# -- sending --------------------------------------------------------------------------------------
+
+
+def _send_events(reply: LiveReply) -> StreamingResponse:
+    """Return a reply as server-sent events."""
+
+    async def encode() -> AsyncIterator[str]:
+        async for event in reply.follow():
+            yield f"event: {event.name}\ndata: {json.dumps(event.data)}\n\n"
+
+    return StreamingResponse(encode(), media_type="text/event-stream", headers=_EVENTS)
+
+
+async def _read_rows(rows: Iterable[str]) -> AsyncIterator[str]:
+    """Yield lines, many at once; a worker reads them."""
+    iterator = iter(rows)
+    while True:
+        page = await run_in_worker(partial(_take, iterator, 500))
+        if not page:
+            return
+        yield "".join(f"{row}\n" for row in page)
+
+
+def _take(rows: Any, most: int) -> list[str]:
+    return list(islice(rows, most))
+
+
+async def _chain(first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+def _name_attachment(name: str) -> str:
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"

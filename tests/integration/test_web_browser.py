@@ -1,0 +1,513 @@
+"""The web chat in Chromium: what somebody does with it, over a service that streams on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import DESKTOP, PHONE, find_violations
+from web_server import Gate, import_life, run_server, run_service
+
+from langchain_convmem import ConversationMemory
+
+pytestmark = [pytest.mark.browser, pytest.mark.sockets]
+
+PARKED = "I parked on level C, next to the blue pillar."
+ASKED = "Where did I park?"
+REPLY = ".message.assistant:not(.is-live)"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[tuple[str, Gate]]:
+    with run_service() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("web")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path, service: tuple[str, Gate]) -> Iterator[str]:
+    with run_server(folder, service[0]) as (running, _):
+        yield running
+
+
+@pytest.fixture
+def gate(service: tuple[str, Gate]) -> Gate:
+    service[1].opened.clear()
+    service[1].reached.clear()
+    return service[1]
+
+
+@pytest.fixture
+def chat(browser, address) -> Callable[..., Any]:
+    @contextmanager
+    def open_chat(user: str, thread: str = "", **options: Any) -> Iterator[Any]:
+        more = f"&thread={thread}" if thread else ""
+        with browser.open(f"{address}/chat?user={user}{more}", **options) as page:
+            page.set_default_timeout(15_000)
+            page.faults = []
+            page.on("pageerror", lambda error: page.faults.append(str(error)))
+            page.on("console", lambda one: one.type == "error" and page.faults.append(one.text))
+            page.wait_for_selector("html[data-ready]")
+            yield page
+            assert page.faults == []
+
+    return open_chat
+
+
+def say(page: Any, text: str) -> None:
+    """Say something and wait until the reply is there, whole."""
+    before = page.locator(REPLY).count()
+    page.fill("#text", text)
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "count => document.querySelectorAll('.message.assistant:not(.is-live)').length > count "
+        "&& !document.querySelector('.is-live')",
+        arg=before,
+    )
+
+
+def last_reply(page: Any) -> str:
+    return str(page.locator(f"{REPLY} .body").last.inner_text())
+
+
+def own_texts(page: Any) -> list[str]:
+    return [str(text).strip() for text in page.locator(".message.user .body").all_inner_texts()]
+
+
+def wait_for_text(page: Any, selector: str, text: str) -> None:
+    page.locator(selector, has_text=text).first.wait_for()
+
+
+# -- saying, stopping, editing --------------------------------------------------------------------
+
+
+def test_words_appear_as_they_come(chat, gate):
+    with chat("ana") as page:
+        page.fill("#text", "Slowly, please.")
+        page.keyboard.press("Enter")
+        assert gate.reached.wait(15)
+        wait_for_text(page, ".is-live .body", "One, two,")
+        assert "five" not in page.locator(".is-live .body").inner_text()
+        assert page.locator("#messages").get_attribute("aria-busy") == "true"
+        gate.opened.set()
+        wait_for_text(page, f"{REPLY} .body", "One, two, three, four, five.")
+        assert "One, two, three, four, five." in page.locator("#announcer").text_content()
+        assert "thread=" in page.url  # a reload shows this thread
+
+
+def test_stopping_keeps_what_came(chat, gate):
+    with chat("ana") as page:
+        page.fill("#text", "Slowly, please.")
+        page.keyboard.press("Enter")
+        wait_for_text(page, ".is-live .body", "One, two")
+        page.get_by_role("button", name="Stop").click()
+        wait_for_text(page, f"{REPLY} header", "interrupted")
+        assert last_reply(page).startswith("One, two")
+        assert "five" not in last_reply(page)
+        gate.opened.set()
+
+
+def test_a_reload_follows_the_reply_that_is_under_way(chat, gate):
+    with chat("ana") as page:
+        page.fill("#text", "Slowly, please.")
+        page.keyboard.press("Enter")
+        wait_for_text(page, ".is-live .body", "One, two")
+        page.reload()
+        wait_for_text(page, ".is-live .body", "One, two")
+        gate.opened.set()
+        wait_for_text(page, f"{REPLY} .body", "five.")
+        assert own_texts(page) == ["Slowly, please."]
+
+
+def test_editing_asks_again_and_leaves_what_followed(chat):
+    with chat("ana") as page:
+        say(page, "My tea is oolong.")
+        say(page, "And my cat is Biscuit.")
+        page.locator(".message.user").first.hover()
+        page.get_by_role("button", name="Edit").first.click()
+        page.get_by_label("Edit your message").fill("My tea is sencha.")
+        page.get_by_role("button", name="Ask again").click()
+        wait_for_text(page, f"{REPLY} .body", "My tea is sencha.")
+        assert own_texts(page) == ["My tea is sencha."]
+
+
+def test_the_up_key_edits_the_last_message_and_escape_leaves_it(chat):
+    with chat("ana") as page:
+        say(page, "My tea is oolong.")
+        page.locator("#text").focus()
+        page.keyboard.press("ArrowUp")
+        assert page.get_by_label("Edit your message").input_value() == "My tea is oolong."
+        page.keyboard.press("Escape")
+        assert page.locator(".editor").count() == 0
+        assert own_texts(page) == ["My tea is oolong."]
+
+
+def test_answering_anew_takes_the_place_of_the_reply(chat):
+    with chat("ana") as page:
+        say(page, "Hello there.")
+        first = page.locator(REPLY).get_attribute("data-message")
+        page.keyboard.press("Alt+r")
+        page.wait_for_function(
+            "old => { const one = document.querySelector('.message.assistant'); "
+            "return one && one.dataset.message && one.dataset.message !== old }",
+            arg=first,
+        )
+        assert own_texts(page) == ["Hello there."]
+
+
+def test_a_branch_goes_on_without_the_thread(chat):
+    with chat("ana") as page:
+        say(page, "First thing.")
+        say(page, "Second thing.")
+        page.locator(REPLY).first.hover()
+        page.locator(REPLY).first.get_by_role("button", name="Branch from here").click()
+        page.wait_for_selector(".origin")
+        assert own_texts(page) == ["First thing."]
+        say(page, "Another second thing.")
+        page.get_by_role("link", name="another conversation").click()
+        page.wait_for_load_state()
+        assert own_texts(page) == ["First thing.", "Second thing."]
+
+
+def test_a_model_that_fails_is_explained_and_asked_again(chat):
+    with chat("ana") as page:
+        page.fill("#text", "Fail, please.")
+        page.keyboard.press("Enter")
+        wait_for_text(page, ".toast", "this model is out of words")
+        wait_for_text(page, ".notice", "There is no reply to this.")
+        assert own_texts(page) == ["Fail, please."]
+        page.faults.clear()
+
+
+def test_taking_back_is_undone(chat):
+    with chat("ana") as page:
+        say(page, "Something silly.")
+        page.keyboard.press("Alt+z")
+        page.wait_for_selector(".toast")
+        page.wait_for_function("() => !document.querySelector('.message')")
+        page.locator(".toast .link").click()
+        wait_for_text(page, ".message.user .body", "Something silly.")
+
+
+# -- remembering ----------------------------------------------------------------------------------
+
+
+def test_the_panel_shows_what_was_recalled_and_leads_to_the_place(chat):
+    with chat("rosa") as page:
+        say(page, PARKED)
+        page.get_by_role("link", name="New conversation").click()
+        page.wait_for_load_state()
+        say(page, ASKED)
+        page.keyboard.press("Alt+m")
+        panel = page.locator("#panel")
+        panel.locator(".block").first.wait_for()
+        assert page.locator("#panel-title").inner_text() == "What this reply remembered"
+        assert panel.locator("mark").first.inner_text() == "parked"
+        assert re.search(r"relevance -?\d+\.\d\d", panel.inner_text())
+        assert "Tokens" in panel.inner_text()
+        panel.locator(".block h3 a").first.click()
+        page.wait_for_selector(".is-here")
+        assert PARKED in page.locator(".is-here").inner_text()
+
+
+def test_search_finds_while_one_types(chat):
+    with chat("rosa-searches") as page:
+        say(page, PARKED)
+        page.keyboard.press("Alt+k")
+        page.keyboard.type("blue pillar")
+        page.keyboard.press("Enter")
+        page.wait_for_load_state()
+        wait_for_text(page, "#found .plain-lines", "level C")
+        page.fill("#query", "zeppelin")
+        wait_for_text(page, "#found", "No line holds all of these words.")
+
+
+def test_recall_is_switched_off_where_it_is_shown(chat):
+    with chat("rosa-quiet") as page:
+        say(page, PARKED)
+        page.get_by_role("link", name="New conversation").click()
+        page.wait_for_load_state()
+        page.locator("#recall-state").click()
+        page.get_by_label("Recall what was said in other conversations").uncheck()
+        page.get_by_role("button", name="Save").click()
+        wait_for_text(page, "#recall-state", "Recall off")
+        say(page, ASKED)
+        page.keyboard.press("Alt+m")
+        wait_for_text(page, "#panel-body", "recall was off")
+
+
+def test_a_thread_is_renamed_and_archived(chat):
+    with chat("rosa-names") as page:
+        say(page, PARKED)
+        page.locator(".menu summary").click()
+        page.get_by_role("button", name="Rename").click()
+        page.get_by_label("Title").fill("The car")
+        page.locator("#rename .primary").click()
+        wait_for_text(page, "#threads", "The car")
+        wait_for_text(page, "#title", "The car")
+        page.locator(".menu summary").click()
+        page.get_by_role("button", name="Archive", exact=True).click()
+        wait_for_text(page, "#threads", "Nothing was said yet.")
+        page.get_by_role("button", name="Archived conversations").click()
+        wait_for_text(page, "#threads a", "The car")
+
+
+# -- forgetting -----------------------------------------------------------------------------------
+
+
+def test_a_message_is_forgotten_for_good_after_it_was_said_so(chat, folder):
+    with chat("noa") as page:
+        say(page, "My number is 4711.")
+        page.locator(".message.user").hover()
+        page.locator(".message.user").get_by_role("button", name="Forget").click()
+        wait_for_text(page, "dialog", "It cannot be undone.")
+        page.get_by_role("button", name="Keep it").click()
+        assert own_texts(page) == ["My number is 4711."]
+        page.locator(".message.user").hover()
+        page.locator(".message.user").get_by_role("button", name="Forget").click()
+        page.get_by_role("button", name="Forget for good").click()
+        wait_for_text(page, "#receipt", "Entries erased")
+        page.get_by_role("button", name="Done").click()
+        page.wait_for_function("() => !document.querySelector('.message.user')")
+    with ConversationMemory.open(folder / "memory.db") as memory:
+        [thread] = memory.threads("noa")
+        entries = memory.history(thread.key.thread_id, user_id="noa").entries
+        assert [entry.role for entry in entries if entry.control is None] == ["assistant"]
+
+
+def test_everything_is_forgotten_once_the_name_is_typed(chat, folder):
+    with chat("noa-leaves") as page:
+        say(page, "My number is 4711.")
+        page.locator(".menu summary").click()
+        page.get_by_role("button", name="Forget everything").click()
+        page.get_by_label("to confirm").fill("noa-leaves")
+        page.get_by_role("button", name="Forget for good").click()
+        wait_for_text(page, "#receipt", "Conversations gone")
+        page.get_by_role("button", name="Done").click()
+        page.wait_for_url(re.compile(r"/(users|chat)"))
+    with ConversationMemory.open(folder / "memory.db") as memory:
+        assert memory.threads("noa-leaves") == []
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_dropped_is_imported(chat, tmp_path):
+    rows = [{"role": "user", "content": PARKED}, {"role": "assistant", "content": "Noted."}]
+    text = "\n".join(map(json.dumps, rows))
+    with chat("ida") as page:
+        transfer = page.evaluate_handle(
+            """text => { const all = new DataTransfer();
+            all.items.add(new File([text], "garage.jsonl")); return all }""",
+            text,
+        )
+        for event in ("dragenter", "dragover", "drop"):
+            page.dispatch_event("body", event, {"dataTransfer": transfer})
+        wait_for_text(page, "#imports", "1 conversations, 2 new messages")
+        wait_for_text(page, "#threads a", PARKED)
+        path = tmp_path / "bad.json"
+        path.write_text("hello")
+        page.set_input_files("#files", path)
+        wait_for_text(page, "#imports .has-failed", "bad.json, line 1")
+
+
+# -- several people, several tabs, a server that dies ---------------------------------------------
+
+
+def test_two_users_talk_at_once_and_never_meet(chat, gate):
+    with chat("tia", "same") as one, chat("uri", "same") as two:
+        one.fill("#text", "Slowly, tia.")
+        one.keyboard.press("Enter")
+        assert gate.reached.wait(15)
+        say(two, "Quickly, uri.")
+        assert "Quickly, uri." in last_reply(two)
+        gate.opened.set()
+        wait_for_text(one, f"{REPLY} .body", "five.")
+        assert own_texts(one) == ["Slowly, tia."]
+        assert own_texts(two) == ["Quickly, uri."]
+
+
+def test_two_tabs_show_the_same_reply_while_it_comes(chat, address, gate):
+    with chat("vic", "tabs") as one:
+        other = one.context.new_page()
+        other.goto(f"{address}/chat?user=vic&thread=tabs")
+        other.wait_for_selector("html[data-ready]")
+        one.fill("#text", "Slowly, both.")
+        one.keyboard.press("Enter")
+        for page in (one, other):
+            wait_for_text(page, ".is-live .body", "One, two")
+        gate.opened.set()
+        for page in (one, other):
+            wait_for_text(page, f"{REPLY} .body", "five.")
+            assert own_texts(page) == ["Slowly, both."]
+
+
+def test_two_tabs_that_speak_at_once_are_answered_one_after_the_other(chat, address):
+    with chat("wim", "tabs") as one:
+        other = one.context.new_page()
+        other.goto(f"{address}/chat?user=wim&thread=tabs")
+        other.wait_for_selector("html[data-ready]")
+        for page, text in ((one, "One says this."), (other, "Other says that.")):
+            page.fill("#text", text)
+            page.evaluate("document.querySelector('#composer').requestSubmit()")
+        for page in (one, other):
+            page.wait_for_function(
+                "() => document.querySelectorAll('.message.assistant[data-message]').length === 2"
+            )
+        one.reload()
+        roles = one.locator(".message").evaluate_all("all => all.map(one => one.dataset.role)")
+        assert roles == ["user", "assistant", "user", "assistant"]
+
+
+def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_path):
+    def open_thread(address: str) -> Any:
+        return browser.open(f"{address}/chat?user=xia&thread=t1")
+
+    with run_server(tmp_path, service[0]) as (address, server), open_thread(address) as page:
+        say(page, PARKED)
+        page.fill("#text", "Slowly, please.")
+        page.keyboard.press("Enter")
+        wait_for_text(page, ".is-live .body", "One, two")
+        time.sleep(1.2)  # what has come is written down every second
+        server.send_signal(signal.SIGKILL)
+        server.wait(15)
+        wait_for_text(page, ".toast", "The")
+    gate.opened.set()
+    time.sleep(4.1)  # longer than a server that lives leaves it alone
+    with run_server(tmp_path, service[0]) as (address, _), open_thread(address) as page:
+        assert own_texts(page) == [PARKED, "Slowly, please."]
+        assert last_reply(page).startswith("One, two")
+        assert "interrupted" in page.locator(REPLY).last.inner_text()
+        say(page, "Still there?")
+        assert "Still there?" in last_reply(page)
+
+
+# -- looks, reading aloud, hostile text, other hosts ----------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def furnished(folder: Path, address: str) -> str:
+    """Return the address once Maya's weeks are there."""
+    import_life(folder)
+    return address
+
+
+PAGES = ("/chat", "/chat?thread=s04", "/search?q=allergic", "/users")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_pages_fit_and_are_accessible(browser, furnished, width, dark):
+    for path in PAGES:
+        url = f"{furnished}{path}{'&' if '?' in path else '?'}user=maya"
+        with browser.open(url, width=width, dark=dark) as page:
+            assert find_violations(page) == [], path
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, path
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_panels_and_dialogs_are_accessible(chat, furnished, width, dark):
+    with chat("maya", "panels", width=width, dark=dark) as page:
+        say(page, "What do I know of Lisbon, and of Jonas?")
+        page.locator(".why-button").last.click()
+        page.locator("#panel .block").first.wait_for()
+        assert find_violations(page) == []
+        page.keyboard.press("Escape")
+        for item in ("Settings", "Summaries", "Rename", "Forget this conversation"):
+            page.locator(".menu summary").click()
+            assert find_violations(page) == []
+            page.locator(".menu-items button", has_text=item).click()
+            page.wait_for_selector("#panel:not([hidden]), dialog[open]")
+            assert find_violations(page) == [], item
+            page.keyboard.press("Escape")
+            page.wait_for_selector("dialog:not([open])", state="attached")
+            page.evaluate("document.querySelector('dialog').close()")
+        page.keyboard.press("Alt+h")
+        assert find_violations(page) == []
+
+
+def test_the_switch_goes_before_what_the_device_prefers(chat):
+    with chat("ana", dark=True) as page:
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.get_by_role("button", name="Light or dark").click()
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert light != dark
+        page.reload()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
+
+
+def test_keys_alone_reach_everything_in_order(chat):
+    with chat("ana", "keys") as page:
+        say(page, "Hello keys.")
+        page.focus(".skip")
+        assert page.locator(".skip").evaluate("one => one.getBoundingClientRect().top") >= 0
+        names = []
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            names.append(
+                page.evaluate(
+                    "(e => e.getAttribute('aria-label') || e.textContent.trim() || e.id || "
+                    "e.name)(document.activeElement)"
+                )
+            )
+        order = ["New conversation", "Hello keys.", "Light or dark", "Edit", "Answer anew", "text"]
+        places = [names.index(name) for name in order]
+        assert places == sorted(places)
+
+
+def test_the_drawer_of_a_phone_opens_and_closes_by_keys(chat):
+    with chat("ana", "keys", width=PHONE) as page:
+        page.get_by_role("button", name="Conversations", exact=True).click()
+        page.wait_for_selector(".sidebar.is-open")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(".sidebar:not(.is-open)", state="attached")
+
+
+HOSTILE = [
+    "<script>document.title='owned'</script>",
+    "<img src=x onerror=\"document.title='owned'\">",
+    "[press](javascript:document.title='owned')",
+    "![look](https://evil.example/pixel.png)",
+    "<style>*{display:none}</style>",
+    "\u202eright to left\u2066 and more",
+    "</textarea></p></article><h1>owned</h1>",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_stays_text_on_both_sides(chat, text):
+    with chat("mallory") as page:
+        say(page, f"Echo {text}")
+        assert page.locator(".message.user .body").inner_text().strip() == f"Echo {text}".strip()
+        assert page.title() != "owned"
+        assert page.locator("#messages :is(script, img, style, h1, iframe)").count() == 0
+        links = page.locator("#messages .body a").evaluate_all("all => all.map(one => one.href)")
+        assert [link for link in links if not link.startswith("https://")] == []
+        page.keyboard.press("Alt+m")
+        page.wait_for_selector("#panel:not([hidden])")
+        assert page.locator("#panel :is(script, img, style, iframe)").count() == 0
+        assert page.locator("#composer").is_visible()
+
+
+def test_a_message_of_100_000_characters_is_said_and_shown(chat):
+    text = "wall of text " * 7_700
+    with chat("mallory-long") as page:
+        say(page, text)
+        page.get_by_text("Show all of 100,100 characters").first.click()
+        shown = page.locator(".message.user .body").inner_text()
+        assert shown.count("wall of text") == 7_700
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0

@@ -1,0 +1,85 @@
+"""A client of the web chat without a browser, and a model that can be kept waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
+from starlette.testclient import TestClient
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.offline import OfflineChatModel
+from langchain_convmem.web.access import Access
+from langchain_convmem.web.server import build_app
+
+ORIGIN = "http://127.0.0.1:8501"
+
+
+class ModelDownError(Exception):
+    """What a provider raises."""
+
+
+class SlowModel(OfflineChatModel):
+    """Says two words and waits when asked to count; fails when asked to; else quotes."""
+
+    async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        text = messages[-1].text
+        if text.endswith("Fail."):
+            raise ModelDownError("no words left")
+        if not text.endswith("Count."):
+            async for chunk in super()._astream(messages, *args, **kwargs):
+                yield chunk
+            return
+        for word in ("One, ", "two"):
+            yield ChatGenerationChunk(message=AIMessageChunk(word))
+        COUNTING.set()
+        await asyncio.Event().wait()
+
+
+COUNTING = threading.Event()
+"""Set when a model has counted to two."""
+
+
+@contextlib.contextmanager
+def open_client(
+    memory: ConversationMemory, *, access: Access | None = None, **headers: str
+) -> Iterator[TestClient]:
+    """Yield a client of a server over a memory, which sends what pages send."""
+    COUNTING.clear()
+    app = build_app(memory, SlowModel(), access=access)
+    sent = {"origin": ORIGIN, **headers}
+    with TestClient(app, base_url=ORIGIN, headers=sent, follow_redirects=False) as client:
+        yield client
+
+
+def read_events(text: str) -> list[tuple[str, Any]]:
+    """Return server-sent events by name and data."""
+    found = []
+    for block in filter(None, text.split("\n\n")):
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def say(client: TestClient, thread: str, text: str, user: str = "ana", **more: str) -> str:
+    """Say something and return the reply."""
+    fields = {"user": user, "thread": thread, "text": text, **more}
+    answer = client.post("/say", data=fields)
+    assert answer.status_code == 200, answer.text
+    events = read_events(answer.text)
+    assert events[-1][0] == "done", events
+    return "".join(data["text"] for name, data in events if name == "text")
+
+
+def show(client: TestClient, path: str, thread: str | None = None, **more: Any) -> str:
+    """Return a page about a thread of Ana."""
+    named = {"user": "ana", **({"thread": thread} if thread else {}), **more}
+    answer = client.get(path, params=named)
+    assert answer.status_code == 200, answer.text
+    return answer.text

@@ -1,0 +1,533 @@
+from __future__ import annotations
+
+import html
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from web_client import COUNTING, ORIGIN, open_client, read_events, say, show
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.web.access import Access
+from langchain_convmem.web.threads import UNTITLED
+
+PARKED = "I parked on level C, next to the blue pillar."
+
+
+@pytest.fixture
+def memory():
+    with ConversationMemory.open(":memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(memory):
+    with open_client(memory) as opened:
+        yield opened
+
+
+def texts(memory, thread, user="ana"):
+    shown = memory.history(thread, user_id=user).turns
+    return [(turn.role, " ".join(turn.contents)) for turn in shown]
+
+
+def last_id(memory, thread, role="assistant"):
+    entries = memory.history(thread, user_id="ana").entries
+    return [one.message_id for one in entries if one.role == role][-1]
+
+
+def post(client, path, thread, **more):
+    answer = client.post(path, data={"user": "ana", "thread": thread, **more})
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+# -- saying ---------------------------------------------------------------------------------------
+
+
+def test_a_reply_comes_word_by_word_and_is_stored(client, memory):
+    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": PARKED})
+    events = read_events(answer.text)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert [name for name, _ in events][-1] == "done"
+    said = "".join(data["text"] for name, data in events if name == "text")
+    assert texts(memory, "t1") == [("user", PARKED), ("assistant", said)]
+
+
+def test_an_empty_message_is_refused_with_a_sentence(client, memory):
+    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": " \n"})
+    assert (answer.status_code, answer.text) == (400, "text is missing")
+    assert memory.threads("ana") == []
+
+
+def test_a_message_that_is_too_long_is_refused(client):
+    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": "x" * 4_300_000})
+    assert answer.status_code == 400
+    assert "may take 4 MB" in answer.text
+
+
+def test_the_reply_of_a_model_that_fails_is_a_sentence_and_the_question_stays(client, memory):
+    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": "Fail."})
+    [(name, data)] = read_events(answer.text)
+    assert name == "failed"
+    assert data["failure"] == "The model failed: ModelDownError: no words left"
+    assert texts(memory, "t1") == [("user", "Fail.")]
+    assert "There is no reply to this." in show(client, "/messages", "t1")
+
+
+def test_stopping_keeps_what_came_marked_as_interrupted(client, memory):
+    with ThreadPoolExecutor(1) as pool:
+        fields = {"user": "ana", "thread": "t1", "text": "Count."}
+        saying = pool.submit(client.post, "/say", data=fields)
+        assert COUNTING.wait(20)
+        assert "live-mark" in show(client, "/chat", "t1")
+        assert post(client, "/stop", "t1").json() == {"stopped": 1}
+        events = read_events(saying.result(20).text)
+    assert events[-1][0] == "stopped"
+    assert texts(memory, "t1") == [("user", "Count."), ("assistant", "One, two")]
+    assert "interrupted" in show(client, "/messages", "t1")
+
+
+def test_a_second_tab_follows_a_reply_from_its_beginning(client):
+    with ThreadPoolExecutor(2) as pool:
+        fields = {"user": "ana", "thread": "t1", "text": "Count."}
+        first = pool.submit(client.post, "/say", data=fields)
+        assert COUNTING.wait(20)
+        second = pool.submit(client.get, "/live", params={"user": "ana", "thread": "t1"})
+        other = client.get("/live", params={"user": "ben", "thread": "t1"})
+        assert other.status_code == 204  # another user's thread of the same name
+        post(client, "/stop", "t1")
+        heard = [read_events(one.result(20).text) for one in (first, second)]
+    for events in heard:
+        assert "".join(data["text"] for name, data in events if name == "text") == "One, two"
+    assert client.get("/live", params={"user": "ana", "thread": "t1"}).status_code == 204
+
+
+def test_a_server_that_ends_stores_what_had_come(memory):
+    with ThreadPoolExecutor(1) as pool, open_client(memory) as client:
+        fields = {"user": "ana", "thread": "t1", "text": "Count."}
+        saying = pool.submit(client.post, "/say", data=fields)
+        assert COUNTING.wait(20)
+        client.app.state.chat.replies.stop_all()
+        saying.result(20)
+    assert texts(memory, "t1")[-1] == ("assistant", "One, two")
+
+
+def test_an_edited_message_takes_the_place_of_the_old_one_and_of_all_after_it(client, memory):
+    say(client, "t1", "My tea is oolong.", id="m1")
+    say(client, "t1", "What else?")
+    say(client, "t1", "My tea is sencha.", id="m1")
+    assert [text for role, text in texts(memory, "t1") if role == "user"] == ["My tea is sencha."]
+    assert show(client, "/threads").count("My tea is sencha.") == 1  # the title goes along
+
+
+def test_the_last_message_is_answered_anew(client, memory):
+    say(client, "t1", PARKED, id="m1")
+    before = last_id(memory, "t1")
+    answer = post(client, "/again", "t1", message="m1")
+    assert read_events(answer.text)[-1][0] == "done"
+    assert [role for role, _ in texts(memory, "t1")] == ["user", "assistant"]
+    assert last_id(memory, "t1") != before
+
+
+def test_an_imported_message_without_an_id_is_answered_anew_in_its_place(client, memory):
+    memory.add_messages([HumanMessage(PARKED), AIMessage("Noted.")], thread_id="t1", user_id="ana")
+    post(client, "/again", "t1", message=last_id(memory, "t1", "user"))
+    assert texts(memory, "t1")[0] == ("user", PARKED)
+    assert len(texts(memory, "t1")) == 2
+
+
+def test_a_reply_cannot_be_answered(client, memory):
+    say(client, "t1", PARKED)
+    fields = {"user": "ana", "thread": "t1", "message": last_id(memory, "t1")}
+    answer = client.post("/again", data=fields)
+    assert (answer.status_code, answer.text) == (
+        400,
+        "only what the user said can be answered anew",
+    )
+
+
+# -- taking back, forking, naming -----------------------------------------------------------------
+
+
+def test_the_last_exchange_is_taken_back_and_brought_back(client, memory):
+    say(client, "t1", PARKED)
+    say(client, "t1", "My tea is oolong.")
+    before = texts(memory, "t1")
+    assert post(client, "/undo", "t1").json() == {"undone": 2}
+    assert len(texts(memory, "t1")) == 2
+    assert "Something was taken back." in show(client, "/messages", "t1")
+    assert post(client, "/redo", "t1").json() == {"redone": True}
+    assert texts(memory, "t1") == before
+    assert "Something was taken back." not in show(client, "/messages", "t1")
+
+
+def test_a_thread_starts_anew_and_comes_back(client, memory):
+    say(client, "t1", PARKED)
+    post(client, "/clear", "t1")
+    assert texts(memory, "t1") == []
+    post(client, "/redo", "t1")
+    assert len(texts(memory, "t1")) == 2
+
+
+def test_a_branch_goes_on_from_a_message_and_says_where_it_comes_from(client, memory):
+    say(client, "t1", PARKED, id="m1")
+    say(client, "t1", "My tea is oolong.", id="m2")
+    post(client, "/settings", "t1")  # recall is off there
+    url = post(client, "/fork", "t1", message="m2").json()["url"]
+    page = html.unescape(client.get(url).text)
+    assert PARKED in page
+    assert "My tea is oolong." in page
+    assert "A branch of" in page
+    assert "/chat?user=ana&thread=t1" in page
+    assert "Recall off" in page
+    branch = next(one.key.thread_id for one in memory.threads("ana") if one.key.thread_id != "t1")
+    assert [role for role, _ in texts(memory, branch)] == ["user", "assistant", "user"]
+
+
+def test_a_thread_is_called_what_was_said_first_until_it_is_renamed(client, memory):
+    say(client, "t1", PARKED)
+    assert f"<bdi>{PARKED}</bdi>" in show(client, "/threads")
+    post(client, "/rename", "t1", title="The car")
+    assert "<bdi>The car</bdi>" in show(client, "/threads")
+    assert memory.get_title("t1", user_id="ana") == "The car"
+    post(client, "/rename", "t1", title="")
+    assert f"<bdi>{PARKED}</bdi>" in show(client, "/threads")
+
+
+def test_a_title_goes_with_the_line_it_was_made_of(client, memory):
+    say(client, "t1", PARKED, id="m1")
+    say(client, "t1", "My tea is oolong.", id="m2")
+    assert PARKED in show(client, "/threads")
+    memory.forget(user_id="ana", thread_id="t1", entry_ids=["m1"])  # not by way of the page
+    page = show(client, "/threads")
+    assert PARKED not in page
+    assert "My tea is oolong." in page
+
+
+def test_a_thread_is_put_away_and_taken_out(client):
+    say(client, "t1", PARKED)
+    say(client, "t2", "My tea is oolong.")
+    post(client, "/archive", "t1", archived="1")
+    assert PARKED not in show(client, "/threads")
+    assert PARKED in show(client, "/threads", archived=1)
+    post(client, "/archive", "t1", archived="0")
+    assert PARKED in show(client, "/threads")
+
+
+# -- what was remembered, and why -----------------------------------------------------------------
+
+
+def test_a_reply_shows_what_it_recalled_when_and_why(client, memory):
+    say(client, "t1", PARKED)
+    assert "level C" in say(client, "t2", "Where did I park?")
+    page = show(client, "/messages", "t2")
+    assert re.search(r"\d lines? recalled", page)
+    why = show(client, "/why", "t2", message=last_id(memory, "t2"))
+    assert "I <mark>parked</mark> on level C" in why
+    assert "meaning" in why
+    assert "words: <bdi>parked</bdi>" in why
+    position = memory.history("t1", user_id="ana").entries[0].position
+    assert f"/chat?user=ana&amp;thread=t1&amp;at={position}#at-{position}" in why
+    assert f'id="at-{position}"' in show(client, "/chat", "t1", at=position)
+
+
+def test_a_line_that_was_forgotten_is_gone_from_the_panel_too(client, memory):
+    say(client, "t1", PARKED)
+    say(client, "t2", "Where did I park?")
+    client.post("/forget", data={"user": "ana", "thread": "t1", "scope": "thread"})
+    reply = memory.history("t2", user_id="ana").entries[-1]
+    why = show(client, "/why", "t2", message=reply.message_id)
+    assert "forgotten or replaced since" in why
+    assert "level C" not in json.dumps(dict(reply.metadata.aux))
+
+
+def test_where_nothing_fits_the_panel_says_so(client, memory):
+    say(client, "t1", "Where did I park?")
+    assert "Nothing recalled" in show(client, "/messages", "t1")
+    assert "Nothing that was said before fits" in show(
+        client, "/why", "t1", message=last_id(memory, "t1")
+    )
+
+
+def test_what_another_host_stored_says_that_nothing_was_noted(client, memory):
+    memory.add_messages([HumanMessage("x"), AIMessage("y")], thread_id="t1", user_id="ana")
+    assert "nothing was noted" in show(client, "/why", "t1", message=last_id(memory, "t1"))
+
+
+def test_recall_is_switched_off_for_one_thread(client, memory):
+    say(client, "t1", PARKED)
+    post(client, "/settings", "t2")
+    assert "level C" not in say(client, "t2", "Where did I park?")
+    assert "Recall off" in show(client, "/chat", "t2")
+    assert "level C" in say(client, "t3", "Where did I park?")
+
+
+def test_budgets_are_kept_and_shown_and_checked(client):
+    post(client, "/settings", "t1", recall="on", recall_tokens="250", history_tokens="")
+    page = show(client, "/settings", "t1")
+    assert 'name="recall_tokens" value="250"' in page
+    assert 'name="history_tokens" value=""' in page
+    for value, message in (("many", "must be a whole number"), ("0", "at least 1")):
+        fields = {"user": "ana", "thread": "t1", "recall": "on", "recall_tokens": value}
+        answer = client.post("/settings", data=fields)
+        assert answer.status_code == 400
+        assert message in answer.text
+
+
+def test_summaries_say_what_they_cover_and_are_taken_back(client, memory):
+    say(client, "t1", PARKED)
+    history = memory.history("t1", user_id="ana")
+    history.add_summary("The user parked on level C.", history.summary_window())
+    page = show(client, "/summaries", "t1")
+    assert "The user parked on level C." in page
+    assert "stands for 2 messages" in page
+    assert "said at" in page
+    assert "Summary of what was said above" in show(client, "/messages", "t1")
+    assert post(client, "/summaries/undo", "t1").json() == {"undone": True}
+    assert "there is no summary of it" in show(client, "/summaries", "t1")
+
+
+def test_search_finds_by_meaning_and_word_for_word(client):
+    say(client, "t1", PARKED)
+    say(client, "t2", "My tea is oolong.")
+    page = show(client, "/search", q="blue pillar")
+    assert "By meaning and words" in page
+    assert page.count("<mark>blue</mark> <mark>pillar</mark>") == 2  # in both lists
+    assert "No line holds all of these words" in show(client, "/search", q="zeppelin")
+    assert (
+        "<!doctype html>"
+        not in client.get(
+            "/search", params={"user": "ana", "q": "tea"}, headers={"hx-request": "true"}
+        ).text
+    )
+
+
+def test_search_leaves_out_what_was_taken_back(client):
+    say(client, "t1", PARKED)
+    post(client, "/undo", "t1")
+    assert "No line holds all of these words" in show(client, "/search", q="pillar")
+
+
+# -- forgetting -----------------------------------------------------------------------------------
+
+
+def test_it_is_said_plainly_that_forgetting_is_for_good(client, memory):
+    say(client, "t1", PARKED, id="m1")
+    page = show(client, "/forget", "t1", scope="message", message="m1")
+    assert "It cannot be undone." in page
+    assert PARKED in page
+    assert len(texts(memory, "t1")) == 2  # nothing happens by looking
+
+
+def test_a_message_a_thread_and_a_user_are_forgotten_with_a_receipt(client, memory):
+    for thread in ("t1", "t2"):
+        say(client, thread, PARKED, id="m1")
+        say(client, thread, "My tea is oolong.")
+    receipt = post(client, "/forget", "t1", scope="message", message="m1").text
+    assert "<dt>Entries erased</dt><dd>1</dd>" in receipt
+    assert PARKED not in show(client, "/messages", "t1")
+    receipt = post(client, "/forget", "t1", scope="thread").text
+    assert "<dt>Conversations gone</dt><dd>1</dd>" in receipt
+    wrong = client.post("/forget", data={"user": "ana", "scope": "user", "confirm": "an"})
+    assert (wrong.status_code, wrong.text) == (
+        400,
+        "type the user's name to confirm; nothing was erased",
+    )
+    assert len(memory.threads("ana")) == 1
+    post(client, "/forget", "", scope="user", confirm="ana")
+    assert memory.threads("ana") == []
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def wait_for(client, job):
+    while job["state"] in ("reading", "storing"):
+        params = {"user": "ana", "job": job["id"]}
+        job = client.get("/import/job", params=params).json()
+    return job
+
+
+def test_a_dropped_file_is_imported_and_counted(client, memory):
+    rows = [{"role": "user", "content": PARKED}, {"role": "assistant", "content": "Noted."}]
+    body = "\n".join(map(json.dumps, rows)).encode()
+    params = {"user": "ana", "name": "C:\\old\\garage.jsonl"}
+    job = wait_for(client, client.post("/import", params=params, content=body).json())
+    assert (job["state"], job["threads"], job["added"]) == ("done", 1, 2)
+    assert texts(memory, "garage")[0] == ("user", PARKED)
+    again = wait_for(client, client.post("/import", params=params, content=body).json())
+    assert (again["added"], again["known"]) == (0, 2)
+    other = client.get("/import/job", params={"user": "ben", "job": job["id"]})
+    assert other.status_code == 400  # another user's
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "message"),
+    [
+        ("x.json", b"hello", "x.json, line 1: found text"),
+        ("../../etc/passwd", b"{}", "passwd"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_without_where_it_was_kept(client, name, body, message):
+    params = {"user": "ana", "name": name}
+    job = wait_for(client, client.post("/import", params=params, content=body).json())
+    assert job["state"] == "failed"
+    assert message in job["failure"]
+    assert "convmem-upload" not in job["failure"]
+
+
+@pytest.mark.parametrize("name", ["", "..", "/", ".hidden"])
+def test_what_is_no_name_of_a_file_is_refused(client, name):
+    answer = client.post("/import", params={"user": "ana", "name": name}, content=b"x")
+    assert answer.status_code == 400
+    assert "is not the name of a file" in answer.text
+
+
+def test_an_export_is_imported_again_without_loss(client, memory, tmp_path):
+    say(client, "t1", PARKED)
+    answer = client.get("/export", params={"user": "ana", "thread": "t1"})
+    assert "attachment" in answer.headers["content-disposition"]
+    path = tmp_path / "export.jsonl"
+    path.write_bytes(answer.content)
+    memory.import_file(path, user_id="ben")
+    assert texts(memory, "t1", "ben") == texts(memory, "t1")
+
+
+# -- who may come in ------------------------------------------------------------------------------
+
+
+def test_users_see_their_own_threads_alone(client):
+    say(client, "t1", PARKED)
+    say(client, "t1", "Mine is an omnibus.", user="ben")
+    assert "omnibus" not in show(client, "/chat", "t1")
+    assert "level C" not in client.get("/chat", params={"user": "ben", "thread": "t1"}).text
+    page = client.get("/users").text
+    assert "<bdi>ana</bdi>" in page
+    assert "<bdi>ben</bdi>" in page
+
+
+def test_with_a_fixed_user_no_other_ones_memory_is_shown(memory):
+    with open_client(memory, access=Access(user_id="ana")) as client:
+        assert client.get("/").headers["location"] == "/chat?user=ana"
+        assert client.get("/users").status_code == 303
+        answer = client.get("/chat", params={"user": "ben"})
+        assert answer.status_code == 400
+        assert "another user" in answer.text
+
+
+TOKEN, OTHER = "a-token-of-this-test", "the-token-of-another"
+
+
+def test_without_the_token_nothing_is_shown_or_done(memory):
+    with open_client(memory, access=Access(token=TOKEN)) as client:
+        page = client.get("/chat?user=ana", headers={"accept": "text/html"})
+        assert (page.status_code, page.headers["location"]) == (303, "/login")
+        routes = client.app.state.chat.list_routes()
+        paths = [route.path for route in routes if route.path not in ("/login", "/static")]
+        for path in paths:
+            assert client.get(path).status_code == 401, path
+            assert client.post(path, data={"user": "ana"}).status_code == 401, path
+        assert memory.threads("ana") == []
+
+
+def test_whoever_knows_the_token_signs_in_and_out(memory):
+    with open_client(memory, access=Access(token=TOKEN)) as client:
+        wrong = client.post("/login", data={"token": TOKEN + "x"})
+        assert wrong.status_code == 401
+        assert "not a token of this server" in wrong.text
+        right = client.post("/login", data={"token": TOKEN})
+        cookie = right.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert TOKEN not in cookie
+        assert say(client, "t1", PARKED)
+        client.post("/logout")
+        assert client.get("/chat?user=ana").status_code == 401
+
+
+def test_a_token_of_a_user_opens_that_users_memory_alone(memory):
+    access = Access(user_tokens={"ana": TOKEN, "ben": OTHER})
+    with open_client(memory, access=access, authorization=f"Bearer {OTHER}") as client:
+        assert client.get("/").headers["location"] == "/chat?user=ben"
+        assert client.get("/chat", params={"user": "ana"}).status_code == 400
+        fields = {"user": "ana", "thread": "t", "text": "x"}
+        assert client.post("/say", data=fields).status_code == 400
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
+def test_other_sites_change_nothing(client, memory, origin):
+    fields = {"user": "ana", "thread": "t1", "text": PARKED}
+    answer = client.post("/say", data=fields, headers={"origin": origin})
+    assert answer.status_code == 403
+    assert memory.threads("ana") == []
+
+
+def test_a_foreign_name_bound_to_this_address_reads_nothing(client):
+    say(client, "t1", PARKED)
+    answer = client.get("/chat?user=ana&thread=t1", headers={"host": "evil.example"})
+    assert answer.status_code == 421
+    assert "level C" not in answer.text
+
+
+def test_every_answer_carries_the_policy_and_is_kept_by_no_cache(client):
+    for path in ("/users", "/chat?user=ana", "/gone", "/login"):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+
+
+def test_pages_hold_no_scripts_styles_or_handlers_of_their_own(client, memory):
+    say(client, "t1", PARKED)
+    say(client, "t2", "Where did I park?")
+    parts = ["/chat", "/why", "/settings", "/summaries", "/search", "/import", "/forget", "/rename"]
+    for path in parts:
+        page = show(client, path, "t2", message=last_id(memory, "t2"), q="park")
+        assert not re.search(r"<script(?! src=\"/static/)|<style|\sstyle=|\son\w+=", page), path
+        assert not re.search(r"(?:src|href|action)=\"(?:https?:)?//", page), path
+
+
+def test_what_the_pages_are_made_of_may_be_kept_for_ever(client):
+    page = client.get("/chat?user=ana").text
+    [style] = re.findall(r'href="(/static/app.css\?v=\w+)"', page)
+    answer = client.get(style)
+    assert answer.status_code == 200
+    assert "immutable" in answer.headers["cache-control"]
+    assert client.get("/static/../server.py").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b?c#d&e", "<script>", "%2e%2e", "naïve café", "."])
+def test_users_and_threads_may_have_any_name(client, memory, name):
+    say(client, name, PARKED, user=name)
+    assert client.get("/export", params={"user": name, "thread": name}).status_code == 200
+    page = client.get("/chat", params={"user": name, "thread": name})
+    assert "level C" in page.text
+    assert "<script>" not in page.text
+    link = re.search(r'<li><a href="([^"]+)"', page.text)
+    assert link is not None
+    assert "level C" in client.get(html.unescape(link[1])).text
+
+
+@pytest.mark.parametrize("path", ["/chat", "/say", "/chat?user="])
+def test_a_request_that_names_nobody_is_told_so(client, path):
+    answer = client.post(path, data={}) if path == "/say" else client.get(path)
+    assert answer.status_code == 400
+    assert "missing" in answer.text or "whose memory" in answer.text
+
+
+def test_a_page_that_is_not_there_says_so(client):
+    answer = client.get("/gone")
+    assert answer.status_code == 404
+    assert "There is no such page." in answer.text
+
+
+def test_a_new_conversation_has_no_entries_until_something_is_said(client, memory):
+    page = show(client, "/chat")
+    assert UNTITLED in page
+    assert memory.threads("ana") == []
+    assert ORIGIN not in page  # addresses are relative: any name of the server works
