@@ -2,7 +2,8 @@
 
 `ConversationMemoryMiddleware` needs the extra `agents`, `make_mcp_server` the extra `mcp`,
 `ConversationStore` the extra `langgraph`, `ConversationSession` the extra `openai-agents`, and
-`PydanticAIHistory` the extra `pydantic-ai`; the others need none.
+`PydanticAIHistory` the extra `pydantic-ai`, `MemoryTelemetry` the extra `otel`; the others need
+none.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_convmem.integrations.read_tool import read_message_tool
     from langchain_convmem.integrations.search_tool import search_dialog_tool
     from langchain_convmem.integrations.store import ConversationStore
+    from langchain_convmem.integrations.telemetry import MemoryTelemetry
     from langchain_convmem.integrations.vector_store import VectorStoreRecall
     from langchain_convmem.integrations.vector_store_sync import StoreDialect
 
@@ -26,6 +28,7 @@ __all__ = [
     "ConversationMemoryMiddleware",
     "ConversationSession",
     "ConversationStore",
+    "MemoryTelemetry",
     "PydanticAIHistory",
     "StoreDialect",
     "VectorStoreRecall",
@@ -38,6 +41,7 @@ _HOMES = {
     "ConversationMemoryMiddleware": "integrations.agents",
     "ConversationSession": "integrations.openai_agents",
     "ConversationStore": "integrations.store",
+    "MemoryTelemetry": "integrations.telemetry",
     "PydanticAIHistory": "integrations.pydantic_ai",
     "StoreDialect": "integrations.vector_store_sync",
     "VectorStoreRecall": "integrations.vector_store",

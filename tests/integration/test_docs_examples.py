@@ -43,6 +43,7 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/concepts/recall.md",
         "docs/benchmarks/reliability.md",
         "docs/concepts/replies.md",
+        "docs/how_to/observe.md",
         "docs/how_to/other_frameworks.md",
         "docs/how_to/stores.md",
         "docs/concepts/summaries.md",
