@@ -248,8 +248,9 @@ class Signer:
             begin: Salt and the checksum before, as its signature begins.
         """
         row_id, turn_id = row.id, row.turn_id
-        # Only the turn may hold a line end, and its length is told: no part can be shifted.
-        turn = "0\n" if turn_id == row_id else f"{len(turn_id)}\n{turn_id}"
+        # Only the turn may hold a line end, and its length is told: no part can be shifted. An
+        # empty turn, which no row has, must not pass for the row's own.
+        turn = "0\n" if turn_id == row_id else f"{len(turn_id) or '-'}\n{turn_id}"
         text = f"{row.position}\n{row.role}\n{row_id}\n{turn}\n{row.body}"
         known, begun = self._latest  # mostly the thread of the row before
         if known is not key or begun is None:

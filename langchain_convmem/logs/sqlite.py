@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from langchain_convmem.errors import ConfigError, LogError
@@ -92,6 +93,7 @@ from langchain_convmem.logs.sqlite_rows import (
     link_rows,
     name_thread,
     read_controls,
+    read_key,
     read_later,
     read_leniently,
     read_named_range,
@@ -383,7 +385,7 @@ class SQLiteLog(TransactionTwins):
                     "WHERE o.user_id = ? GROUP BY t.thread ORDER BY max(e.id) DESC",
                     (user_id or "",),
                 ).fetchall()
-                return [_read_info(ThreadKey(user_id, name), *columns) for name, *columns in found]
+                return [_read_info(user_id, *columns) for columns in found]
             except ValueError:
                 pass  # an id is damaged
             except sqlite3.DatabaseError as error:
@@ -393,12 +395,17 @@ class SQLiteLog(TransactionTwins):
 
     def owners(self) -> list[Owner]:
         """Return every user and every thread of no user that has entries."""
-        with self._connections.read() as db:
+        with self._connections.read() as db, read_leniently(db):
             found = db.execute(
                 "SELECT o.user_id, o.lone_thread FROM owners o WHERE EXISTS (SELECT 1 FROM "
                 "threads t JOIN entries e ON e.thread = t.thread WHERE t.owner = o.owner)"
             ).fetchall()
-        return [Owner(user or None, lone or None) for user, lone in found]
+        return [
+            Owner(user or None, lone or None)
+            for user, lone in found
+            # Of another, no name can be told; `verify` says so.
+            if isinstance(user, str) and isinstance(lone, str) and bool(user) != bool(lone)
+        ]
 
     aowners = make_twin(owners)
 
@@ -615,11 +622,7 @@ class SQLiteLog(TransactionTwins):
         with self._connections.read() as db:
             found = _load_segments(db, (_find_owner(db, owner)[0], after, fingerprint))
         # What cannot be read is derived anew.
-        stored = [
-            StoredSegment(*row)
-            for row in found
-            if type(row[3]) is str and all(type(at) is int for at in row[:3])
-        ]
+        stored = [StoredSegment(*row) for row in found if _is_readable(row)]
         return self._waiting.merge_into(stored, owner, fingerprint, after)
 
     def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
@@ -655,7 +658,7 @@ class SQLiteLog(TransactionTwins):
                 "ORDER BY f.name",
                 (_find_owner(db, owner)[0],),
             )
-            return [name for (name,) in found]
+            return [name for (name,) in found if isinstance(name, str)]
 
     def delete_segments(self, owner: Owner, fingerprint: str) -> int:
         """Delete rows, some thousands per transaction; see `SegmentCache.delete_segments`."""
@@ -899,9 +902,11 @@ def _find_owner(db: sqlite3.Connection, owner: Owner) -> tuple[int | None, int]:
         "SELECT owner, generation FROM owners WHERE user_id = ? AND lone_thread = ?",
         _name_owner(owner),
     ).fetchone()
-    if found is not None:
-        return int(found[0]), int(found[1])
-    return None, _read_epoch(db)
+    if found is None:
+        return None, _read_epoch(db)
+    number, generation = found
+    # Whoever cannot tell when something was forgotten last begins anew.
+    return number, generation if isinstance(generation, int) else _read_epoch(db)
 
 
 def _make_thread(db: sqlite3.Connection, key: ThreadKey) -> int:
@@ -935,7 +940,17 @@ def _name_owner(owner: Owner) -> tuple[str, str]:
 
 def _read_epoch(db: sqlite3.Connection) -> int:
     """Return a number that every `forget` raises, whatever it erased."""
-    return int(db.execute("SELECT forget_epoch FROM meta").fetchone()[0])
+    [epoch] = _require_meta(db.execute("SELECT forget_epoch FROM meta").fetchone())
+    return epoch if isinstance(epoch, int) else 0
+
+
+def _require_meta(found: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    """Return what was found beside the one row of `meta`; without it, the file is damaged."""
+    if found is None:
+        error = sqlite3.DatabaseError("the table meta is empty")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+    return found
 
 
 # -- appending ----------------------------------------------------------------------------------
@@ -969,7 +984,7 @@ def _find_end(db: sqlite3.Connection, key: ThreadKey) -> tuple[int, _End]:
         found = None
     if found is None:
         found = db.execute(_READ_END, (_make_thread(db, key),)).fetchone()
-    thread, position, key_id, seq, signature, erased, checksum = found
+    thread, position, key_id, seq, signature, erased, checksum = _require_meta(found)
     if erased is None or (seq is not None and seq > erased):
         return thread, _End(position, get_head(signature), key_id)
     # Whoever put a false one there did not count it, and a gap needs a place of its own.
@@ -993,9 +1008,10 @@ _READ_END = _END_OF.format("threads t") + " WHERE t.thread = ?"
 
 def _read_key_id(db: sqlite3.Connection) -> tuple[bytes | None, bool]:
     """Return which key signs the file, if one does, and whether nothing was ever written to it."""
-    key_id, is_new = db.execute(
+    found = db.execute(
         "SELECT key_id, position_floor = 0 AND NOT EXISTS (SELECT 1 FROM entries) FROM meta"
     ).fetchone()
+    key_id, is_new = _require_meta(found)
     return key_id, bool(is_new)
 
 
@@ -1022,12 +1038,17 @@ def _check_key(signer: Signer, key_id: bytes | None, path: Path) -> None:
 # -- reading ------------------------------------------------------------------------------------
 
 
-def _read_info(key: ThreadKey, count: int, first: bytes, last: bytes) -> ThreadInfo:
+def _read_info(
+    user_id: str | None, name: object, count: int, first: bytes, last: bytes
+) -> ThreadInfo:
     """Return what is known of a thread.
 
     Raises:
-        ValueError: If an id is damaged.
+        ValueError: If an id is damaged, or its name.
     """
+    key = read_key(user_id or "", name)
+    if key is None:
+        raise ValueError("a name is not text")
     try:
         return ThreadInfo(
             key, count, get_ulid_ms(decode_ulid(first)), get_ulid_ms(decode_ulid(last))
@@ -1038,14 +1059,17 @@ def _read_info(key: ThreadKey, count: int, first: bytes, last: bytes) -> ThreadI
 
 def _list_damaged_threads(db: sqlite3.Connection, user_id: str | None) -> list[ThreadInfo]:
     """Return a user's threads, latest first, where not every entry can be read."""
-    threads = db.execute(
-        "SELECT t.thread, t.thread_id FROM owners o JOIN threads t ON t.owner = o.owner "
-        "WHERE o.user_id = ?",
-        (user_id or "",),
-    ).fetchall()
+    with read_leniently(db):
+        threads = db.execute(
+            "SELECT t.thread, t.thread_id FROM owners o JOIN threads t ON t.owner = o.owner "
+            "WHERE o.user_id = ?",
+            (user_id or "",),
+        ).fetchall()
     found = []
     for thread, name in threads:
-        key = ThreadKey(user_id, name)
+        key = read_key(user_id or "", name)
+        if key is None:  # nobody could ask for it; `verify` names it
+            continue
         rows = read_range(db, thread, after=0, until=None, last=None)
         times = [decode_noted(key, row).metadata.timing["creation"] for row in rows if row.damage]
         times += [get_ulid_ms(row.id) for row in rows if not row.damage]
@@ -1074,7 +1098,7 @@ def _read_later(db: sqlite3.Connection, owner: Owner, cursor: int, limit: int | 
         if not is_damage(error):
             raise
         known = None
-    if known is not None and not known[1]:
+    if known is not None and not known[1] and isinstance(known[0], int):
         return _Later([], known[0])
     number, generation = _find_owner(db, owner)
     return _Later(read_later(db, owner, number, cursor, limit), generation)
@@ -1190,6 +1214,17 @@ def _load_segments(db: sqlite3.Connection, values: tuple[Any, ...]) -> list[Any]
             raise
     with read_leniently(db):
         return db.execute(query, values).fetchall()
+
+
+def _is_readable(row: Sequence[Any]) -> bool:
+    """Return whether the columns of a segment are of the types that were written."""
+    *place, terms, vector, analysis, terms_check, vector_check = row
+    return (
+        type(terms) is str
+        and type(vector) in (bytes, NoneType)
+        and all(type(number) is int for number in (*place, analysis))
+        and all(type(check) in (int, NoneType) for check in (terms_check, vector_check))
+    )
 
 
 def _save_segments(

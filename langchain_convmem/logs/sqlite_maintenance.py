@@ -40,7 +40,7 @@ from langchain_convmem.logs.sqlite_file import (
     read_row,
     unpack_name,
 )
-from langchain_convmem.logs.sqlite_rows import is_damage, read_one
+from langchain_convmem.logs.sqlite_rows import is_damage, read_key, read_leniently, read_one
 from langchain_convmem.logs.verification import Finding, Progress
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import decode_body, decode_metadata, load_json
@@ -324,16 +324,9 @@ class _Check:
 
     def _make_key(self, thread: Any, thread_id: Any, user_id: Any) -> ThreadKey | None:
         """Return a thread's key; None where the tables above it are damaged."""
-        if thread in self._keys:
-            return self._keys[thread]
-        key = None
-        if isinstance(thread_id, str) and isinstance(user_id, str):
-            try:
-                key = ThreadKey(user_id or None, thread_id)
-            except ConfigError:
-                key = None
-        self._keys[thread] = key
-        return key
+        if thread not in self._keys:
+            self._keys[thread] = read_key(user_id, thread_id)
+        return self._keys[thread]
 
     def _find_missing_targets(self, entry: _EntryColumns, targets: Iterable[str]) -> Iterator[str]:
         for target in targets:
@@ -790,13 +783,16 @@ def read_heads(db: sqlite3.Connection, signer: Signer | None) -> Iterator[tuple[
 
     Without a signer, what is signed counts as sound.
     """
-    threads = db.execute(
-        f"SELECT t.thread, t.thread_id, o.user_id, (SELECT max(seq) FROM entries e "
-        "WHERE e.thread = t.thread), (SELECT max(position) FROM tombstones s "
-        f"WHERE s.thread = t.thread) FROM threads t {_OWNER_OF}"
-    ).fetchall()
+    with read_leniently(db):
+        threads = db.execute(
+            f"SELECT t.thread, t.thread_id, o.user_id, (SELECT max(seq) FROM entries e "
+            "WHERE e.thread = t.thread), (SELECT max(position) FROM tombstones s "
+            f"WHERE s.thread = t.thread) FROM threads t {_OWNER_OF}"
+        ).fetchall()
     for thread, thread_id, user_id, newest, erased in threads:
-        key = ThreadKey(user_id or None, thread_id)
+        key = read_key(user_id, thread_id)
+        if key is None:  # nobody could find its head
+            continue
         if newest is not None and (erased is None or newest > erased):
             row = read_one(db, newest)
             position, checksum = newest, _read_sound_head(signer, key, row)

@@ -39,7 +39,7 @@ from langchain_convmem.logs.sqlite_maintenance import (
     list_links,
     verify_file,
 )
-from langchain_convmem.logs.sqlite_rows import read_leniently, read_one
+from langchain_convmem.logs.sqlite_rows import read_key, read_leniently, read_one
 from langchain_convmem.logs.sqlite_signing import bridge_gap, bury, open_read_only
 from langchain_convmem.logs.verification import Finding
 from langchain_convmem.records import Entry, ThreadKey
@@ -108,6 +108,7 @@ class Repair:
             with self._connections.write() as db:
                 _restore_objects(db)
                 reindexed = _rebuild_indexes(db, before)
+                _restore_numbers(db)
                 self._restore_names(db)
                 self._restore_threads(db)
                 self._restore_entries(db)
@@ -148,7 +149,7 @@ class Repair:
 
     def _restore_names(self, db: sqlite3.Connection) -> None:
         """Give owners and threads the names by which their entries were signed."""
-        for thread, owner, key in self._source.list_threads():
+        for thread, owner, key in [*self._source.list_threads(), *_list_own_names(db)]:
             found = _read_names(db, thread)
             if found is None or found == (owner, key):
                 continue
@@ -314,6 +315,7 @@ class Repair:
                         db.execute(query, (wanted, position))
 
     def _remove_entries(self, db: sqlite3.Connection) -> None:
+        self._remove_unnamed(db)
         for thread, key in _list_threads(db):
             for row in _find_damaged(db, self._signer, thread, key).values():
                 bury(db, key, thread, row, self._signer)
@@ -325,6 +327,24 @@ class Repair:
                     where = key.user_id, key.thread_id, position - 1
                     name = f"missing-{position - 1}"
                     self._removed.append(Finding(*where, name, "entries are missing here"))
+
+    def _remove_unnamed(self, db: sqlite3.Connection) -> None:
+        """Delete threads without a name and entries without a thread: nobody could ask for them."""
+        known = {thread for thread, _ in _list_threads(db)}
+        there = db.execute("SELECT seq, thread FROM entries NOT INDEXED ORDER BY seq").fetchall()
+        for position, thread in there:
+            if thread not in known:
+                with read_leniently(db):
+                    row = read_one(db, position)
+                what = row.damage or "its thread has no name"
+                self._removed.append(Finding(None, None, position, row.id, what))
+                # Older releases, too, may delete what is not signed.
+                db.execute("UPDATE entries SET signature = x'' WHERE seq = ?", (position,))
+                db.execute("DELETE FROM entries WHERE seq = ?", (position,))
+        for (thread,) in db.execute("SELECT thread FROM threads").fetchall():
+            if thread not in known:
+                db.execute("DELETE FROM threads WHERE thread = ?", (thread,))
+        db.execute("DELETE FROM owners WHERE owner NOT IN (SELECT owner FROM threads)")
 
     # -- documents ------------------------------------------------------------------------------
 
@@ -379,26 +399,34 @@ def _hash_key(row: Row) -> int | None:
 
 
 def _list_threads(db: sqlite3.Connection) -> list[tuple[int, ThreadKey]]:
-    found = db.execute(
-        "SELECT t.thread, o.user_id, t.thread_id FROM threads t JOIN owners o ON o.owner = t.owner"
-    ).fetchall()
-    return [(thread, ThreadKey(user or None, name)) for thread, user, name in found]
+    """Return the number and the key of each thread whose names can be read."""
+    with read_leniently(db):
+        found = db.execute(
+            "SELECT t.thread, o.user_id, t.thread_id FROM threads t "
+            "JOIN owners o ON o.owner = t.owner"
+        ).fetchall()
+    keys = ((thread, read_key(user, name)) for thread, user, name in found)
+    return [(thread, key) for thread, key in keys if key is not None]
+
+
+def _list_own_names(db: sqlite3.Connection) -> list[tuple[int, int, ThreadKey]]:
+    """Return number, owner's number and key of each thread whose names can be read."""
+    owners = dict(db.execute("SELECT thread, owner FROM threads").fetchall())
+    return [(thread, owners[thread], key) for thread, key in _list_threads(db)]
 
 
 def _read_names(db: sqlite3.Connection, thread: int) -> tuple[int, ThreadKey | None] | None:
+    """Return a thread's owner and key, None for a key that its owner does not fit; or None."""
     with read_leniently(db):
         found = db.execute(
-            "SELECT t.owner, o.user_id, t.thread_id FROM threads t "
+            "SELECT t.owner, o.user_id, t.thread_id, o.lone_thread FROM threads t "
             "LEFT JOIN owners o ON o.owner = t.owner WHERE t.thread = ?",
             (thread,),
         ).fetchone()
     if found is None:
         return None
-    owner, user_id, name = found
-    try:
-        return owner, ThreadKey(user_id or None, name)
-    except (ConfigError, TypeError):
-        return owner, None
+    owner, user_id, name, lone = found
+    return owner, read_key(user_id, name) if lone == ("" if user_id else name) else None
 
 
 def _list_rows(db: sqlite3.Connection, thread: int) -> Iterator[tuple[int]]:
@@ -419,6 +447,25 @@ def _restore_objects(db: sqlite3.Connection) -> None:
     for name, sql in list_expected_objects().items():
         if name not in there and name.startswith(_PARTS_OF_ENTRIES):
             db.execute(sql)
+
+
+def _restore_numbers(db: sqlite3.Connection) -> None:
+    """Give the file and its owners numbers in place of what is none; higher ones do no harm."""
+    newest = "coalesce((SELECT max(seq) FROM entries), 0)"
+    generations = "SELECT max(generation) FROM owners WHERE typeof(generation) = 'integer'"
+    for column, value in (
+        ("forget_epoch", f"coalesce(({generations}), 0) + 1"),
+        ("position_floor", newest),
+        ("unnumbered", newest),
+        ("unsigned", "coalesce((SELECT max(seq) FROM entries WHERE signature = x''), 0)"),
+    ):
+        is_wrong = f"typeof({column}) != 'integer' OR {column} < 0"
+        db.execute(f"UPDATE meta SET {column} = {value} WHERE {is_wrong}")
+    db.execute(
+        "UPDATE owners SET generation = (SELECT forget_epoch FROM meta) "
+        "WHERE typeof(generation) != 'integer' "
+        "OR generation NOT BETWEEN 0 AND (SELECT forget_epoch FROM meta)"
+    )
 
 
 def _rebuild_indexes(db: sqlite3.Connection, report: VerifyReport) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ from langchain_convmem.records import Entry, Owner, ThreadKey
 
 _HASHES_AT_ONCE = 500
 _DECODED_AT_MOST = 4096
+_DAMAGED_THREAD = "damaged-thread"
+"""Stands for a thread's id that cannot be read."""
 _DECODED_BODY_CHARS = 20_000
 
 OF_THREAD = "WHERE o.user_id = ? AND o.lone_thread = ? AND t.thread_id = ?"
@@ -64,6 +67,13 @@ _SQL_BY_NAME = Statements(_DIALECT, thread=f"({_FIND_THREAD})")
 def name_thread(key: ThreadKey) -> tuple[str, str, str]:
     """Return user id, thread id where there is no user, and thread id, as tables have them."""
     return key.user_id or "", key.thread_id if key.user_id is None else "", key.thread_id
+
+
+def read_key(user_id: object, thread_id: object) -> ThreadKey | None:
+    """Return a thread's key from its names as tables have them; None where they are damaged."""
+    if not isinstance(user_id, str) or not isinstance(thread_id, str) or not thread_id:
+        return None
+    return ThreadKey(user_id or None, thread_id)
 
 
 def find_thread(db: sqlite3.Connection, key: ThreadKey) -> int | None:
@@ -184,19 +194,30 @@ def read_later(
     except sqlite3.DatabaseError as error:
         _require_damage(error)
         return _salvage_later(db, owner, number, cursor)[: cap_count(limit)]
-    return add_thread_keys(owner, found, lambda columns, _: read_row(columns))
+    return add_thread_keys(
+        owner, found, lambda columns, _: read_row(columns), partial(_name_later, owner)
+    )
 
 
 def _salvage_later(
     db: sqlite3.Connection, owner: Owner, number: int | None, cursor: int
 ) -> list[tuple[ThreadKey, Row]]:
-    threads = db.execute("SELECT thread, thread_id FROM threads WHERE owner = ?", (number,))
+    with read_leniently(db):
+        query = "SELECT thread, thread_id FROM threads WHERE owner = ?"
+        threads = db.execute(query, (number,)).fetchall()
     found = [
-        (ThreadKey(owner.user_id, name), row)
-        for thread, name in threads.fetchall()
+        (ThreadKey(owner.user_id, _name_later(owner, name)), row)
+        for thread, name in threads
         for row in _salvage(db, thread, cursor, None)
     ]
     return sorted(found, key=lambda pair: pair[1].position)
+
+
+def _name_later(owner: Owner, name: object) -> str:
+    """Return a thread's id; where it is damaged, one that its rows were not signed with."""
+    if isinstance(name, str) and name:
+        return name
+    return owner.thread_id or _DAMAGED_THREAD
 
 
 # -- what is damaged ----------------------------------------------------------------------------

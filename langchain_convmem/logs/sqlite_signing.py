@@ -25,7 +25,7 @@ from langchain_convmem.logs.signatures import (
 )
 from langchain_convmem.logs.sqlite_file import SQLiteConnections, check_version
 from langchain_convmem.logs.sqlite_maintenance import list_links, read_heads
-from langchain_convmem.logs.sqlite_rows import read_leniently, read_one
+from langchain_convmem.logs.sqlite_rows import read_key, read_leniently, read_one
 from langchain_convmem.records import ThreadKey
 
 Heads: TypeAlias = Sequence[ThreadHead] | str | os.PathLike[str]
@@ -121,6 +121,8 @@ def sign_anew(connections: SQLiteConnections, old: Signer, new: Signer) -> None:
 def _sign_thread(db: sqlite3.Connection, thread: int, old: Signer, new: Signer) -> None:
     """Sign the sound rows of a thread that need it, and chain what follows them."""
     key = _read_key(db, thread)
+    if key is None:
+        return
     links = list(list_links(db, thread, key, old))
     stood = head = START  # the head as it was, and as it is now
     for position, previous, checksum, is_erased in links:
@@ -157,6 +159,8 @@ def _sign_documents(db: sqlite3.Connection, old: Signer, new: Signer) -> None:
         if checksum is not None and old is new:
             continue
         key, text = _read_key(db, thread), value.decode(errors="replace")
+        if key is None:
+            continue
         if checksum is None or old.is_document_sound(key, name, version, text, checksum):
             db.execute(
                 "UPDATE documents SET checksum = ? WHERE thread = ? AND name = ?",
@@ -164,13 +168,15 @@ def _sign_documents(db: sqlite3.Connection, old: Signer, new: Signer) -> None:
             )
 
 
-def _read_key(db: sqlite3.Connection, thread: int) -> ThreadKey:
-    user_id, thread_id = db.execute(
-        "SELECT o.user_id, t.thread_id FROM threads t JOIN owners o ON o.owner = t.owner "
-        "WHERE t.thread = ?",
-        (thread,),
-    ).fetchone()
-    return ThreadKey(user_id or None, thread_id)
+def _read_key(db: sqlite3.Connection, thread: int) -> ThreadKey | None:
+    """Return a thread's key; None where its names are damaged."""
+    with read_leniently(db):
+        found = db.execute(
+            "SELECT o.user_id, t.thread_id FROM threads t JOIN owners o ON o.owner = t.owner "
+            "WHERE t.thread = ?",
+            (thread,),
+        ).fetchone()
+    return None if found is None else read_key(*found)
 
 
 # -- heads --------------------------------------------------------------------------------------

@@ -769,11 +769,14 @@ class SegmentStore:
         known = row.terms_check
         if known is not None and zlib.crc32(terms.encode("utf-8", "surrogatepass"), seed) != known:
             row = replace(row, terms="", analysis=0)
-        if row.vector is not None and row.vector_check is not None:
-            vector = row.vector if isinstance(row.vector, bytes) else b""
-            if zlib.crc32(vector, seed) != row.vector_check:
-                row = replace(row, vector=None)
+        if row.vector is not None and not self._is_vector_sound(row.vector, row.vector_check, seed):
+            row = replace(row, vector=None)
         return row
+
+    def _is_vector_sound(self, vector: object, check: int | None, seed: int) -> bool:
+        if not isinstance(vector, bytes) or len(vector) % HALF.itemsize:
+            return False
+        return check is None or zlib.crc32(vector, seed) == check
 
     def _hash_text(self, number: int) -> int:
         """Return the CRC-32 of a segment's text."""

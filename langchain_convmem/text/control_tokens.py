@@ -9,12 +9,15 @@ the text is cut there and stays what it was; elsewhere the seal becomes a blank 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_convmem.views.lines import clean_name
+
+T = TypeVar("T")
 
 SEAL = "\ufdd0"
 """Stands inside a sealed token, in text that no model has read yet; a code point of no text."""
@@ -51,7 +54,19 @@ _HEADING = re.compile(r"^(?P<label>#{1,6} ?[^\W\d_][^\n:<>\[\]{}|#]{0,30})\s*\Z"
 _SHORTEST = 3
 _PUNCTUATION = re.compile(r"[^\w\s]")
 
-_SPEAKERS = ("system", "user", "assistant", "human", "tool", "function", "bot")
+_SPEAKERS = ("system", "user", "assistant", "human", "tool", "function", "bot", "ai", "model")
+
+_SYSTEM_MARKS = frozenset({"<<SYS>>", "<</SYS>>"})
+"""What every model that knows `[INST]` has seen, whether its template writes it or not."""
+
+_RUN = re.compile(r"\S+")
+_ODD = r"\[\]{}<>|~@$^#%&*=+\\"
+"""Signs that hardly stand in prose, of which some families make tokens, such as `[|user|]`."""
+_ROLE_RUN = re.compile(
+    rf"(?P<before>\S*?[{_ODD}]\S*?)(?P<role>{'|'.join(_SPEAKERS)})(?P<after>[^\w\s:]*):?",
+    re.IGNORECASE,
+)
+_ODD_RUN = re.compile(rf"(?=\S*[{_ODD}])[^\s\"'`,;.()]{{3,16}}")
 
 _OPEN_ROLES = frozenset({"assistant", "model", "ai", "system", "developer"})
 """Who may write marks such as `<think>` in the text of a message: the model, and who instructs."""
@@ -67,12 +82,15 @@ class ControlTokens:
             and system messages may write it in their text.
         labels: What names a speaker by words alone, such as `### Instruction:`.
         inline: Those labels that need no line of their own.
+        shapes: What stands before and after a role in tokens of one form, such as `[|` and `|]`:
+            with any other word between, it is a token as well.
     """
 
     tokens: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset()
     inline: frozenset[str] = field(default=frozenset())
+    shapes: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def find(
@@ -95,9 +113,20 @@ class ControlTokens:
             for text in pieces
             for match in _LABEL.finditer(text)
         }
+        runs = [frozenset(_RUN.findall(_IN_PROMPT.sub(" ", text))) for text in pieces]
+        shapes = _select_repeated(set(filter(None, map(_find_shape, some))) for some in runs)
+        found |= _select_repeated(filter(_is_odd, some) for some in runs[1:])
+        found |= {before for before, _ in shapes if len(before) >= _SHORTEST}
+        found |= _SYSTEM_MARKS if "[INST]" in found else frozenset()
         marks = {one for one in found if _MARK.fullmatch(one)}
         inline = {label for label, is_inline in labels.items() if is_inline}
-        return cls(frozenset(found - marks), frozenset(marks), frozenset(labels), frozenset(inline))
+        return cls(
+            frozenset(found - marks),
+            frozenset(marks),
+            frozenset(labels),
+            frozenset(inline),
+            frozenset(shapes),
+        )
 
     # -- sealing ----------------------------------------------------------------------------------
 
@@ -178,7 +207,8 @@ class ControlTokens:
 
     @cached_property
     def _firsts(self) -> str:
-        return "".join(sorted({"<", *(token[0] for token in self.tokens | self.marks)}))
+        shaped = {before for before, _ in self.shapes}
+        return "".join(sorted({"<", *(token[0] for token in self.tokens | self.marks | shaped)}))
 
     @cached_property
     def _start(self) -> re.Pattern[str]:
@@ -186,11 +216,11 @@ class ControlTokens:
 
     @cached_property
     def _outer(self) -> re.Pattern[str]:
-        return _compile_tokens(self.tokens)
+        return _compile_tokens(self.tokens, self.shapes)
 
     @cached_property
     def _every(self) -> re.Pattern[str]:
-        return _compile_tokens(self.tokens | self.marks)
+        return _compile_tokens(self.tokens | self.marks, self.shapes)
 
     @cached_property
     def _named(self) -> re.Pattern[str] | None:
@@ -215,9 +245,43 @@ def split_at_seals(text: str) -> list[str]:
     return [piece for piece in text.split(SEAL) if piece]
 
 
-def _compile_tokens(tokens: Iterable[str]) -> re.Pattern[str]:
+def _select_repeated(found: Iterable[Iterable[T]]) -> set[T]:
+    """Return what stands in more than one piece: what a template says once is no structure."""
+    counts = Counter(one for some in found for one in some)
+    return {one for one, count in counts.items() if count > 1}
+
+
+def _find_shape(run: str) -> tuple[str, str] | None:
+    """Return what a run of signs writes before and after a role; None where that is no token."""
+    found = _ROLE_RUN.fullmatch(run)
+    if found is None:
+        return None
+    before, after = found["before"], found["after"]
+    # One sign alone before a word, such as `#user` or `*user`, is prose.
+    return (before, after) if len(before) > 1 or after else None
+
+
+def _is_odd(run: str) -> bool:
+    """Return whether a run of signs that names nobody looks like a token, such as `[e~[`.
+
+    What repeats one sign, such as `***`, is prose.
+    """
+    signs = _PUNCTUATION.findall(run)
+    return (
+        _ODD_RUN.fullmatch(run) is not None
+        and _find_shape(run) is None
+        and len(signs) * 2 >= len(run)
+        and len(set(run)) > 1
+    )
+
+
+def _compile_tokens(tokens: Iterable[str], shapes: Iterable[tuple[str, str]]) -> re.Pattern[str]:
     spelled = sorted(tokens, key=len, reverse=True)
     each = [f"{re.escape(token[0])} *{re.escape(token[1:])}" for token in spelled]
+    each += [
+        rf"{re.escape(before[0])} *{re.escape(before[1:])}\w{{1,64}}{re.escape(after)}"
+        for before, after in sorted(shapes)
+    ]
     return re.compile("|".join([*each, _FAMILIES]))
 
 

@@ -95,6 +95,7 @@ def test_damaged_metadata_is_named(path, log):
 
 
 ALTERED = {
+    "no turn": "UPDATE entries SET turn = '' WHERE seq = 2",
     "text": "UPDATE entries SET body = replace(body, '1000', '9000') WHERE seq = 2",
     "turn": "UPDATE entries SET turn = x'0123456789abcdef0123456789abcdef' WHERE seq = 2",
     "role": "UPDATE entries SET role = 1 WHERE seq = 2",
@@ -513,7 +514,7 @@ def test_an_index_row_of_a_wrong_type_is_derived_anew(path, log, column, value):
     log.close()
     damage(path, f"UPDATE segments SET {column} = {value}")
     with SQLiteLog(path) as again:
-        again.load_segments(KEY.owner, "static")
+        assert again.load_segments(KEY.owner, "static") == []
         assert not again.verify().ok
         report = again.repair()
         assert (report.ok, report.segments) == (True, 1)
@@ -551,3 +552,88 @@ def test_two_index_rows_of_one_place_do_not_stop_a_repair(path, log):
         assert list_texts(again.entries(KEY)) == ["one", "two", "three"]
         stored = [row.terms for row in again.load_segments(KEY.owner, "static")]
         assert stored == ["park1", "park2"]
+
+
+NO_NAMES = ["''", "x'7431'", "CAST(x'74ff' AS TEXT)"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_a_threads_name_that_cannot_be_read_takes_no_other_thread_down(path, log, name):
+    beside = ThreadKey(KEY.user_id, "t2")
+    for key in (KEY, beside):
+        say(log, key, f"in {key.thread_id}")
+    heads = log.heads()
+    log.backup(path.with_name("backup.db"))
+    damage(path, f"UPDATE threads SET thread_id = {name} WHERE thread_id = 't1'")
+    assert [info.key for info in log.threads(KEY.user_id)] == [beside]
+    assert list_texts(log.changes(KEY.owner).entries) == ["in t2"]
+    assert list_damages(log.changes(KEY.owner).entries)
+    assert [line.text for line in log.line_changes(KEY.owner).lines] == ["in t2"]
+    assert log.heads() == [head for head in heads if head.thread_id == "t2"]
+    assert log.owners() == [KEY.owner]
+    assert not log.verify(against=heads).ok
+    assert log.repair(path.with_name("backup.db")).ok
+    assert list_texts(log.changes(KEY.owner).entries) == ["in t1", "in t2"]
+    assert log.verify(against=heads).ok
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+@pytest.mark.parametrize("column", ["user_id", "lone_thread"])
+def test_an_owners_name_that_cannot_be_read_takes_no_other_owner_down(path, log, name, column):
+    mine, other = ThreadKey(None, "lone") if column == "lone_thread" else KEY, ThreadKey("b", "t1")
+    for key in (mine, other):
+        say(log, key, f"of {key.user_id}")
+    log.backup(path.with_name("backup.db"))
+    damage(path, f"UPDATE owners SET {column} = {name} WHERE owner = 1")
+    assert log.owners() == [other.owner]
+    assert list_texts(log.entries(other)) == ["of b"]
+    assert [head.user_id for head in log.heads()][-1:] == ["b"]
+    assert not log.verify().ok
+    assert log.repair(path.with_name("backup.db")).ok
+    assert sorted(map(repr, log.owners())) == sorted(map(repr, (mine.owner, other.owner)))
+    assert list_texts(log.entries(mine)) == [f"of {mine.user_id}"]
+
+
+@pytest.mark.parametrize("value", ["'x'", "x''", "1.5"])
+def test_a_generation_that_is_no_number_is_a_new_one(path, log, value):
+    say(log, KEY, "Hi")
+    before = log.changes(KEY.owner).generation
+    damage(path, f"UPDATE owners SET generation = {value}")
+    assert list_texts(log.changes(KEY.owner).entries) == ["Hi"]
+    assert log.changes(KEY.owner, 1).generation == before
+    assert not log.verify().ok
+    assert log.repair().ok
+
+
+def test_a_file_without_its_row_of_numbers_is_refused_and_repaired(path, log):
+    say(log, KEY, "Hi")
+    log.backup(path.with_name("backup.db"))
+    damage(path, "DELETE FROM meta")
+    with pytest.raises(LogError, match="damaged"):
+        say(log, KEY, "more")
+    log.close()
+    with pytest.raises(LogError, match="damaged"):
+        SQLiteLog(path)
+    assert SQLiteLog.repair_file(path, path.with_name("backup.db")).ok
+    with SQLiteLog(path) as again:
+        assert list_texts(again.entries(KEY)) == ["Hi"]
+
+
+def test_an_embedders_name_that_is_no_text_is_passed_over(path, log):
+    entry = say(log, KEY, "a park")
+    sound = StoredSegment(entry.position, 0, 0, "park", b"\x00\x3c")
+    log.save_segments(KEY.owner, "static", [sound])
+    damage(path, "UPDATE fingerprints SET name = x'ff'")
+    assert log.segment_fingerprints(KEY.owner) == []
+    assert log.load_segments(KEY.owner, "static") == []
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_what_belongs_to_no_name_is_removed_with_a_receipt(path, log, name):
+    say(log, KEY, "lost")
+    say(log, ThreadKey("b", "t1"), "kept")
+    damage(path, f"UPDATE threads SET thread_id = {name} WHERE thread = 1")
+    report = log.repair(remove=True)
+    assert report.ok
+    assert [(one.thread_id, one.position) for one in report.removed] == [(None, 1)]
+    assert list_texts(log.entries(ThreadKey("b", "t1"))) == ["kept"]
