@@ -160,6 +160,7 @@ for _command in (
     serve_web,
     data.import_files,
     data.recall,
+    data.search,
     data.list_threads,
     data.print_log,
     data.export,

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,7 @@ from langchain_convmem.cli.options import (
     check_file,
     command,
     db_option,
+    find_latest_thread,
     find_thread,
     is_address,
     open_existing_file,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from langchain_convmem.logs.verification import LogReport
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.protocols import ChainedLog, MessageLog
-    from langchain_convmem.records import Entry, Owner
+    from langchain_convmem.records import DialogLine, Entry, Owner
     from langchain_convmem.transfer import CopyReport, ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
 
@@ -230,22 +232,80 @@ def recall(
 # -- log and threads ------------------------------------------------------------------------------
 
 
-@command("log", "convmem log --thread garden", "convmem log --thread garden --json")
+@command("log", "convmem log", "convmem log --thread garden --json")
 @db_option
 @user_option
-@click.option("--thread", metavar="ID", required=True, help="The thread.")
-def print_log(terminal: Terminal, *, db: str, user: str, thread: str) -> int:
+@click.option("--thread", metavar="ID", help="The thread.  [default: the latest]")
+def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
     """Print a thread word for word, including edits."""
     from langchain_convmem.cli.rendering import encode_log, format_log
 
     with open_memory(db) as memory:
-        find_thread(memory, user, thread)
-        entries = memory.history(thread, user_id=user).entries
+        latest = find_latest_thread if thread is None else partial(find_thread, thread_id=thread)
+        entries = memory.history(latest(memory, user).key.thread_id, user_id=user).entries
     if terminal.as_json:
         terminal.print_json(encode_log(entries))
     else:
         terminal.print_lines(format_log(entries))
     return 0
+
+
+_LINES_AT_ONCE = 5_000
+
+
+@command("search", "convmem search 'long ladder'", "convmem search invoice --user ana -n 50 --json")
+@click.argument("words", metavar="WORDS")
+@db_option
+@user_option
+@click.option(
+    "-n",
+    "limit",
+    metavar="N",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="At most N lines.",
+)
+def search(terminal: Terminal, *, words: str, db: str, user: str, limit: int) -> int:
+    """Find the lines that hold all of these words.
+
+    Letters are compared without case; the latest lines come first. `recall` finds what helps answer
+    a question, in other words as well. Exits with 1 if nothing is found.
+    """
+    from langchain_convmem.cli.rendering import encode_found_lines, format_found_lines
+
+    with open_memory(db) as memory:
+        wanted = words.casefold().split()
+        lines = [
+            line
+            for line in _list_lines(memory, user)
+            if all(word in line.text.casefold() for word in wanted)
+        ]
+        titles = {info.key.thread_id: info.title for info in memory.threads(user_id=user)}
+    lines.sort(key=lambda line: line.time_ms, reverse=True)
+    if terminal.as_json:
+        terminal.print_json(encode_found_lines(lines[:limit], titles))
+    else:
+        terminal.print_lines(format_found_lines(lines[:limit], titles))
+        if len(lines) > limit:
+            terminal.note(f"and {len(lines) - limit} more; -n shows more")
+    return 0 if lines else 1
+
+
+def _list_lines(memory: ConversationMemory, user: str) -> list[DialogLine]:
+    """Return the dialog lines of a user that views still show."""
+    from langchain_convmem.records import Owner
+    from langchain_convmem.views.lines import make_dialog_lines
+
+    owner, cursor = Owner(user_id=user), 0
+    lines: list[DialogLine] = []
+    gone: set[str] = set()
+    while (page := memory.log.changes(owner, cursor, limit=_LINES_AT_ONCE)).entries:
+        for entry in page.entries:
+            gone |= set(entry.control.retracts) if entry.control is not None else set()
+            lines += make_dialog_lines(entry)
+        cursor = page.cursor
+    return [line for line in lines if line.entry_id not in gone]
 
 
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")

@@ -200,3 +200,15 @@ def find_thread(memory: ConversationMemory, user_id: str, thread_id: str) -> Thr
             return info
     msg = f"user {user_id!r} has no thread {thread_id!r}; 'convmem threads' lists what there is"
     raise ConfigError(msg)
+
+
+def find_latest_thread(memory: ConversationMemory, user_id: str) -> ThreadInfo:
+    """Return the thread in which something was stored last, archived ones apart.
+
+    Raises:
+        ConfigError: If the user has none.
+    """
+    for info in memory.threads(user_id=user_id):
+        if not info.archived:
+            return info
+    raise ConfigError(f"user {user_id!r} has no thread yet; begin one with 'convmem chat'")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
@@ -41,6 +43,9 @@ class Terminal:
         self._out = out
         self._err = err
         self._is_mid_line = False
+        self._editor: LineEditor | None = None
+        self._said_before: list[str] = []
+        self._prefilled = ""
         self.is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
         self.as_json = as_json
 
@@ -114,6 +119,33 @@ class Terminal:
         if self._is_mid_line:
             self.print_line("")
 
+    @contextlib.contextmanager
+    def render_markdown(self) -> Iterator[Callable[[str], None]]:
+        """Give out a function that writes pieces of an answer: Markdown on a terminal with styles.
+
+        Each block is shown when it is complete, a list or a table whole. What is left at the end,
+        or when the answer breaks off, is shown as well.
+        """
+        if not self.can_edit or self._out.is_dumb_terminal:
+            yield self.write
+            return
+        blocks = MarkdownBlocks()
+        try:
+            yield lambda piece: self._print_blocks(blocks.add(piece))
+        finally:
+            self._print_blocks(blocks.finish())
+
+    def _print_blocks(self, blocks: Iterable[str]) -> None:
+        from rich.markdown import Markdown
+
+        for block in blocks:
+            self._out.print(Markdown(escape_controls(block), hyperlinks=False))
+
+    def end_text(self) -> None:
+        """End an answer, with a line end if it has none yet."""
+        if self._is_mid_line or not self.is_interactive:
+            self.print_line("")
+
     # -- everything else --------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
@@ -172,12 +204,12 @@ class Terminal:
         Raises:
             ConfigError: If the input is not UTF-8.
         """
-        if self.is_interactive:
+        if self.is_interactive and not self.can_edit:
             with contextlib.suppress(ImportError):  # absent on some platforms
                 import readline  # noqa: F401 - importing it lets input() edit lines
         while True:
             try:
-                line = input(prompt) if self.is_interactive else sys.stdin.readline()
+                line = self._read_line(prompt)
                 line.encode()
             except UnicodeError as error:
                 msg = f"standard input is not UTF-8 text: {error}"
@@ -194,10 +226,116 @@ class Terminal:
                 return
             yield line.rstrip("\r\n")
 
+    @cached_property
+    def can_edit(self) -> bool:
+        """Whether lines are typed in an editor of ours, which takes pastes and several lines."""
+        if not self.is_interactive or not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+            return False
+        with contextlib.suppress(ImportError):
+            self._editor = LineEditor()
+        return self._editor is not None
+
+    def remember_lines(self, lines: Iterable[str]) -> None:
+        """Let the arrow keys bring back these lines, the last one first."""
+        self._said_before = list(lines)
+        if self.can_edit and self._editor is not None:
+            self._editor.remember(self._said_before)
+
+    def prefill(self, text: str) -> None:
+        """Put a text into the next line that is typed, to be changed."""
+        self._prefilled = text
+
+    def _read_line(self, prompt: str) -> str:
+        if not self.is_interactive:
+            return sys.stdin.readline()
+        text, self._prefilled = self._prefilled, ""
+        if self.can_edit and self._editor is not None:
+            return self._editor.read(prompt, text)
+        return input(prompt)
+
     def ask(self, question: str) -> bool:
         """Ask a person; anything but a yes is a no."""
         answer = next(self.read_lines(f"{escape_line(question)} [y/N] "), "")
         return is_yes(answer)
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return os.isatty(stream.fileno())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+class LineEditor:
+    """Where a person types: arrow keys bring back earlier lines, Alt-Enter begins a new one.
+
+    A text that is pasted stays as it is, with all its lines, until Enter is pressed. Nothing typed
+    is written to disk.
+    """
+
+    def __init__(self) -> None:
+        """Make an editor on the process's terminal.
+
+        Raises:
+            ImportError: If prompt_toolkit is not installed.
+        """
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.history import InMemoryHistory
+        from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+        keys = KeyBindings()
+
+        @keys.add("escape", "enter")
+        def insert_line(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        self._make_history = InMemoryHistory
+        self._session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(), key_bindings=keys
+        )
+
+    def remember(self, lines: Iterable[str]) -> None:
+        """Let the arrow keys bring back these lines, the last one first."""
+        from prompt_toolkit import PromptSession
+
+        keys = self._session.key_bindings
+        self._session = PromptSession(history=self._make_history(list(lines)), key_bindings=keys)
+
+    def read(self, prompt: str, text: str = "") -> str:
+        """Return what was typed; `text` stands in the line already."""
+        return self._session.prompt(prompt, default=text)
+
+
+class MarkdownBlocks:
+    """Parts Markdown that comes in pieces into blocks, each given out when it is complete."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._text = ""
+
+    def add(self, piece: str) -> list[str]:
+        """Add a piece; return the blocks that are complete with it."""
+        self._text += piece
+        cut = self._find_end()
+        done, self._text = self._text[:cut], self._text[cut:]
+        return [done] if done.strip() else []
+
+    def finish(self) -> list[str]:
+        """Return what is left."""
+        rest, self._text = self._text, ""
+        return [rest] if rest.strip() else []
+
+    def _find_end(self) -> int:
+        """Return where the last complete block ends: after a blank line outside of a code block."""
+        end = place = 0
+        is_code = False
+        for line in self._text.splitlines(keepends=True):
+            place += len(line)
+            if line.lstrip().startswith(("```", "~~~")):
+                is_code = not is_code
+            elif not line.strip() and line.endswith("\n") and not is_code:
+                end = place
+        return end
 
 
 def is_yes(answer: str) -> bool:

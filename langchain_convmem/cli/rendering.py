@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -117,6 +117,37 @@ def _encode_line(line: DialogLine, match: LineMatch | None) -> dict[str, Any]:
         scores = {"relevance": match.relevance, "similarity": match.similarity}
         data |= {"why": list(match.why), **scores}
     return data
+
+
+def format_found_lines(lines: Sequence[DialogLine], titles: Mapping[str, str]) -> Iterator[Styled]:
+    """Yield lines with when, where and who; `titles` names threads by their ids."""
+    if not lines:
+        yield Styled("no line holds all of these words")
+    for line in lines:
+        thread = line.key.thread_id
+        title = f" ({escape_line(titles[thread])})" if titles.get(thread) else ""
+        where = f"{format_minute(line.time_ms)}  {escape_line(thread)}{title}"
+        yield Styled(where, "dim")
+        yield Styled(f"  {escape_line(line.speaker)}: {indent_rest(line.text, '    ')}")
+
+
+def encode_found_lines(
+    lines: Sequence[DialogLine], titles: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return lines as plain data."""
+    return [
+        {
+            "user_id": line.key.user_id,
+            "thread_id": line.key.thread_id,
+            "title": titles.get(line.key.thread_id, ""),
+            "line_id": line.line_id,
+            "position": line.position,
+            "speaker": line.speaker,
+            "time": format_millisecond(line.time_ms),
+            "text": line.text,
+        }
+        for line in lines
+    ]
 
 
 # -- the log ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import chat as chat_module
 from langchain_convmem.cli import main
 from langchain_convmem.cli.models import OFFLINE_NOTICE, ChosenModel
+from langchain_convmem.cli.output import MarkdownBlocks
 
 PROMPT_FILE = """\
 __ Role __
@@ -265,3 +266,219 @@ def test_a_chat_is_found_by_later_commands(chat, db, capsys, model):
     main(["recall", "spare key", "--db", str(db), "--json"])
     (block,) = json.loads(capsys.readouterr().out)["blocks"]
     assert "cellar" in block["text"]
+
+
+# -- commands, options, search and log ------------------------------------------------------------
+
+
+def texts(db, thread_id="t1"):
+    with ConversationMemory.open(db) as memory:
+        turns = memory.history(thread_id, user_id="me").turns
+    return [" ".join(turn.contents) for turn in turns]
+
+
+def test_undo_takes_back_and_retry_asks_again(chat, db, model):
+    model(["One"], ["Two"], ["Three"])
+    code, out, _ = chat("Hi", "/undo", "Ho", "/retry")
+    assert (code, out) == (0, "One\ntaken back: Hi\nTwo\nThree\n")
+    assert texts(db) == ["Ho", "Three"]
+
+
+def test_edit_says_something_else(chat, db, model):
+    model(["One"], ["Two"])
+    chat("Hi", "/edit Hello there")
+    assert texts(db) == ["Hello there", "Two"]
+
+
+@pytest.mark.parametrize("line", ["/undo", "/retry", "/edit x", "/why"])
+def test_nothing_is_taken_back_where_nothing_was_said(chat, model, line):
+    model()
+    code, _, err = chat(line)
+    assert code == 1
+    assert "in this thread" in err
+
+
+def test_threads_are_listed_titled_and_changed(chat, db, model):
+    model(["One"], ["Two"])
+    code, out, err = chat(
+        "Hi", "/title Tulips", "/thread new", "Ho", "/thread", "/thread t1", "/history"
+    )
+    assert code == 0
+    assert "Tulips" in out
+    assert "thread t1" in err.splitlines()[-1]
+    assert texts(db) == ["Hi", "One"]
+    with ConversationMemory.open(db) as memory:
+        assert [info.title for info in memory.threads("me")] == ["", "Tulips"]
+
+
+def test_why_says_what_was_recalled_for_the_last_message(chat, model):
+    model(["Noted."], ["Behind the bakery."])
+    chat("I locked my bicycle behind the bakery.", thread="old")
+    code, out, _ = chat("Where is my bicycle?", "/why")
+    assert code == 0
+    assert "thread old" in out
+    assert "why:" in out
+
+
+def test_a_summary_is_shown_and_said_to_be_missing(chat, db, model):
+    model(["One"])
+    assert chat("Hi", "/summary")[1] == "One\nno summary yet\n"
+
+
+def test_forgetting_is_confirmed_by_a_person_only(person, chat, db, model):
+    model(["One"], ["Two"], ["Three"])
+    assert "nobody is there to confirm" in chat("Hi", "/forget last")[2]
+    person("Ho", "/forget last", "n", "/forget last", "y")
+    assert texts(db) == ["Hi", "One"]
+    person("/forget thread", "y")
+    assert texts(db) == []
+
+
+def test_the_latest_thread_goes_on_with_the_model_it_had(chat, db, model, monkeypatch):
+    asked_for = []
+    scripted = model(["One"], ["Two"], ["Three"])
+
+    def choose(name, base_url):
+        asked_for.append(name)
+        return ChosenModel(scripted, None)
+
+    monkeypatch.setattr(chat_module, "choose_model", choose)
+    chat("Hi", thread="older")
+    chat("Ho", thread="t1", options=("--model", "some:model"))
+    code, _, err = chat("Again", thread=None, options=("-c",))
+    assert code == 0
+    assert asked_for == [None, "some:model", "some:model"]
+    assert "model some:model, as before" in err
+    assert texts(db) == ["Ho", "Two", "Again", "Three"]
+
+
+def test_there_must_be_a_thread_to_go_on_with(chat, db, model):
+    model()
+    code, _, err = chat("Hi", thread=None, options=("-c",))
+    assert (code, db.exists()) == (1, False)
+    assert "there is no database" in err
+
+
+def test_variables_of_a_prompt_get_their_values(chat, model, tmp_path, monkeypatch):
+    prompt = tmp_path / "tutor.prompt"
+    prompt.write_text("__ Role __\nYou teach {subject}.\n", encoding="utf-8")
+    scripted = model(["Yes."])
+    options = ("--prompt", str(prompt))
+    code, _, err = chat("Hi", options=options)
+    if code == 0:  # braces are text in prompt files: nothing is lacking
+        assert "You teach {subject}." in scripted.seen[0][0]
+    code, _, err = chat("Hi", options=(*options, "--var", "subjekt=maths"))
+    assert code == 1
+    assert "the prompt has no variable 'subjekt'" in err
+
+
+TOOLS = '''
+def find_lesson(topic: str) -> str:
+    """Return the lesson on a topic."""
+    if topic == "none":
+        raise LookupError("no such lesson")
+    return f"lesson 3 ({topic})"
+'''
+
+
+class CallingModel(ScriptedModel):
+    """Calls the tool once, then says what it returned."""
+
+    def bind_tools(self, tools, **kwargs):
+        self.__dict__["tools"] = [tool.name for tool in tools]
+        return self
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        from langchain_core.messages import AIMessageChunk
+        from langchain_core.outputs import ChatGenerationChunk
+
+        if messages[-1].type == "tool":
+            yield ChatGenerationChunk(message=AIMessageChunk(content=f"See {messages[-1].text}."))
+            return
+        call = {
+            "name": "find_lesson",
+            "args": json.dumps({"topic": messages[-1].text}),
+            "id": "c1",
+            "index": 0,
+            "type": "tool_call_chunk",
+        }
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
+
+
+@pytest.mark.parametrize(
+    "case", [("roots", "lesson 3 (roots)"), ("none", "LookupError: no such lesson")]
+)
+def test_a_tool_is_called_and_stored(chat, db, monkeypatch, tmp_path, case):
+    topic, reply = case
+    (tmp_path / "lessons_of_ours.py").write_text(TOOLS, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    calling = CallingModel(replies=[])
+    monkeypatch.setattr(
+        chat_module, "choose_model", lambda name, base_url: ChosenModel(calling, None)
+    )
+    code, out, err = chat(topic, options=("--tool", "lessons_of_ours:find_lesson"))
+    assert code == 0
+    assert reply in out
+    assert "(called find_lesson)" in err
+    assert [role for role, _, _ in said(db)] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("lessons", "MODULE:NAME"), ("no_such_module:x", "cannot be used"), ("json:nope", "nope")],
+)
+def test_a_tool_that_is_not_there_is_one_sentence(chat, db, model, name, problem):
+    model()
+    code, _, err = chat("Hi", options=("--tool", name))
+    assert (code, db.exists()) == (1, False)
+    assert problem in err
+
+
+# -- search and log -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def convmem(db, capsys):
+    def run(*words):
+        code = main([*words, "--db", str(db)])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def test_search_finds_lines_that_hold_all_words(chat, model, convmem):
+    model(["A ladder, fine."], ["Gone."], ["Two."])
+    chat("Miguel has the long LADDER.", "/title Tools", "The ladder is gone", "/undo", thread="a")
+    chat("My ladder", thread="b")
+    code, out = convmem("search", "ladder", "--json")
+    assert code == 0
+    found = [(one["thread_id"], one["title"], one["text"]) for one in json.loads(out)]
+    assert found == [
+        ("b", "", "My ladder"),
+        ("a", "Tools", "A ladder, fine."),
+        ("a", "Tools", "Miguel has the long LADDER."),
+    ]
+    code, out = convmem("search", "ladder long")
+    assert code == 0
+    assert "  User: Miguel has the long LADDER." in out
+    assert "a (Tools)" in out
+    assert convmem("search", "zebra") == (1, "no line holds all of these words\n")
+
+
+def test_the_log_is_that_of_the_latest_thread(chat, model, convmem):
+    model(["One"], ["Two"])
+    chat("Hi", thread="a")
+    chat("Ho", thread="b")
+    assert "Ho" in convmem("log")[1]
+    assert "Hi" not in convmem("log")[1]
+
+
+# -- Markdown in pieces -------------------------------------------------------------------------
+
+
+def test_blocks_are_given_out_when_they_are_complete():
+    blocks = MarkdownBlocks()
+    given = [blocks.add(piece) for piece in ("One ", "two.\n", "\n```\na\n", "\nb\n```\n", "\nEnd")]
+    assert given == [[], [], ["One two.\n\n"], [], ["```\na\n\nb\n```\n\n"]]
+    assert blocks.finish() == ["End"]
+    assert blocks.finish() == []
