@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook migration package postgres redis node web browser reference
+.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook migration package postgres redis node web browser reference pictures figures
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -106,7 +106,11 @@ test-local: $(VENV)/.dev ## LocalEngine on a model made in the test, where torch
 reference: $(VENV)/.docs ## Write the pages of the reference from the code
 	@$(RUN) docs/generate/reference.py
 
-docs: $(VENV)/.docs ## Build the documentation; a warning is an error
+pictures: $(VENV)/.docs ## Draw the pictures of the documentation, and record a chat
+	@$(RUN) docs/generate/pictures.py --chat
+
+docs: $(VENV)/.docs ## Draw the pictures and build the documentation; a warning is an error
+	@$(RUN) docs/generate/pictures.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
 
 hosts: $(VENV)/.dev ## Write the tables of docs/get_started/hosts.md from the contract of the hosts
@@ -117,6 +121,9 @@ cookbook: $(VENV)/.docs ## Execute every notebook, offline, and compare what it 
 
 notebooks: $(VENV)/.docs ## Execute every notebook, offline, and store what it shows
 	@$(RUN) tests/support/notebooks.py write
+
+figures: $(VENV)/.docs ## Write the tables and charts of README and docs from benchmarks/results.json
+	@$(RUN) docs/generate/figures.py
 
 bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: python -m benchmarks.recall --help)
 	@$(RUN) -m benchmarks.turn_path

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import CodeBlock, blocks_of
+from pages import THEIRS, CodeBlock, blocks_of
 
 from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer
 
@@ -131,7 +131,15 @@ def test_a_tab_of_the_quickstart_prints_what_it_shows_and_its_model_was_given_th
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     with serve() as (environment, asked):
         printed = run(TABS[tab], tmp_path, environment)
-    shown = TABS[tab].output or ""
-    assert printed.partition(": ")[2] == shown.partition(": ")[2] if tab == "Offline" else True
-    assert tab == "Offline" or printed == shown
+    TABS[tab].compare(printed)
     assert tab == "Offline" or [RECALLED in json.dumps(one) for one in asked] == [True, True]
+
+
+def test_the_first_example_of_the_readme_answers_with_its_providers_own_client(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    first = next(block for block in blocks_of(ROOT / "README.md") if block.language == THEIRS)
+    with openai() as (environment, asked):
+        run(first, tmp_path, environment)
+    assert ["Where did I park?" in json.dumps(one) for one in asked] == [True]

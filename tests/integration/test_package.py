@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert tops == {"langchain_convmem"} | {top for top in tops if top.endswith(".dist-info")}
     assert "langchain_convmem/py.typed" in names
     assert "licenses/NOTICE" in names
+
+
+def test_the_page_on_the_index_links_to_nothing_that_is_not_there(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        [name] = [one for one in opened.namelist() if one.endswith(".dist-info/METADATA")]
+        page = opened.read(name).decode().partition("\n\n")[2]
+    links = re.findall(r"\]\(([^)]*)\)", page)
+    assert "memory.wrap(" in page
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []

@@ -66,11 +66,18 @@ class CodeBlock:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(numbered, str(self.page), "exec", dont_inherit=True), names)  # noqa: S102 - our own pages
         found = printed.getvalue()
-        if self.output is not None:
-            self._compare(self.output, found)
+        self.compare(found)
         return found
 
-    def _compare(self, shown: str, found: str) -> None:
+    def compare(self, found: str) -> None:
+        """Compare what the block printed with what the page shows for it, if anything.
+
+        Raises:
+            PageError: If it is something else.
+        """
+        if self.output is None:
+            return
+        shown = self.output
         page, printed = (_DATE.sub("(a date)", text).splitlines() for text in (shown, found))
         if page != printed:
             diff = "\n".join(difflib.unified_diff(page, printed, "page", "printed", lineterm=""))

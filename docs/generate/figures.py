@@ -1,0 +1,246 @@
+"""Writes the tables and charts of measured figures, all from `benchmarks/results.json`.
+
+`python docs/generate/figures.py` rewrites the marked parts of README and docs and draws the charts;
+with `--check` it writes nothing, names what is stale, and exits with 1.
+
+A marked part begins with `<!-- figures: NAME -->` and ends with `<!-- end of figures -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from drawing import Drawing
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results.json"
+CHART = ROOT / "docs" / "pictures" / "recall_bars.svg"
+_MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w.\-])(?<!Python )\d[\d,]*\.\d+(?![\w.])")
+_FENCED = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```\n", re.MULTILINE | re.DOTALL)
+
+SYSTEMS = {
+    "convmem_default": "langchain-convmem, as a chain gets it",
+    "convmem": "langchain-convmem, without abstaining",
+    "spec": "dense lines, top 3 and 3 lines around each",
+    "lines_rrf": "lines, dense and BM25 by reciprocal ranks",
+    "chunks_hybrid": "1,000-character chunks, dense and BM25",
+    "chunks_dense": "1,000-character chunks, dense",
+    "chunks_bm25": "1,000-character chunks, BM25",
+    "lines_bm25": "lines, BM25",
+}
+_TOLD = {
+    "word": "by a question that shares a word with the fact",
+    "other": 'by one that shares none ("Which pets do I have?")',
+    "replies": "what stood in a reply of the assistant",
+    "new_present": "the new value of an update",
+    "several": "each of several facts that one question needs",
+}
+
+
+def load_results() -> dict[str, Any]:
+    """Return the results by benchmark."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
+    return found
+
+
+# --- tables ---
+
+
+def _write_recall(results: dict[str, Any]) -> Iterator[str]:
+    folders = results["recall"]["figures"]["folders"]
+    beam, locomo, replies = (
+        folders[name]["systems"] for name in ("beam_dev", "locomo_dev", "long_replies")
+    )
+    yield "| system | BEAM touched | 95 % interval | all of it | new value of an update | long replies | LoCoMo |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for name, title in SYSTEMS.items():
+        row = beam[name]
+        low, high = row["interval_95"]["touched"]
+        cells = [
+            f"{row['touched']:.3f}", f"{low:.3f} - {high:.3f}", f"{row['all_touched']:.3f}",
+            f"{row['new_value_present']:.3f}", f"{replies[name]['evidence_recall']:.3f}",
+            f"{locomo[name]['evidence_recall']:.3f}",
+        ]  # fmt: skip
+        yield f"| {title} | {' | '.join(cells)} |"
+
+
+def _write_personal(results: dict[str, Any]) -> Iterator[str]:
+    embedders = results["personal"]["figures"]["embedders"]
+    encoder, static = (embedders[name]["sizes"]["125"] for name in ("encoder", "static"))
+    yield "| found among 125 messages | sentence encoder | static embedder | BM25 lines |"
+    yield "| --- | --- | --- | --- |"
+    for key, title in _TOLD.items():
+        cells = (encoder["default"][key], static["default"][key], static["bm25_lines"][key])
+        yield f"| {title} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
+
+
+def _write_install(results: dict[str, Any]) -> Iterator[str]:
+    yield "| installed | megabytes | distributions |"
+    yield "| --- | --- | --- |"
+    for name, row in results["install"]["figures"].items():
+        yield f"| {name} | {row['megabytes']:.1f} | {row['distributions']} |"
+
+
+def _write_quickstart(results: dict[str, Any]) -> Iterator[str]:
+    figures = results["quickstart"]["figures"]
+    yield "```text"
+    for step, seconds in figures["seconds"].items():
+        yield f"{seconds:7.1f} s  $ {step}"
+    yield f"{figures['in_all']:7.1f} s  in all"
+    yield from figures["printed"]
+    yield "```"
+
+
+def _write_runs(results: dict[str, Any]) -> Iterator[str]:
+    yield "| benchmark | command | figures of | date |"
+    yield "| --- | --- | --- | --- |"
+    for name, part in results.items():
+        if "commit" in part:
+            yield f"| {name} | `{part['command']}` | `{part['commit']}` | {part['date']} |"
+        for place, carried in part.get("carried", {}).items():
+            where = place.partition(": ")[2]
+            yield f"| {name}: {where} | `{part['command']}` | `{carried['commit']}` | {carried['date']} |"
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
+    "recall": _write_recall,
+    "personal": _write_personal,
+    "install": _write_install,
+    "quickstart": _write_quickstart,
+    "runs": _write_runs,
+}
+"""What writes a marked part, by the name in its mark."""
+
+
+# --- the chart ---
+
+
+def draw_chart(results: dict[str, Any]) -> Drawing:
+    """Draw the measured recall as bars: dialogues with an assistant first."""
+    folders = results["recall"]["figures"]["folders"]
+    panels = [
+        ("A user and an assistant (BEAM): a piece of the evidence", "beam_dev", "touched"),
+        (
+            "A user and an assistant (long replies): the part that answers",
+            "long_replies",
+            "evidence_recall",
+        ),
+        ("Two people (LoCoMo): whole lines of evidence", "locomo_dev", "evidence_recall"),
+    ]
+    shown = [name for name in SYSTEMS if name != "convmem"]
+    picture = Drawing(
+        900, 64 + len(panels) * (44 + 24 * len(shown)),
+        "What is found within 1,000 tokens of recalled text",
+        "Bars of the share of evidence that each system brings back, on three sets of dialogues; "
+        "the table below has the same figures.",
+    )  # fmt: skip
+    picture.text(
+        24,
+        36,
+        "Evidence found within 1,000 tokens of recalled text, same small embedder",
+        kind="title",
+    )
+    y = 72.0
+    for title, folder, column in panels:
+        picture.text(24, y, title, kind="bold")
+        y += 12
+        for name in shown:
+            share = folders[folder]["systems"][name][column]
+            kind = "bar3" if name.startswith("convmem") else "bar2"
+            picture.text(330, y + 15, SYSTEMS[name], kind="small", anchor="end")
+            picture.bar(340, y + 3, 480 * share, 16, kind=kind)
+            picture.text(346 + 480 * share, y + 15, f"{share:.3f}", kind="small")
+            y += 24
+        y += 32
+    return picture
+
+
+# --- all of it ---
+
+
+def write_parts(text: str, results: dict[str, Any]) -> str:
+    """Return a page with its marked parts written anew.
+
+    Raises:
+        LookupError: If a mark names no table.
+    """
+
+    def write(found: re.Match[str]) -> str:
+        name = found[2]
+        rows = f"Not measured yet: `python -m benchmarks --json {name}` does."
+        if name in results or name == "runs":
+            rows = "\n".join(TABLES[name](results))
+        return f"{found[1]}\n{rows}\n\n{found[3]}"
+
+    return _MARKED.sub(write, text)
+
+
+def list_pages() -> list[Path]:
+    """Return README and the pages of the documentation that hold figures."""
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    return [ROOT / "README.md", *(page for page in pages if page.parent.name not in ("adr", "api"))]
+
+
+def find_unknown_figures(text: str, results: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each figure of a page that no result holds, with its line.
+
+    Figures are numbers with a decimal point, outside of code that runs. Results hold them as they
+    are, or rounded to one, two or three places.
+    """
+    known = _collect_numbers(results)
+    for block in _FENCED.finditer(text):
+        if block[2] != "text":
+            text = text.replace(block[0], "\n" * block[0].count("\n"), 1)
+    for line in text.splitlines():
+        for number in _NUMBER.findall(line):
+            if number not in known:
+                yield number, line
+
+
+def _collect_numbers(value: Any) -> set[str]:
+    if isinstance(value, float):
+        return {str(value), f"{value:.1f}", f"{value:.2f}", f"{value:.3f}"}
+    if isinstance(value, str):
+        return set(_NUMBER.findall(value))
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {number for one in inside for number in _collect_numbers(one)}
+
+
+def write_all() -> dict[Path, str]:
+    """Return the text of every page with marked parts, and of the chart, by path."""
+    results = load_results()
+    written = {page: write_parts(page.read_text("utf-8"), results) for page in list_pages()}
+    marked = {page: text for page, text in written.items() if "<!-- figures: " in text}
+    return marked | {CHART: draw_chart(results).render()}
+
+
+def find_stale() -> list[Path]:
+    """Return the files that say something else than the results do."""
+    return [
+        path
+        for path, text in write_all().items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+
+
+def main(words: Iterable[str]) -> int:
+    """Write the files, or with `--check` name those that are stale."""
+    stale = find_stale()
+    if "--check" in words:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is stale: run make figures")
+        return 1 if stale else 0
+    written = write_all()
+    for path in stale:
+        path.write_text(written[path], "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
