@@ -19,17 +19,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parents[2]
 COOKBOOK = ROOT / "cookbook"
@@ -82,6 +78,9 @@ def execute_notebook(path: Path) -> Run:
     Raises:
         CellExecutionError: If a cell raises; the error shows the cell.
     """
+    import nbformat
+    from nbclient import NotebookClient
+
     stored = nbformat.read(path, as_version=4)
     made = nbformat.read(path, as_version=4)
     prelude = nbformat.v4.new_code_cell(PRELUDE.format(support=str(Path(__file__).parent)))
@@ -91,6 +90,7 @@ def execute_notebook(path: Path) -> Run:
         made,
         timeout=_TIMEOUT_S,
         kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(path.parent)}},
         store_widget_state=False,
         record_timing=False,
@@ -172,10 +172,10 @@ _VOLATILE = (
 
 def compare_notebooks(stored: Any, made: Any) -> Iterator[str]:
     """Yield, cell by cell, what a run shows otherwise than what is stored."""
-    days = [stored.metadata.get("executed", ""), made.metadata.get("executed", "")]
-    pairs = zip(stored.cells, made.cells, strict=True)
+    days = [stored["metadata"].get("executed", ""), made["metadata"].get("executed", "")]
+    pairs = zip(stored["cells"], made["cells"], strict=True)
     for number, (before, now) in enumerate(pairs):
-        if before.cell_type != "code":
+        if before["cell_type"] != "code":
             continue
         tolerance = read_tolerance(before)
         old, new = (
@@ -191,7 +191,7 @@ def compare_notebooks(stored: Any, made: Any) -> Iterator[str]:
 
 def read_tolerance(cell: Any) -> float:
     """Return how many times larger a number of a cell may be; 1: none may, but by `FRACTION`."""
-    for tag in cell.metadata.get("tags", ()):
+    for tag in cell["metadata"].get("tags", ()):
         name, _, value = tag.partition("=")
         if name == "tolerance":
             return float(value)
@@ -200,7 +200,7 @@ def read_tolerance(cell: Any) -> float:
 
 def list_texts(cell: Any) -> Iterator[str]:
     """Yield what a cell shows, in words; of a picture that there is one, and what it shows."""
-    for output in cell.outputs:
+    for output in cell["outputs"]:
         if output["output_type"] == "stream":
             yield output["text"]
             continue
@@ -264,23 +264,28 @@ def merge_outputs(stored: Any, made: Any) -> bool:
     """
     is_new = False
     changed = {text.partition(":")[0] for text in compare_notebooks(stored, made)}
-    for number, (before, now) in enumerate(zip(stored.cells, made.cells, strict=True)):
-        if now.cell_type != "code":
+    for number, (before, now) in enumerate(zip(stored["cells"], made["cells"], strict=True)):
+        if now["cell_type"] != "code":
             continue
         if f"cell {number}" in changed or not before.get("execution_count"):
             is_new = True
         else:
-            now.outputs = before.outputs
+            now["outputs"] = before["outputs"]
     if not is_new:
         made.metadata["executed"] = stored.metadata.get("executed", made.metadata["executed"])
     return is_new
 
 
-def write_run(run: Run) -> str:
-    """Store the outputs of a run; return what happened in a few words."""
-    is_new = merge_outputs(run.stored, run.made)
-    for cell in run.made.cells:
-        cell.pop("attachments", None)
+def write_run(run: Run, *, anew: bool) -> str:
+    """Store the outputs of a run; return what happened in a word.
+
+    Args:
+        run: The run.
+        anew: Whether outputs that show the same are replaced, as after a change of style.
+    """
+    is_new = anew or merge_outputs(run.stored, run.made)
+    import nbformat
+
     text = nbformat.writes(run.made, indent=1, ensure_ascii=False)
     run.path.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
     return "written" if is_new else "unchanged"
@@ -292,17 +297,17 @@ def check_run(run: Run) -> str:
     return "ok" if not found else "differs\n" + "\n".join(found)
 
 
-def run_all(paths: Sequence[Path], *, write: bool, jobs: int) -> int:
+def run_all(paths: Sequence[Path], handle: Callable[[Run], str], *, jobs: int) -> int:
     """Execute notebooks, print a line for each, and return how many failed."""
     failures = 0
     started = time.monotonic()
     with ThreadPoolExecutor(jobs) as executor:
         for path, run in zip(paths, executor.map(_try_notebook, paths), strict=True):
-            if isinstance(run, CellExecutionError):
+            if isinstance(run, Exception):
                 failures += 1
                 _say(f"{path.name}: raised\n{run}")
                 continue
-            outcome = write_run(run) if write else check_run(run)
+            outcome = handle(run)
             failures += outcome.startswith("differs")
             _say(f"{path.name}: {outcome} ({run.seconds:.1f} s)")
     _say(f"{len(paths)} notebooks in {time.monotonic() - started:.0f} s, {failures} failed")
@@ -312,7 +317,9 @@ def run_all(paths: Sequence[Path], *, write: bool, jobs: int) -> int:
 _say = partial(print, flush=True)
 
 
-def _try_notebook(path: Path) -> Run | CellExecutionError:
+def _try_notebook(path: Path) -> Run | Exception:
+    from nbclient.exceptions import CellExecutionError
+
     try:
         return execute_notebook(path)
     except CellExecutionError as error:
@@ -331,9 +338,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("action", choices=["check", "write"])
     parser.add_argument("names", nargs="*", help="beginnings of names, such as 06")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
-    given = parser.parse_args(arguments)
-    paths = list_notebooks(given.names)
-    return 1 if run_all(paths, write=given.action == "write", jobs=given.jobs) else 0
+    parser.add_argument("--anew", action="store_true", help="write what shows the same, too")
+    given = parser.parse_intermixed_args(arguments)
+    handle = partial(write_run, anew=given.anew) if given.action == "write" else check_run
+    return 1 if run_all(list_notebooks(given.names), handle, jobs=given.jobs) else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,182 @@
+"""What every notebook of the cookbook shows a reader, and what their comparison notices."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from notebooks import COOKBOOK, MOST_BYTES, ROOT, compare_notebooks, list_notebooks
+
+NAMES = [path.name for path in list_notebooks()]
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    return json.loads((COOKBOOK / name).read_text(encoding="utf-8"))
+
+
+def _code_cells(name: str) -> list[dict[str, Any]]:
+    return [cell for cell in _read(name)["cells"] if cell["cell_type"] == "code"]
+
+
+def _outputs(name: str) -> list[dict[str, Any]]:
+    return [output for cell in _code_cells(name) for output in cell["outputs"]]
+
+
+def _pictures(name: str) -> list[bytes]:
+    found = [output.get("data", {}).get("image/png") for output in _outputs(name)]
+    return [base64.b64decode("".join(one)) for one in found if one]
+
+
+# -- what is stored -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_stored_as_it_was_executed_from_top_to_bottom(name):
+    cells = _code_cells(name)
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    assert _outputs(name)
+    assert not [one for one in _outputs(name) if one["output_type"] == "error"]
+    assert not [one for one in _outputs(name) if one.get("name") == "stderr"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_says_what_it_teaches_and_asserts_it_at_its_end(name):
+    cells = _read(name)["cells"]
+    opening = "".join(cells[0]["source"])
+    assert opening.startswith("# ")
+    for word in ("**You learn**", "**Needs**", "**Takes**"):
+        assert word in opening
+    assert "\nassert " in "".join(cells[-1]["source"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_stored_tells_nothing_of_the_machine_that_made_it(name):
+    text = json.dumps(_outputs(name))
+    assert str(ROOT) not in text
+    assert not re.search(r"/(?:home|root|Users|tmp)/", text)
+
+
+def test_most_notebooks_show_plots_that_are_small_enough_for_a_clone():
+    pictures = {name: _pictures(name) for name in NAMES}
+    assert sum(bool(found) for found in pictures.values()) >= 8
+    assert max(len(one) for found in pictures.values() for one in found) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plot_has_a_title_and_named_axes_in_its_description(name):
+    for output in _outputs(name):
+        if "image/png" not in output.get("data", {}):
+            continue
+        axes = [
+            line for line in "".join(output["data"]["text/plain"]).splitlines() if " | x: " in line
+        ]
+        assert axes
+        assert not [line for line in axes if line.strip().startswith("no title")]
+        assert any("x: -" not in line for line in axes)
+
+
+def test_the_list_of_notebooks_names_each_of_them():
+    listed = re.findall(r"\]\((\w+\.ipynb)\)", (COOKBOOK / "README.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == NAMES
+
+
+# -- what a comparison notices --------------------------------------------------------------------
+
+
+def _shows(*texts: str, tags: tuple[str, ...] = (), day: str = "2026-11-25") -> dict[str, Any]:
+    outputs = [{"output_type": "stream", "name": "stdout", "text": text} for text in texts]
+    cell = {"cell_type": "code", "metadata": {"tags": list(tags)}, "outputs": outputs}
+    return {"metadata": {"executed": day}, "cells": [cell]}
+
+
+def _differ(stored: dict[str, Any], made: dict[str, Any]) -> bool:
+    return bool(list(compare_notebooks(stored, made)))
+
+
+@pytest.mark.parametrize(
+    ("stored", "made"),
+    [
+        ("entry 01M8AEXPCV0WRPYKVPMMC3AK1Z", "entry 01M8AEXRKWBD76GGD2XT7CVZPQ"),
+        ("said 2026-11-25, today", "said 2027-01-03, today"),
+        ("[2024-03-02, 2 years ago]", "[2024-03-02, 3 years ago]"),
+        ("at 12:01:33", "at 23:59:01"),
+        ("http://127.0.0.1:40123/v1", "http://127.0.0.1:50001/v1"),
+        ("<object at 0x7f5e8acd3880>", "<object at 0x7f9999999990>"),
+        ("creation=1795647527323", "creation=1795649999999"),
+        ("relevance 28.52", "relevance 28.60"),
+        ("a   12.11 b", "a 12.10 b"),
+    ],
+)
+def test_what_every_run_has_of_its_own_is_no_difference(stored, made):
+    assert not _differ(_shows(stored), _shows(made, day="2027-01-03"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "made"),
+    [
+        ("12 lines", "13 lines"),
+        ("relevance 28.52", "relevance 31.00"),
+        ("said 2024-03-02", "said 2024-03-03"),
+        ("Teresa has it", "Teresa had it"),
+        ("(6, 4)", "(6, 4, 1)"),
+    ],
+)
+def test_what_a_reader_would_notice_is_a_difference(stored, made):
+    assert _differ(_shows(stored), _shows(made))
+    assert _differ(_shows(made), _shows(stored))
+
+
+def test_a_measured_number_may_differ_by_as_much_as_its_cell_says():
+    stored = _shows("took 120 ms", tags=("tolerance=3",))
+    assert not _differ(stored, _shows("took 340 ms"))
+    assert not _differ(stored, _shows("took 45 ms"))
+    assert _differ(stored, _shows("took 400 ms"))
+    assert _differ(stored, _shows("takes 120 ms"))
+
+
+def test_a_missing_picture_and_another_curve_are_differences():
+    stored = _shows()
+    data = {"image/png": "aGVsbG8=", "text/plain": "Figure\n    line 'a': 1, 2, 3"}
+    stored["cells"][0]["outputs"] = [{"output_type": "display_data", "data": data}]
+    redrawn, other, without = deepcopy(stored), deepcopy(stored), deepcopy(stored)
+    redrawn["cells"][0]["outputs"][0]["data"]["image/png"] = "b3RoZXI="
+    other["cells"][0]["outputs"][0]["data"]["text/plain"] = "Figure\n    line 'a': 1, 2, 4"
+    del without["cells"][0]["outputs"][0]["data"]["image/png"]
+    assert not _differ(stored, redrawn)
+    assert _differ(stored, other)
+    assert _differ(stored, without)
+
+
+def test_a_figure_in_words_names_titles_axes_and_values():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from matplotlib.figure import Figure
+    from notebooks_kernel import describe_figure
+
+    figure = Figure()
+    axes = figure.subplots()
+    axes.bar(["a", "b"], [1, 2.5], label="bars of ours")
+    axes.plot(range(30), label="a long line")
+    axes.set(title="A title", xlabel="turn", ylabel="tokens")
+    text = describe_figure(figure)
+    assert "A title | x: turn | y: tokens" in text
+    assert "bars 'bars of ours': 1, 2.5" in text
+    assert "line 'a long line': 30 values from 0 to 29, least 0, most 29" in text
+
+
+def test_a_kernel_connects_to_this_machine_alone():
+    pytest.importorskip("numpy")
+    from notebooks_kernel import _is_loopback
+
+    assert [host for host in ("127.0.0.1", "::1", "localhost") if not _is_loopback(host)] == []
+    assert [host for host in ("10.0.0.1", "example.org", "2001:db8::1") if _is_loopback(host)] == []
+
+
+def test_pages_of_the_cookbook_lie_where_the_readme_says():
+    assert Path(COOKBOOK / "cookbook.mplstyle").is_file()
