@@ -7,7 +7,6 @@ import json
 import re
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,5 +177,16 @@ def test_a_kernel_connects_to_this_machine_alone():
     assert [host for host in ("10.0.0.1", "example.org", "2001:db8::1") if _is_loopback(host)] == []
 
 
-def test_pages_of_the_cookbook_lie_where_the_readme_says():
-    assert Path(COOKBOOK / "cookbook.mplstyle").is_file()
+# -- pages of the site ----------------------------------------------------------------------------
+
+
+def test_a_notebook_becomes_a_page_with_its_texts_and_described_pictures():
+    pages = pytest.importorskip("cookbook_pages", reason="mkdocs is not installed")
+    made = pages.make_page(COOKBOOK / "17_recall_explained.ipynb")
+    page = made["17_recall_explained.md"]
+    assert page.startswith("# Recall, explained")
+    pictures = re.findall(r"!\[(.+?)\]\((.+?\.png)\)", page)
+    assert {name for _, name in pictures} == made.keys() - {"17_recall_explained.md"}
+    assert all(alternative and made[name][:4] == b"\x89PNG" for alternative, name in pictures)
+    listed = re.findall(r"^### \[.+\]\((\w+)\.md\)", pages.make_list(), re.MULTILINE)
+    assert sorted(f"{name}.ipynb" for name in listed) == NAMES
