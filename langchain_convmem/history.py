@@ -823,7 +823,7 @@ _PAGE = 64
 """How many of the latest entries are read first: most turns are much shorter."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AddedTurn(Turn):
     """A turn whose metadata can be extended, durably.
 

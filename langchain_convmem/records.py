@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.markup import format_turn, render_recall, render_turn
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -198,6 +199,12 @@ class Turn:
     entries: tuple[Entry, ...]
     metadata: Metadata
 
+    def __repr__(self) -> str:
+        return format_turn(self, type(self).__name__)
+
+    def _repr_html_(self) -> str:
+        return render_turn(self)
+
 
 # -- Dialog lines, and what a recall answers with -------------------------------------------------
 Scalar: TypeAlias = "str | int | float | bool | None"
@@ -362,6 +369,9 @@ class Recall:
     problems: tuple[str, ...] = ()
     verdict: Verdict = "nothing"
     opened: tuple[OpenedSummary, ...] = ()
+
+    def _repr_html_(self) -> str:
+        return render_recall(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_convmem.effects import Steps, run_async, run_sync, sync, twin
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
+from langchain_convmem.markup import render_prompt
 from langchain_convmem.prompts.compiled import (
     CompiledForm,
     CompiledPrompt,
@@ -216,6 +217,10 @@ class PromptFile:
     def __repr__(self) -> str:
         errors = sum(found.level == "error" for found in self.diagnostics)
         return f"PromptFile({self.name!r}, sections={list(self.sections)}, errors={errors})"
+
+    def _repr_html_(self) -> str:
+        findings = [(found.level, str(found)) for found in self.diagnostics]
+        return render_prompt(self.name, self.sections, findings)
 
     @property
     def summary_title(self) -> str | None:

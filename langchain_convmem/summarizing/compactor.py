@@ -24,6 +24,7 @@ from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
+from langchain_convmem.markup import render_facts
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
 from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
 from langchain_convmem.summarizing.checks import Details, list_details
@@ -457,6 +458,13 @@ class SummaryReport:
     def __bool__(self) -> bool:
         """Whether a summary was written."""
         return self.outcome == "written"
+
+    def _repr_html_(self) -> str:
+        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        summary = facts.pop("summary")
+        facts |= {"key": self.key.thread_id, "lost": len(self.lost)}
+        facts["summary"] = "" if summary is None else " ".join(summary.contents)
+        return render_facts("SummaryReport", facts)
 
     def to_record(self, rolled: int) -> dict[str, Any]:
         """Return what stands with the summary about how it was made."""

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from langchain_convmem.claims.lexicon import guess_language
 from langchain_convmem.claims.reading import read_claim
 from langchain_convmem.effects import Steps
+from langchain_convmem.markup import render_table
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.checks import TITLE, list_said
 from langchain_convmem.summarizing.kinds import (
@@ -119,6 +120,13 @@ class SummaryRecord:
         kinds = "; ".join(f"{kind} {_describe(states)}" for kind, states in self.count().items())
         thread = f"thread {self.key.thread_id!r}, {self.covered} entries in {self.summaries}"
         return f"SummaryRecord({thread}{': ' if kinds else ''}{kinds})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (kind, *(str(states[state]) for state in STATES))
+            for kind, states in self.count().items()
+        ]
+        return render_table(["facts", *STATES], rows)
 
 
 def _describe(states: Mapping[FactState, int]) -> str:

@@ -7,12 +7,12 @@ to which the log was read.
 
 from __future__ import annotations
 
-import html
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain_convmem.markup import escape_html, render_table
 from langchain_convmem.records import Entry, Turn
 from langchain_convmem.views.live import (
     build_model_turns,
@@ -231,13 +231,12 @@ def format_html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> 
     marks = _find_marks(entries, shown, cursor)
     first = max(0, len(shown) - MAX_HTML_ROWS)
     rows = [
-        _format_row("td", _format_cells(number, turn, marks))
-        for number, turn in enumerate(shown[first:], start=first)
+        _format_cells(number, turn, marks) for number, turn in enumerate(shown[first:], start=first)
     ]
     left_out = f"<p>{first} earlier turns are not shown.</p>" if first else ""
-    left_out += "".join(f"<p>{_escape_html(problem)}</p>" for problem in describe_damage(entries))
-    head = _format_row("th", ["#", "", "role", "contents", "id", "metadata"])
-    return f"{left_out}<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+    left_out += "".join(f"<p>{escape_html(problem)}</p>" for problem in describe_damage(entries))
+    head = ["#", "", "role", "contents", "id", "metadata"]
+    return left_out + render_table(head, rows)
 
 
 def _format_cells(number: int, turn: Turn, marks: Mapping[str, int]) -> list[str]:
@@ -245,17 +244,6 @@ def _format_cells(number: int, turn: Turn, marks: Mapping[str, int]) -> list[str
         key: item for key, item in make_turn_map(turn)["metadata"].items() if key != "timing"
     }
     texts = [str(number), _join_marks_at(number, marks), turn.role]
-    said = "<br>".join(_escape_html(piece) for piece in turn.contents)
+    said = "<br>".join(escape_html(piece) for piece in turn.contents)
     known = _format_plain(metadata) if metadata else ""
-    return [*map(_escape_html, texts), said, _escape_html(turn.id), _escape_html(known)]
-
-
-def _escape_html(text: str) -> str:
-    """Return the text for HTML; lone surrogates, which no page can hold, as escapes."""
-    valid = text.encode("utf-8", "backslashreplace").decode()
-    return html.escape(valid).replace("\n", "<br>")
-
-
-def _format_row(tag: str, cells: Iterable[str]) -> str:
-    style = ' style="text-align:left;vertical-align:top"'
-    return "<tr>" + "".join(f"<{tag}{style}>{cell}</{tag}>" for cell in cells) + "</tr>"
+    return [*map(escape_html, texts), said, escape_html(turn.id), escape_html(known)]

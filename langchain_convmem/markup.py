@@ -1,0 +1,186 @@
+"""Values as HTML for notebooks: tables, recalls with a small picture, prompt files. Pure.
+
+Whatever was said is escaped. Nothing names a colour but the page's own, so that it can be read on a
+dark page as well, and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from langchain_convmem.records import LineMatch, Recall, RecalledBlock, Turn
+
+_LEFT = ' style="text-align:left;vertical-align:top"'
+_FRAME = "border-left:3px solid currentColor;padding-left:.6em;margin:.4em 0"
+_FAINT = "opacity:.7;font-size:.9em"
+_BAR, _GAP, _HEIGHT, _LOW = 10, 14, 60, 6
+"""Widths and heights of the picture, in pixels."""
+_SHOWN_BLOCKS = 8
+_SHOWN_REPR = 60
+
+
+def escape_html(text: str) -> str:
+    """Return the text for HTML; lone surrogates, which no page can hold, as escapes."""
+    valid = text.encode("utf-8", "backslashreplace").decode()
+    return html.escape(valid).replace("\n", "<br>")
+
+
+def render_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of cells that are HTML already."""
+    body = "".join(_render_row("td", row) for row in rows)
+    return f"<table><thead>{_render_row('th', head)}</thead><tbody>{body}</tbody></table>"
+
+
+def _render_row(tag: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}{_LEFT}>{cell}</{tag}>" for cell in cells) + "</tr>"
+
+
+def shorten_text(text: str, limit: int = _SHOWN_REPR) -> str:
+    """Return a text on one line, cut to `limit` characters with an ellipsis."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+# -- turns ----------------------------------------------------------------------------------------
+
+
+def format_turn(turn: Turn, name: str) -> str:
+    """Return a turn as `repr` shows it: who, how it begins, and how many parts it has."""
+    text = shorten_text(" ".join(turn.contents))
+    parts = f", {len(turn.entries)} parts" if len(turn.entries) > 1 else ""
+    return f"{name}({turn.role}: {text!r}{parts}, id={turn.id!r})"
+
+
+def render_turn(turn: Turn) -> str:
+    """Return a turn, or a summary with how much it covers, as HTML."""
+    facts = [escape_html(turn.role), *map(escape_html, turn.metadata.attributes)]
+    created = turn.metadata.timing.get("creation")
+    if created is not None:
+        facts.append(_format_minute(created))
+    if turn.metadata.summary_ids:
+        facts.append(f"covers {len(turn.metadata.summary_ids)} turns")
+    said = "<br>".join(map(escape_html, turn.contents)) or "<i>no text</i>"
+    head = f'<div style="{_FAINT}">{" · ".join(facts)} · {escape_html(turn.id)}</div>'
+    return f'<div style="{_FRAME}">{head}{said}</div>'
+
+
+# -- recalls --------------------------------------------------------------------------------------
+
+
+def render_recall(found: Recall) -> str:
+    """Return what was recalled: a picture of scores and windows, then the blocks, best first."""
+    counts = f"{len(found.blocks)} blocks, {len(found.matches)} lines ranked"
+    head = f'<div style="{_FAINT}">{escape_html(found.verdict)} · {counts}</div>'
+    problems = "".join(f"<div>{escape_html(problem)}</div>" for problem in found.problems)
+    blocks = "".join(map(_render_block, found.blocks[:_SHOWN_BLOCKS]))
+    more = len(found.blocks) - _SHOWN_BLOCKS
+    rest = f'<div style="{_FAINT}">and {more} more blocks</div>' if more > 0 else ""
+    return f"<div>{head}{_draw_recall(found)}{problems}{blocks}{rest}</div>"
+
+
+def _draw_recall(found: Recall) -> str:
+    """Draw each block as its window of lines: hits as tall as they are relevant, others low."""
+    blocks = found.blocks[:_SHOWN_BLOCKS]
+    best = max((match.relevance for block in blocks for match in block.matches), default=0)
+    if best <= 0:
+        return ""
+    bars, x = [], 0
+    for block in blocks:
+        hits = {match.line.line_id: match for match in block.matches}
+        for line in block.lines:
+            bars.append(_draw_bar(x, hits.get(line.line_id), line.speaker, best))
+            x += _BAR
+        x += _GAP
+    rejected = found.best_rejected
+    if rejected is not None and rejected > 0:
+        y = _HEIGHT - round(_HEIGHT * min(rejected / best, 1), 1)
+        bars.append(
+            f'<line x1="0" x2="{x}" y1="{y}" y2="{y}" stroke="currentColor" stroke-dasharray="3 3" '
+            f'stroke-opacity=".6"><title>best line left out: {rejected:.2f}</title></line>'
+        )
+    label = f"relevance of the lines of {len(blocks)} blocks"
+    return (
+        f'<svg role="img" aria-label="{label}" width="{x}" height="{_HEIGHT}" '
+        f'viewBox="0 0 {x} {_HEIGHT}" style="max-width:100%">{"".join(bars)}</svg>'
+    )
+
+
+def _draw_bar(x: int, hit: LineMatch | None, speaker: str, best: float) -> str:
+    share = 0.0 if hit is None else max(hit.relevance, 0) / best
+    height = _LOW + round((_HEIGHT - _LOW) * share, 1)
+    shade = ".25" if hit is None else ".9"
+    about = speaker if hit is None else f"{speaker}: {hit.relevance:.2f}, {'; '.join(hit.why)}"
+    said = html.escape(_drop_surrogates(shorten_text(about)))
+    return (
+        f'<rect x="{x}" y="{_HEIGHT - height:.1f}" width="{_BAR - 2}" height="{height:.1f}" '
+        f'fill="currentColor" fill-opacity="{shade}"><title>{said}</title></rect>'
+    )
+
+
+def _render_block(block: RecalledBlock) -> str:
+    first = block.lines[0]
+    hits = {match.line.line_id: match for match in block.matches}
+    head = (
+        f"{_format_minute(first.time_ms)} · thread {escape_html(first.key.thread_id)} · "
+        f"relevance {block.relevance:.2f}, similarity {block.similarity:.2f}"
+    )
+    lines = []
+    for line in block.lines:
+        said = f"{escape_html(line.speaker)}: {escape_html(line.text)}"
+        hit = hits.get(line.line_id)
+        why = (
+            ""
+            if hit is None
+            else f' <span style="{_FAINT}">{escape_html("; ".join(hit.why))}</span>'
+        )
+        lines.append(f"<div>{said if hit is None else f'<b>{said}</b>'}{why}</div>")
+    return f'<div style="{_FRAME}"><div style="{_FAINT}">{head}</div>{"".join(lines)}</div>'
+
+
+def _format_minute(at_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+
+
+# -- other values ---------------------------------------------------------------------------------
+
+
+def render_prompt(
+    name: str, sections: Mapping[str, str], findings: Sequence[tuple[str, str]]
+) -> str:
+    """Return a prompt file: its findings, then its sections.
+
+    Args:
+        name: What the file is called.
+        sections: Title -> text.
+        findings: Pairs of a level (`error`, ...) and the finding as text.
+    """
+    marks = {"error": "✖", "warning": "▲"}
+    shown = "".join(
+        f"<pre>{marks.get(level, '·')} {html.escape(_drop_surrogates(text))}</pre>"
+        for level, text in findings
+    )
+    rows = [(f"<b>{escape_html(title)}</b>", escape_html(text)) for title, text in sections.items()]
+    counts = f"{len(sections)} sections, {len(findings)} findings"
+    head = f'<div style="{_FAINT}">{escape_html(name)} · {counts}</div>'
+    return f"<div>{head}{shown}{render_table(['section', 'text'], rows)}</div>"
+
+
+def _drop_surrogates(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def render_facts(title: str, facts: Mapping[str, object]) -> str:
+    """Return named values as a small table under a title; what is empty is left out."""
+    rows = [
+        (escape_html(name), escape_html(str(value)))
+        for name, value in facts.items()
+        if value not in (None, "", 0, (), False)
+    ]
+    return f"<div><b>{escape_html(title)}</b>{render_table(['', ''], rows)}</div>"

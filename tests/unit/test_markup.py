@@ -1,0 +1,120 @@
+"""How values look in notebooks: by value, escaped, without a colour or an address of their own."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from langchain_convmem import ConversationMemory, PromptFile
+from langchain_convmem.markup import render_facts, render_recall
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock, ThreadKey
+
+HOSTILE = "</div><script>alert('&')</script>\ud800"
+
+
+def make_line(number, text, speaker="Ana"):
+    return DialogLine(
+        line_id=f"l{number}",
+        key=ThreadKey("ana", HOSTILE[:-1]),
+        position=number,
+        part=0,
+        speaker=speaker,
+        text=text,
+        time_ms=1_700_000_000_000,
+        session=None,
+        role="user",
+        entry_id=f"e{number}",
+    )
+
+
+def make_recall():
+    lines = (make_line(1, "Before."), make_line(2, HOSTILE, HOSTILE), make_line(3, "Half."))
+    best = LineMatch(lines[1], 4.0, 0.8, ("meaning", HOSTILE))
+    half = LineMatch(lines[2], 2.0, 0.4, ("neighbours",))
+    block = RecalledBlock(lines, "", (best, half), 4.0, 0.8)
+    return Recall((best, half), (block,), best_rejected=1.0, verdict="answered")
+
+
+def parse(markup):
+    """Return the markup as a tree: what is not well-formed fails."""
+    return ET.fromstring(markup.replace("<br>", "<br/>"))  # noqa: S314 - our own
+
+
+def test_a_recall_is_drawn_with_its_window_and_scores():
+    root = parse(render_recall(make_recall()))
+    [picture] = root.iter("svg")
+    bars = [
+        (bar.get("x"), bar.get("height"), bar.get("fill-opacity")) for bar in picture.iter("rect")
+    ]
+    assert bars == [("0", "6.0", ".25"), ("10", "60.0", ".9"), ("20", "33.0", ".9")]
+    [line] = picture.iter("line")
+    assert (line.get("y1"), line.get("y2")) == ("45.0", "45.0")
+    assert [one.text for one in picture.iter("title")][2] == "Ana: 2.00, neighbours"
+    text = "".join(root.itertext())
+    assert "answered · 1 blocks, 2 lines ranked" in text
+    assert "relevance 4.00, similarity 0.80" in text
+
+
+def test_nothing_that_was_said_becomes_markup():
+    memory = ConversationMemory.open(":memory:")
+    history = memory.history("t", user_id="ana")
+    turn = history.add("user", "<script>alert('&')</script>")
+    prompt = PromptFile.parse("__ <b>Role</b> __\n<script>{{ nosuch }}</script>\n")
+    for shown in (make_recall(), turn, history, prompt):
+        markup = shown._repr_html_()
+        root = parse(f"<div>{markup}</div>")
+        assert not list(root.iter("script"))
+        assert "alert" in markup or "nosuch" in markup
+    memory.close()
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"#[0-9a-f]{3}", r"\brgb", r"background", r"https?://", r"\bon\w+="]
+)
+def test_no_colour_and_no_address_stands_in_a_picture(pattern):
+    recall = make_recall()
+    plain = replace(
+        recall.blocks[0],
+        lines=(make_line(1, "Hi"),),
+        matches=(LineMatch(make_line(1, "Hi"), 1, 1),),
+    )
+    assert not re.search(pattern, render_recall(replace(recall, blocks=(plain,))))
+
+
+def test_an_empty_recall_says_so():
+    assert "nothing · 0 blocks" in render_recall(Recall((), ()))
+    assert "<svg" not in render_recall(Recall((), ()))
+
+
+def test_a_turn_prints_how_it_begins_and_not_all_of_it():
+    with ConversationMemory.open(":memory:") as memory:
+        history = memory.history("t", user_id="ana")
+        turn = history.add("user", "word " * 1000)
+        shown = repr(turn)
+        assert shown.startswith("AddedTurn(user: 'word word")
+        assert shown.endswith(f"…', id={turn.id!r})")
+        assert len(shown) < 120
+
+
+def test_a_summary_says_what_it_covers_and_a_report_what_came_of_it():
+    with ConversationMemory.open(":memory:", summarizer=ExtractiveSummarizer()) as memory:
+        history = memory.history("t", user_id="ana")
+        for number in range(6):
+            history.add("user", f"My number {number} is {number * 7}.")
+            history.add("assistant", "Noted.")
+        report = memory.summarize("t", user_id="ana", force=True)
+        assert report
+        summary = history.last_summary
+        assert f"covers {len(summary.metadata.summary_ids)} turns" in summary._repr_html_()
+        assert "written" in report._repr_html_()
+        record = memory.summary_record("t", user_id="ana")
+        parse(record._repr_html_())
+
+
+def test_facts_without_a_value_are_left_out():
+    root = parse(render_facts("Report", {"calls": 2, "problem": "", "lost": 0}))
+    assert ["".join(row.itertext()) for row in root.iter("tr")] == ["", "calls2"]
