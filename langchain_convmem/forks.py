@@ -3,12 +3,17 @@
 A child has one thread, the one that forked. What other threads were doing stays half done in its
 memory for ever, and a lock that one of them held is never released. So work that must be whole
 enters a gate, which a fork waits for; and locks that are held for a moment are new in the child.
+
+Imports are such work, too: much is imported when it is first used, by whatever thread that is. A
+child that asks for a module whose import was cut short would wait for ever.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -17,6 +22,8 @@ from weakref import WeakSet
 _PATIENCE_S = 5.0
 _PATIENCE_INSIDE_S = 0.2
 """Of a thread that forks while it is inside itself: the others may be waiting for it."""
+_PATIENCE_IMPORTING_S = 2.0
+_PAUSE_S = 0.002
 
 
 class ForkResource(Protocol):
@@ -43,6 +50,7 @@ class ForkGate:
         """Create a gate that nobody has entered; a fork waits so many seconds at most."""
         self._patience_s = patience_s
         self._resources: WeakSet[ForkResource] = WeakSet()
+        self._never_done: set[int] = set()
         self._begin({})
 
     def _begin(self, inside: dict[int, int]) -> None:
@@ -108,6 +116,16 @@ class ForkGate:
             resources = list(self._resources)
         for resource in resources:
             resource.prepare_fork()
+        self._wait_for_imports(thread)
+
+    def _wait_for_imports(self, thread: int) -> None:
+        """Wait until no other thread imports; for who works within an import, in vain and once."""
+        deadline = time.monotonic() + _PATIENCE_IMPORTING_S
+        while others := _list_importing() - self._never_done - {thread}:
+            if time.monotonic() > deadline:
+                self._never_done |= others
+                return
+            time.sleep(_PAUSE_S)
 
     def resume_after_fork(self) -> None:
         """Let callers in again, in the parent."""
@@ -122,6 +140,13 @@ class ForkGate:
         self._begin({} if visits is None else {thread: visits})
         for resource in list(self._resources):
             resource.begin_in_child()
+
+
+def _list_importing() -> set[int]:
+    """Return the threads that hold the lock of a module, as Python notes them."""
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    owners = {getattr(held(), "owner", None) for held in list(locks.values())}
+    return {owner for owner in owners if owner is not None}
 
 
 FORKS = ForkGate()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_convmem.logs.sqlite import SQLiteLog
     from langchain_convmem.logs.sqlite_maintenance import VerifyReport
     from langchain_convmem.logs.sqlite_repair import RepairReport
-    from langchain_convmem.logs.verification import LogReport
+    from langchain_convmem.logs.verification import Finding, LogReport
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.protocols import ChainedLog, MessageLog
     from langchain_convmem.records import DialogLine, Entry, Owner
@@ -646,7 +646,10 @@ def _verify_server(
     from langchain_convmem.logs.verification import verify_log
 
     if sign:
-        raise ConfigError("--sign signs the entries of a file; those of a server stay as they are")
+        raise ConfigError(
+            "--sign signs the entries of a file; a server's stay as they are, and "
+            "'convmem copy' into a new log signs all of them"
+        )
     expected = () if against is None else load_heads(against)
     name = _name_log(db)
     with closing(open_existing_log(db)) as log, terminal.show_progress() as add_stage:
@@ -726,6 +729,7 @@ def backup(terminal: Terminal, *, target: str, db: str) -> int:
     "convmem repair --db memory.db",
     "convmem repair --db memory.db --from monday.db",
     "convmem repair --db memory.db --from monday.db --remove",
+    "convmem repair --db postgresql://localhost/app --remove",
 )
 @db_option
 @click.option(
@@ -742,10 +746,13 @@ def repair(terminal: Terminal, *, db: str, source: str | None, remove: bool) -> 
     Says what is damaged or missing, by thread and position, and restores what FILE holds of it:
     only what is, by its checksum, what was said. Nothing that was forgotten comes back. A file that
     SQLite cannot read is replaced by a new one with all that is readable, and kept under another
-    name: close every program that uses it first. Exits with 1 if something is still wrong.
+    name: close every program that uses it first. Of a server, --remove takes out what is damaged;
+    only its own backups restore it. Exits with 1 if something is still wrong.
     """
     from langchain_convmem.logs.sqlite import SQLiteLog
 
+    if is_address(db):
+        return _repair_server(terminal, db, source=source, remove=remove)
     check_file(db)
     report = SQLiteLog.repair_file(
         db, _read_source(source), signing_key=read_signing_key(), remove=remove
@@ -757,6 +764,48 @@ def repair(terminal: Terminal, *, db: str, source: str | None, remove: bool) -> 
     else:
         _print_repair(terminal, report, db)
     return 0 if report.ok else 1
+
+
+def _repair_server(terminal: Terminal, db: str, *, source: str | None, remove: bool) -> int:
+    from langchain_convmem.logs.verification import remove_damaged, verify_log
+
+    if source is not None:
+        raise ConfigError(
+            "--from restores database files; restore a server from its own backup, "
+            "or take out what is damaged with --remove"
+        )
+    name = _name_log(db)
+    with closing(open_existing_log(db)) as log:
+        removed = remove_damaged(log) if remove else ()
+        report = verify_log(log)
+    if terminal.as_json:
+        terminal.print_json(
+            {
+                **dict.fromkeys(("segments", "documents"), 0),
+                "restored": [],
+                "removed": [asdict(one) for one in removed],
+                "lost": [asdict(one) for one in report.damaged],
+                "reindexed": False,
+                "kept": None,
+                "verified": _encode_verification(report, name),
+                "path": name,
+                "ok": report.ok,
+            }
+        )
+    else:
+        _print_findings(terminal, {"removed": removed, "lost": report.damaged})
+        problems = format_count(len(report.problems) + report.more, "problem")
+        terminal.print_line(f"{name}: {'no problems' if report.ok else problems}")
+    return 0 if report.ok else 1
+
+
+def _print_findings(terminal: Terminal, stages: Mapping[str, Iterable[Finding]]) -> None:
+    for word, findings in stages.items():
+        for one in findings:
+            of_user = f" of user {one.user_id!r}" if one.user_id else ""
+            thread = "no known thread" if one.key is None else f"thread {one.thread_id!r}{of_user}"
+            said = _format_moment(one.entry_id)
+            terminal.print_line(f"{word}: position {one.position} of {thread}{said}: {one.what}")
 
 
 def _read_source(path: str | None) -> str | list[Entry] | None:
@@ -773,20 +822,15 @@ def _read_source(path: str | None) -> str | list[Entry] | None:
 
 
 def _print_repair(terminal: Terminal, report: RepairReport, db: str) -> None:
-    stages = (("restored", report.restored), ("removed", report.removed), ("lost", report.lost))
-    for word, findings in stages:
-        for one in findings:
-            of_user = f" of user {one.user_id!r}" if one.user_id else ""
-            where = f"position {one.position} of thread {one.thread_id!r}{of_user}"
-            said = _format_moment(one.entry_id)
-            terminal.print_line(f"{word}: {where}{said}: {one.what}")
+    stages = {"restored": report.restored, "removed": report.removed, "lost": report.lost}
+    _print_findings(terminal, stages)
     if report.kept:
         terminal.print_line(
             f"the damaged file is kept as {report.kept}; delete it when it is not needed"
         )
     for problem in report.verified.problems:
         terminal.print_line(problem)
-    counts = ", ".join(f"{len(findings)} {word}" for word, findings in stages)
+    counts = ", ".join(f"{len(findings)} {word}" for word, findings in stages.items())
     terminal.print_line(f"{db}: {counts}: {'no problems' if report.ok else 'problems are left'}")
 
 

@@ -109,6 +109,40 @@ async def averify_log(
     return await run_async(check.verify_steps(against))
 
 
+def remove_damaged(log: MessageLog) -> tuple[Finding, ...]:
+    """Forget what is damaged or missing in a log, entry by entry; return what was forgotten.
+
+    Tombstones keep the chains of its threads. This is what can be done on a server; a SQLite file
+    is restored from a backup by `SQLiteLog.repair`. Others may write meanwhile.
+
+    Args:
+        log: A `ChainedLog` that is an `OwnerListing` too.
+
+    Raises:
+        ConfigError: If the log signs nothing, or cannot list its owners.
+    """
+    return run_sync(_remove_steps(_require_verifiable(log)))
+
+
+async def aremove_damaged(log: MessageLog) -> tuple[Finding, ...]:
+    """Forget what is damaged or missing in a log; see `remove_damaged`."""
+    return await run_async(_remove_steps(_require_verifiable(log)))
+
+
+def _remove_steps(log: VerifiableLog) -> Steps[tuple[Finding, ...]]:
+    removed: dict[Finding, None] = {}
+    while True:  # a report names the first ones alone
+        report = yield from _Verification(log, None).verify_steps(())
+        found = [one for one in report.damaged if one not in removed]
+        if not found:
+            return tuple(removed)
+        for key in dict.fromkeys(one.key for one in found):
+            if key is not None:
+                ids = [one.entry_id for one in found if one.key == key]
+                yield from perform(log.forget, log.aforget, key, ids)
+        removed.update(dict.fromkeys(found))
+
+
 def _require_verifiable(log: MessageLog) -> VerifiableLog:
     if isinstance(log, ChainedLog) and isinstance(log, OwnerListing):
         return log

@@ -352,3 +352,20 @@ def test_a_process_of_an_older_release_stops(server, schema):
     insert = f"INSERT INTO {schema}.entries(owner, thread, position, id, role, payload) "
     with pytest.raises(psycopg.errors.NotNullViolation, match="signature"):
         server.execute(f"{insert} VALUES (1, 1, 2, gen_random_uuid(), 'user', '')")
+
+
+def test_repair_takes_out_what_is_damaged_and_says_so(log, change, server, schema, capsys):
+    from langchain_convmem.cli import main
+
+    first, second, third = say_numbers(log)
+    change("UPDATE {s}.entries SET payload = replace(payload, 'two', 'six') WHERE position = 2")
+    address = f"postgresql://postgres@/postgres?host={server.directory}&schema={schema}"
+    assert main(["repair", "--db", address]) == 1
+    assert "lost: position 2 of thread 't1' of user 'ana'" in capsys.readouterr().out
+    assert main(["repair", "--db", address, "--remove"]) == 0
+    shown = capsys.readouterr().out
+    assert "removed: position 2 of thread 't1' of user 'ana'" in shown
+    assert CHANGED in shown
+    assert log.entries(ANA) == [first, third]
+    assert verify_log(log).ok
+    assert second.id not in [entry.id for entry in log.entries(ANA)]

@@ -107,6 +107,20 @@ def test_the_address_of_a_server_is_no_file_and_its_password_is_not_shown(convme
     assert "hunter2" not in err
 
 
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        (("repair", "--from", "monday.db"), "restore a server from its own backup"),
+        (("verify", "--sign"), "'convmem copy' into a new log signs all of them"),
+    ],
+)
+def test_what_is_for_files_alone_names_the_way_out_of_a_server(convmem, words, way_out):
+    code, out, err = convmem(*words, "--db", "postgresql://app:hunter2@localhost/chats")
+    assert (code, out) == (1, "")
+    assert way_out in err
+    assert "hunter2" not in err
+
+
 def test_a_file_that_is_no_database_is_one_sentence(convmem, tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("these are my notes, not a database\n" * 100)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
+import importlib
 import os
+import sys
 import threading
+import time
+import types
 
 import pytest
 
@@ -168,3 +173,42 @@ def test_what_a_gated_lock_guards_is_whole_in_a_child():
     assert child_says(look)
     thread.join()
     end.join()
+
+
+def test_a_fork_waits_for_a_module_that_another_thread_imports(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.3)\nDONE = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def is_imported():
+        import slow_to_import
+
+        return slow_to_import.DONE
+
+    thread = threading.Thread(target=is_imported)
+    thread.start()
+    while "slow_to_import" not in sys.modules:
+        time.sleep(0.001)
+    assert child_says(lambda: faulthandler.dump_traceback_later(20, exit=True) or is_imported())
+    thread.join()
+
+
+def test_who_never_ends_an_import_is_waited_for_once(tmp_path, monkeypatch):
+    (tmp_path / "endless_to_import.py").write_text(
+        "from endless_gate import begun, may_end\nbegun.set()\nmay_end.wait()\n"
+    )
+    gate = types.ModuleType("endless_gate")
+    gate.begun, gate.may_end = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "endless_gate", gate)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("langchain_convmem.forks._PATIENCE_IMPORTING_S", 0.05)
+    thread = threading.Thread(target=importlib.import_module, args=("endless_to_import",))
+    thread.start()
+    gate.begun.wait()
+    forks = ForkGate()
+    forks.prepare_fork()
+    forks.resume_after_fork()
+    monkeypatch.setattr("langchain_convmem.forks._PATIENCE_IMPORTING_S", 600)
+    forks.prepare_fork()
+    forks.resume_after_fork()
+    gate.may_end.set()
+    thread.join()

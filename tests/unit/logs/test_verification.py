@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.base import Row, Signer, decode_document, make_gap_row, mark_breaks
 from langchain_convmem.logs.signatures import START, check_key, close_gap, find_breaks
-from langchain_convmem.logs.verification import Finding, verify_log
+from langchain_convmem.logs.verification import Finding, aremove_damaged, remove_damaged, verify_log
 from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER, list_texts, say, say_all
 
 MISSING = "entries are missing here"
@@ -54,6 +55,23 @@ def test_a_gap_stands_where_rows_are_missing(log, rows, lost, shown):
     log.forget(ANA, [gap.entry_id for gap in gaps])
     assert show(log) == [name for name in shown if "-" not in name]
     assert verify_log(log).ok
+
+
+@pytest.mark.parametrize("remove", [remove_damaged, lambda log: asyncio.run(aremove_damaged(log))])
+def test_what_is_damaged_or_missing_is_removed_with_a_receipt(log, rows, remove):
+    heads = log.heads()
+    say(log, ANAS_OTHER, "elsewhere")
+    rows[2] = replace(rows[2], body=rows[2].body.replace("three", "thirteen"))
+    altered, what = rows[2].id, "it does not match its checksum"
+    del rows[0]
+    assert remove(log) == (
+        Finding("ana", "t1", 1, "missing-1", MISSING),
+        Finding("ana", "t1", 3, altered, what),
+    )
+    assert show(log) == ["two", "four", "five"]
+    assert verify_log(log, against=heads).ok
+    assert list_texts(log.entries(ANAS_OTHER)) == ["elsewhere"]
+    assert remove(log) == ()
 
 
 def test_a_gap_within_a_range_shows_and_one_before_it_does_not(log, rows):
