@@ -15,7 +15,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -192,12 +192,15 @@ class Archive:
         self._ids |= dict.fromkeys(one.thread_id for one in threads)
 
 
-def _read_stamp(path: Path) -> tuple[int, int]:
+def _read_stamp(path: Path) -> Sequence[tuple[str, int, int]]:
+    """Return names, sizes and times of what is read: they change with it."""
+    if path.is_dir():
+        return [(one.name, one.size, one.changed_ns) for one in _list_folder(path, path, 0)]
     try:
         status = path.stat()
     except OSError as error:
         refuse(str(path), "", f"cannot be read: {error.strerror or error}")
-    return (0 if path.is_dir() else status.st_size), status.st_mtime_ns
+    return [(str(path), status.st_size, status.st_mtime_ns)]
 
 
 # -- what an archive holds ------------------------------------------------------------------------
@@ -210,14 +213,16 @@ class _Member:
     Attributes:
         name: With its folders, by slashes.
         size: In bytes, unpacked.
-        open: Opens it for reading.
+        open: Opens it for reading, for a block.
         problem: Why it is not read, whatever it holds; empty for sound ones.
+        changed_ns: When it changed last, in nanoseconds; 0 within a zip.
     """
 
     name: str
     size: int
-    open: Callable[[], IO[bytes]]
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
     problem: str = ""
+    changed_ns: int = 0
 
 
 @contextmanager
@@ -229,7 +234,7 @@ def _open_archive(path: Path) -> Iterator[list[_Member]]:
         magic = file.read(4)
         file.seek(0)
         if magic not in _ZIP_MAGICS:
-            yield [_Member(str(path), path.stat().st_size, partial(open_again, path))]
+            yield [_Member(str(path), path.stat().st_size, partial(open_regular, path))]
             return
         with ErrorTrap(zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as trap:
             with zipfile.ZipFile(file) as archive:
@@ -238,26 +243,22 @@ def _open_archive(path: Path) -> Iterator[list[_Member]]:
     refuse(str(path), "", f"is a damaged or incomplete zip; download it again ({trap.reason})")
 
 
-def open_again(path: Path) -> IO[bytes]:
-    """Open a file that was found to be regular."""
-    return path.open("rb")
-
-
 def _list_folder(root: Path, folder: Path, depth: int) -> Iterator[_Member]:
     try:
-        entries = sorted(folder.iterdir())
+        entries = [(entry, entry.lstat()) for entry in sorted(folder.iterdir())]
     except OSError as error:
         refuse(str(folder), "", f"cannot be read: {error.strerror or error}")
-    for entry in entries:
-        name = entry.relative_to(root).as_posix()
-        if entry.is_symlink():
-            yield _Member(name, 0, partial(open_again, entry), "is a link; links are not followed")
-        elif entry.is_dir():
+    for entry, status in entries:
+        name, changed_ns = entry.relative_to(root).as_posix(), status.st_mtime_ns
+        # Something else may lie there by then, such as a pipe.
+        read = partial(open_regular, entry)
+        if stat.S_ISLNK(status.st_mode):
+            yield _Member(name, 0, read, "is a link; links are not followed", changed_ns)
+        elif stat.S_ISDIR(status.st_mode):
             if depth < _MAX_DEPTH:
                 yield from _list_folder(root, entry, depth + 1)
-        elif stat.S_ISREG(entry.stat().st_mode):
-            problem = _find_archive(name)
-            yield _Member(name, entry.stat().st_size, partial(open_again, entry), problem)
+        elif stat.S_ISREG(status.st_mode):
+            yield _Member(name, status.st_size, read, _find_archive(name), changed_ns)
 
 
 def _list_zip(archive: zipfile.ZipFile, path: str) -> list[_Member]:

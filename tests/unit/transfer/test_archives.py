@@ -304,3 +304,38 @@ def test_nothing_is_written_when_an_archive_is_refused(memory, tmp_path):
     with pytest.raises(ImportFormatError):
         memory.import_file(path, user_id="ana")
     assert memory.threads("ana") == []
+
+
+def _swap_for_a_pipe(place):
+    place.unlink()
+    os.mkfifo(place)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            _swap_for_a_pipe, marks=pytest.mark.skipif(os.name == "nt", reason="no pipes")
+        ),
+        lambda place: place.unlink(),
+        lambda place: place.write_text(json.dumps([*CHATS, make_chat("c3", "More.")])),
+    ],
+)
+def test_a_folder_that_changed_below_before_it_was_stored_is_refused(tmp_path, change):
+    place = tmp_path / "of ana" / "conversations.json"
+    place.parent.mkdir()
+    place.write_text(json.dumps(CHATS))
+    found = read_file(tmp_path)
+    change(place)
+    with pytest.raises(ImportFormatError, match="changed while it was read"):
+        list(found.threads)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no pipes")
+def test_a_pipe_that_comes_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, monkeypatch):
+    place = tmp_path / "conversations.json"
+    place.write_text(json.dumps(CHATS))
+    monkeypatch.setattr(
+        archives, "_select_conversations", lambda members, _: _swap_for_a_pipe(place) or members
+    )
+    assert "is a pipe; save what comes through it" in refusal(tmp_path)
