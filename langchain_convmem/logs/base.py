@@ -656,7 +656,12 @@ def encode_state(value: Any) -> str:
 
 
 def decode_document(
-    key: ThreadKey, name: str, stored: tuple[int, bytes | str, bytes | None], signer: Signer
+    key: ThreadKey,
+    name: str,
+    stored: tuple[Any, Any, Any],
+    signer: Signer,
+    *,
+    advice: str = "restore it from a backup, or delete it with delete_state",
 ) -> StateDocument | None:
     """Return a stored document; None for a cache that is damaged, which can be made again.
 
@@ -666,6 +671,7 @@ def decode_document(
         stored: Version, JSON text (or the bytes of it), and what `Signer.sign_document` made of
             both; None for the latter where an older release wrote the document.
         signer: That of the log.
+        advice: What to do with one that is damaged.
 
     Raises:
         CorruptEntryError: If it is damaged and no cache.
@@ -675,14 +681,11 @@ def decode_document(
         text = value if isinstance(value, str) else value.decode()
         if signer.is_document_sound(key, name, version, text, checksum):
             return StateDocument(load_json(text), version)
-    except ValueError:  # which may quote what it could not read
-        pass
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
+        pass  # which may quote what it could not read
     if name.startswith(CACHE_PREFIX):
         return None
-    msg = (
-        f"state document {name!r} of thread {key.thread_id!r} is damaged; restore it from a "
-        "backup, or delete it with delete_state"
-    )
+    msg = f"state document {name!r} of thread {key.thread_id!r} is damaged; {advice}"
     raise CorruptEntryError(msg, thread_id=key.thread_id)
 
 

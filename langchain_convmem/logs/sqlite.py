@@ -37,6 +37,7 @@ from langchain_convmem.logs.base import (
     check_ids,
     check_scope,
     check_user,
+    decode_document,
     decode_entry,
     encode_drafts,
     encode_state,
@@ -495,7 +496,7 @@ class SQLiteLog(TransactionTwins):
     def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
         """Return the documents of one name by thread id; see `StateBatches`."""
         check_user(user_id)
-        with self._connections.read() as db:
+        with self._connections.read() as db, read_leniently(db):
             rows = db.execute(
                 "SELECT t.thread_id, CAST(d.value AS BLOB), d.version, d.checksum FROM owners o "
                 "JOIN threads t ON t.owner = o.owner JOIN documents d ON d.thread = t.thread "
@@ -504,8 +505,11 @@ class SQLiteLog(TransactionTwins):
             ).fetchall()
         found: dict[str, StateDocument] = {}
         for thread_id, *stored in rows:
+            key = read_key(user_id or "", thread_id)
+            if key is None:  # nobody could ask for its thread
+                continue
             with suppress(LogError):
-                document = self._decode_document(ThreadKey(user_id, thread_id), name, *stored)
+                document = self._decode_document(key, name, *stored)
                 found |= {} if document is None else {thread_id: document}
         return found
 
@@ -573,19 +577,8 @@ class SQLiteLog(TransactionTwins):
     def _decode_document(
         self, key: ThreadKey, name: str, value: Any, version: Any, checksum: Any
     ) -> StateDocument | None:
-        try:
-            text = value.decode()
-            if self._signer.is_document_sound(key, name, version, text, checksum):
-                return StateDocument(load_json(text), version)
-        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-            pass  # which may quote what it could not read
-        if name.startswith(CACHE_PREFIX):
-            return None
-        msg = (
-            f"document {name!r} of thread {key.thread_id!r} is damaged; restore it from a backup "
-            "('convmem repair'), or delete it"
-        )
-        raise LogError(msg, thread_id=key.thread_id)
+        advice = "restore it from a backup ('convmem repair'), or delete it with delete_state"
+        return decode_document(key, name, (version, value, checksum), self._signer, advice=advice)
 
     def _write_document(
         self, db: sqlite3.Connection, key: ThreadKey, name: str, text: str, *, expected: int | None

@@ -562,6 +562,7 @@ def test_a_threads_name_that_cannot_be_read_takes_no_other_thread_down(path, log
     beside = ThreadKey(KEY.user_id, "t2")
     for key in (KEY, beside):
         say(log, key, f"in {key.thread_id}")
+    log.add_states(KEY.user_id, "note", {"t1": 1, "t2": 2})
     heads = log.heads()
     log.backup(path.with_name("backup.db"))
     damage(path, f"UPDATE threads SET thread_id = {name} WHERE thread_id = 't1'")
@@ -571,6 +572,7 @@ def test_a_threads_name_that_cannot_be_read_takes_no_other_thread_down(path, log
     assert [line.text for line in log.line_changes(KEY.owner).lines] == ["in t2"]
     assert log.heads() == [head for head in heads if head.thread_id == "t2"]
     assert log.owners() == [KEY.owner]
+    assert list(log.list_states(KEY.user_id, "note")) == ["t2"]
     assert not log.verify(against=heads).ok
     assert log.repair(path.with_name("backup.db")).ok
     assert list_texts(log.changes(KEY.owner).entries) == ["in t1", "in t2"]
