@@ -15,7 +15,12 @@ from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.prompts.diagnostics import Diagnostic, Findings
-from langchain_convmem.prompts.scanner import Line, find_comments, read_lines
+from langchain_convmem.prompts.scanner import (
+    SUMMARY_TITLE_KEY,
+    Line,
+    find_comments,
+    read_lines,
+)
 from langchain_convmem.prompts.variables import (
     MAX_FILLED,
     QUOTED,
@@ -68,6 +73,7 @@ def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedP
         _report_no_prompt(blocks, findings)
     variables = _check_variables(special[_VAR], special[_CONST], functions, findings)
     _check_fillings(special[_META], (), findings)
+    _check_meta_keys(special[_META], findings)
     _check_fillings(special[_CONST], variables, findings)
     names = _Names([*special[_CONST], *special[_VAR]])
     for block in prompts:
@@ -175,13 +181,48 @@ def _list_values(fields: Mapping[str, _Field]) -> dict[str, str]:
 # -- What is said about blocks and their text -----------------------------------------------------
 
 
+_CONVERTS = "; 'convmem prompts convert' rewrites it"
+_MARKDOWN = re.compile(r"#{1,6}\s+\S")
+_OTHER_MARKS = re.compile(
+    r"(?P<mark>[\uff3f\ufe4d-\ufe4f]{1,}|[\u2013\u2014\u2015]{1,}|--|==)\s*[^\W_].*"
+)
+
+
+def find_foreign_title(text: str) -> str:
+    """Return what a line looks like that another format would take for a title; nothing if none."""
+    stripped = text.strip()
+    if _MARKDOWN.match(stripped):
+        return "a Markdown heading"
+    match = _OTHER_MARKS.fullmatch(stripped)
+    if (
+        match is not None
+        and stripped.endswith(match["mark"])
+        and len(stripped) > 2 * len(match["mark"])
+    ):
+        is_wide = match["mark"][0] in "\uff3f\ufe4d\ufe4e\ufe4f"
+        return "a title in full-width underscores" if is_wide else "a title between dashes"
+    return ""
+
+
+def _report_foreign_title(line: Line, findings: Findings, *, has_headings: bool) -> None:
+    """Report a title of another format; a Markdown heading inside a section is the author's own."""
+    found = find_foreign_title(line.text)
+    if found and (has_headings or "Markdown" not in found):
+        message = f"this looks like {found}; a title is written '__ Role __'{_CONVERTS}"
+        findings.add_error(message, line.position)
+
+
 def _report_preamble(lines: Iterable[Line], findings: Findings) -> None:
     ignored = [line for line in lines if line.text.strip()]
+    if ignored and ignored[0].text.strip() == "---":
+        message = f"this looks like dotprompt, with YAML in front{_CONVERTS}"
+        findings.add_error(message, ignored[0].position)
     if ignored:
         message = "text in front of the first title is ignored"
         findings.add_warning(message, ignored[0].position)
     for line in ignored:
         _report_title_lookalike(line, findings)
+        _report_foreign_title(line, findings, has_headings=True)
 
 
 def _report_title(block: _TitledBlock, findings: Findings) -> None:
@@ -190,13 +231,18 @@ def _report_title(block: _TitledBlock, findings: Findings) -> None:
         message = "this title is empty; the text below it is dropped"
         findings.add_warning(message, block.position)
     elif not block.kind:
+        near = suggest_name(f"*{title.strip('* ')}*", [f"*{k.capitalize()}*" for k in _SPECIAL])
         message = (
-            f"there is no special section '{title}'; it is dropped with all below it. "
+            f"there is no special section '{title}'{f'{near} It' if near else '; it'} is dropped "
+            "with all below it. "
             "There are '*Meta*', '*Const*' and '*Var*'; a prompt section's title has no stars"
         )
         findings.add_error(message, block.position)
     elif not block.has_effect:
         message = f"'{title}' has no text below it; it is dropped"
+        findings.add_warning(message, block.position)
+    elif block.is_prompt and title.casefold() in _SPECIAL:
+        message = f"'{title}' is a prompt section; the special one is written '__ *{title}* __'"
         findings.add_warning(message, block.position)
     elif block.is_prompt and "*" in title:
         message = "only stars around the whole title make a section special"
@@ -224,6 +270,7 @@ def _report_no_prompt(blocks: list[_TitledBlock], findings: Findings) -> None:
 def _report_body(block: _TitledBlock, names: _Names, findings: Findings) -> None:
     for line in block.lines:
         _report_title_lookalike(line, findings)
+        _report_foreign_title(line, findings, has_headings=False)
         if "{{" in line.text:
             _report_placeholders(line, names, findings)
 
@@ -233,7 +280,8 @@ def _report_placeholders(line: Line, names: _Names, findings: Findings) -> None:
         if not quoted and name not in names.defined:
             hint = names.suggest(name)
             message = f"'{name}' is neither a constant nor a variable; it stays{hint}"
-            findings.add_warning(message, line.locate(start))
+            # Near to a name that there is, it is a slip, and the model would read it as it stands.
+            findings.add("error" if hint else "warning", message, line.locate(start))
     opened = find_open_placeholder(line.text)
     if opened >= 0:
         message = "this placeholder is not closed by '}}' on its line; it stays"
@@ -248,9 +296,20 @@ class _Names:
         self._by_letters = {_fold_letters(name): name for name in self.defined}
 
     def suggest(self, name: str) -> str:
-        """Return '; did you mean ...?' for a name that differs in case or separators only."""
-        near = self._by_letters.get(_fold_letters(name))
-        return "" if near is None else f"; did you mean '{near}'?"
+        """Return '; did you mean ...?' for a name that is near to one that there is."""
+        same = self._by_letters.get(_fold_letters(name))
+        return suggest_name(name, self.defined) if same is None else f"; did you mean '{same}'?"
+
+
+_NEAR = 0.66
+"""How much of two names is the same where one is taken for a slip of the other."""
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return '; did you mean ...?' for the known name that is nearest; nothing if none is near."""
+    by_fold = {one.casefold(): one for one in sorted(known)}
+    near = get_close_matches(name.casefold(), by_fold, n=1, cutoff=_NEAR)
+    return f"; did you mean '{by_fold[near[0]]}'?" if near else ""
 
 
 def _fold_letters(name: str) -> str:
@@ -360,10 +419,23 @@ def _is_field(line: Line) -> bool:
 def _split_field(line: str) -> tuple[str, str] | None:
     """Return the key, and the value as it was written; either may be empty. None for no field."""
     text = line.strip()
-    key, equals, value = text.removeprefix("-").partition("=")
-    if not equals and text.startswith("-"):
-        key, equals, value = f"{clean_name(text[1:])} ".partition(": ")
+    plain = text[len(find_bullets(text)) :]
+    key, equals, value = plain.partition("=")
+    if not equals and plain != text:
+        key, equals, value = f"{clean_name(plain)} ".partition(": ")
     return (unquote(clean_name(key)), clean_name(value)) if equals else None
+
+
+_BULLETS = re.compile(r"(?:[-\u2010-\u2015\u2022\u2023\u25aa\u25e6\u00b7\u2212]\s*|[*+]\s+)*")
+
+
+def find_bullets(text: str) -> str:
+    """Return the dashes and bullets in front of a field, such as `- ` or `*  `.
+
+    A star that touches the key belongs to it, as in `*HumanExamples*`.
+    """
+    match = _BULLETS.match(text)
+    return "" if match is None else match.group()
 
 
 def _report_no_field(line: Line, findings: Findings) -> None:
@@ -374,6 +446,10 @@ def _report_no_field(line: Line, findings: Findings) -> None:
 
 def _check(key: str, written: str, line: Line, findings: Findings) -> bool:
     problem = _find_problem(key, written)
+    bullets = find_bullets(line.text.strip()).strip()
+    if bullets not in ("", "-"):
+        message = f"'{bullets}' is taken as '-'; a field is written '- key = value'"
+        findings.add_info(message, line.position)
     if "=" not in line.text:
         message = "':' is taken as '='; a field is written '- key = value'"
         findings.add_info(message, line.position)
@@ -410,7 +486,7 @@ def _check_variables(
         if function in known:
             usable[name] = function
         elif function.isidentifier():
-            hint = _suggest_function(function, known)
+            hint = suggest_name(function, known)
             message = f"there is no function '{function}' for the variable '{name}'{hint}"
             findings.add_error(message, position)
         else:
@@ -421,6 +497,15 @@ def _check_variables(
     return usable
 
 
+def _check_meta_keys(fields: Mapping[str, _Field], findings: Findings) -> None:
+    """Report keys that are near to one with a meaning; others are the author's own."""
+    known = (*_KEYS, SUMMARY_TITLE_KEY)
+    for key, field in fields.items():
+        hint = "" if key in known else suggest_name(key, known)
+        if hint:
+            findings.add_warning(f"'{key}' has no meaning here{hint}", field.position)
+
+
 def _check_fillings(fields: dict[str, _Field], filled: Collection[str], findings: Findings) -> None:
     """Report placeholders in values, except those of `filled` names: they stay as they are."""
     for name, (_, position, written) in fields.items():
@@ -429,11 +514,6 @@ def _check_fillings(fields: dict[str, _Field], filled: Collection[str], findings
                 text = written[placeholder.start : placeholder.end]
                 message = f"{text} in the value of '{name}' stays: only sections are filled in"
                 findings.add_warning(message, position)
-
-
-def _suggest_function(function: str, known: Iterable[str]) -> str:
-    near = get_close_matches(function, sorted(known), n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 # -- Sections that are turns of an example dialogue -----------------------------------------------
@@ -461,7 +541,7 @@ def find_example_problems(
     roles = read_example_roles(metadata)
     known = dict.fromkeys(sections)
     problems = [
-        (key, f"'{title}' is named by {key}, but there is no such section with text")
+        (key, _describe_missing(title, key) + suggest_name(title, known))
         for key in _KEYS
         for title in _split_titles(metadata, key)
         if title not in known
@@ -473,6 +553,10 @@ def find_example_problems(
         problems.append((used[-1], "a section cannot be an example of both human and AI"))
     disorder = find_alternation_problem(known, roles)
     return problems if disorder is None else [*problems, (used[-1], disorder)]
+
+
+def _describe_missing(title: str, key: str) -> str:
+    return f"'{title}' is named by {key}, but there is no such section with text"
 
 
 def find_alternation_problem(titles: Iterable[str], roles: Mapping[str, ExampleRole]) -> str | None:

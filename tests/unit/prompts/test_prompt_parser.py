@@ -247,7 +247,7 @@ class TestFields:
             ("- f = m = n", "f", "m = n"),
             ("- money = $5 \\1 %s {0}", "money", "$5 \\1 %s {0}"),
             ("- t = __ x __", "t", "__ x __"),
-            ("--y = 8", "-y", "8"),
+            ("--y = 8", "y", "8"),
         ],
     )
     def test_keys_and_values_are_taken_literally(self, line: str, key: str, value: str) -> None:
@@ -303,7 +303,7 @@ class TestPlaceholders:
         text = "__* Const *__\n- city = Oslo\n__ A __\n/* x */ Hi {{City}} \t{{nobody}}"
         prompt = parse(text)
         assert prompt.sections == {"A": " Hi {{City}} {{nobody}}"}
-        assert problems(text) == [("warning", 4, 12), ("warning", 4, 22)]
+        assert problems(text) == [("error", 4, 12), ("warning", 4, 22)]
         assert "did you mean 'city'?" in prompt.diagnostics[0].message
 
     def test_a_placeholder_ends_at_the_first_closing_braces(self) -> None:
