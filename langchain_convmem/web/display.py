@@ -200,7 +200,9 @@ def _render(role: Role, text: str) -> tuple[Markup, Markup]:
         return render_markdown(text), Markup("")
     if len(text) <= LONG_TEXT:
         return render_plain(text), Markup("")
-    return render_plain(text[:LONG_TEXT]), render_plain(text[LONG_TEXT:])
+    at = 1 + max(text.rfind(sign, LONG_TEXT // 2, LONG_TEXT) for sign in " \n")
+    at = at or LONG_TEXT  # what has no blanks is cut anywhere
+    return render_plain(text[:at]), render_plain(text[at:])
 
 
 def _list_calls(message: Any) -> tuple[tuple[str, str], ...]:

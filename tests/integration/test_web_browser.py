@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.sockets]
 
 PARKED = "I parked on level C, next to the blue pillar."
 ASKED = "Where did I park?"
+PATIENCE_MS = 40_000
 REPLY = ".message.assistant:not(.is-live)"
 
 
@@ -54,7 +55,7 @@ def chat(browser, address) -> Callable[..., Any]:
     def open_chat(user: str, thread: str = "", **options: Any) -> Iterator[Any]:
         more = f"&thread={thread}" if thread else ""
         with browser.open(f"{address}/chat?user={user}{more}", **options) as page:
-            page.set_default_timeout(15_000)
+            page.set_default_timeout(PATIENCE_MS)
             page.faults = []
             page.on("pageerror", lambda error: page.faults.append(str(error)))
             page.on("console", lambda one: one.type == "error" and page.faults.append(one.text))
@@ -96,7 +97,7 @@ def test_words_appear_as_they_come(chat, gate):
     with chat("ana") as page:
         page.fill("#text", "Slowly, please.")
         page.keyboard.press("Enter")
-        assert gate.reached.wait(15)
+        assert gate.reached.wait(40)
         wait_for_text(page, ".is-live .body", "One, two,")
         assert "five" not in page.locator(".is-live .body").inner_text()
         assert page.locator("#messages").get_attribute("aria-busy") == "true"
@@ -329,7 +330,7 @@ def test_two_users_talk_at_once_and_never_meet(chat, gate):
     with chat("tia", "same") as one, chat("uri", "same") as two:
         one.fill("#text", "Slowly, tia.")
         one.keyboard.press("Enter")
-        assert gate.reached.wait(15)
+        assert gate.reached.wait(40)
         say(two, "Quickly, uri.")
         assert "Quickly, uri." in last_reply(two)
         gate.opened.set()

@@ -32,8 +32,8 @@ PATIENCE_S = 30.0
 LISBON = """Then three things decide the day:
 
 1. **The tram at ten.** Line 28 is empty before the ships come in.
-2. **Lunch without shellfish**, because of Jonas. *Cervejaria Ramiro* is out; *Tasca da Esquina*
-   cooks everything else.
+2. **Lunch without hazelnuts**, because of Jonas. No praliné, no custard tarts from a shared
+   tray; *Tasca da Esquina* cooks without.
 3. **Clay at four.** The studio in Alfama fires at 1,240 °C, so your stoneware glaze would do.
 
 | when | where | costs |
@@ -127,7 +127,7 @@ def wait_until_ready(address: str) -> None:
             return
 
 
-def import_life(folder: Path, user_id: str = "maya") -> None:
+def import_life(folder: Path, user_id: str = "maya", *, embeds: bool = False) -> None:
     """Let a user remember the weeks of the examples, by sessions as threads."""
     with ConversationMemory.open(folder / "memory.db") as memory:
         lines = [json.loads(line) for line in LIFE.read_text("utf-8").splitlines()]
@@ -140,6 +140,8 @@ def import_life(folder: Path, user_id: str = "maya") -> None:
                 "additional_kwargs": {"timestamp": line["timestamp"]},
             }
             memory.add_messages([message], thread_id=session, user_id=user_id, durable=False)
+        if embeds:
+            memory.refresh(user_id=user_id)
 
 
 def main() -> int:
@@ -147,7 +149,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "memory.db").exists():
-        import_life(folder)
+        import_life(folder, embeds=True)
     with run_service() as (url, gate), run_server(folder, url, port=int(sys.argv[2])) as (it, _):
         gate.opened.set()
         sys.stdout.write(f"{it}\n")

@@ -213,12 +213,13 @@
     const mark = find("#live-mark");
     if (!mark || busy) return;
     mark.remove();
+    busy = true; // no second reply is followed meanwhile
     const isThere = findAll("[data-message]").some((one) => one.dataset.message === mark.dataset.question);
     if (!isThere) addMessage("user", mark.dataset.text);
-    await follow(async () => {
-      const answer = await fetch(address("/live"));
-      return answer.status === 204 ? new Response("") : answer;
-    });
+    let answer;
+    try { answer = await fetch(address("/live")); } finally { busy = false; }
+    if (answer.status === 204) await refresh({ keepPlace: true });
+    else await follow(() => answer);
   }
 
   async function edit(article) {

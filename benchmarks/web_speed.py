@@ -1,0 +1,147 @@
+"""What the web chat adds: its first page, and a turn in a browser beside the bare service.
+
+    python -m benchmarks.web_speed [--lines N] [--rounds N] [--json]
+
+One user has N lines in threads of 100. `convmem web` serves them over a scripted service on
+loopback, to headless Chromium (Debian's `chromium`, and the client `playwright`). All times are
+milliseconds, medians of the rounds; the first round of each is not counted.
+
+    page         from the navigation until the page answers keys: its scripts have run
+    thread       the same of a page that shows a thread of 100 lines
+    bare first   a request to the service itself, until the first word is there
+    bare whole   the same, until the last one is
+    turn first   in the browser, from Enter until the first word is in the page
+    turn whole   the same, until the reply is stored and shown with what was recalled for it
+
+The difference is what recall over all lines, two writes, the server and the page cost. The service
+answers at once, so nothing hides behind a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+
+from benchmarks.synthetic_dialogue import said, threads
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+
+SUPPORT = Path(__file__).parents[1] / "tests" / "support"
+THREAD = 100
+QUESTION = said(1)
+
+_TURN = """async question => {
+  const wait = check => new Promise(resolve => {
+    const look = () => check() ? resolve(performance.now()) : requestAnimationFrame(look);
+    look() });
+  const count = () => document.querySelectorAll('.message.assistant[data-message]').length;
+  const before = count();
+  document.querySelector('#text').value = question;
+  const start = performance.now();
+  document.querySelector('#composer').requestSubmit();
+  const live = () => document.querySelector('.is-live .body')?.textContent;
+  const first = await wait(() => live() || count() > before);
+  const whole = await wait(() => count() > before && !document.querySelector('.is-live'));
+  return [first - start, whole - start] }"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--lines", type=int, default=100_000, help="lines of the user")
+    parser.add_argument("--rounds", type=int, default=9, help="pages and turns of each kind")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        parser.error("chromium is not installed")
+    with tempfile.TemporaryDirectory() as directory:
+        fill(Path(directory), options.lines)
+        result = measure(Path(directory), program, options.rounds)
+    result["lines"] = options.lines
+    print(json.dumps(result, indent=2) if options.json else format_table(result))
+    return 0
+
+
+def fill(folder: Path, lines: int) -> None:
+    """Store and embed a user's lines."""
+    with ConversationMemory.open(folder / "memory.db", embeddings=EmbeddedEmbeddings()) as memory:
+        for number, lines_said in enumerate(threads(lines, per_thread=THREAD)):
+            thread = f"t{number}"
+            memory.add_messages(lines_said, user_id="maya", thread_id=thread, durable=False)
+        memory.refresh(user_id="maya")
+
+
+def measure(folder: Path, program: str, rounds: int) -> dict[str, Any]:
+    """Return the medians."""
+    sys.path.insert(0, str(SUPPORT))
+    server = importlib.import_module("web_server")
+    playwright = importlib.import_module("playwright.sync_api")
+    times: dict[str, list[float]] = {}
+    with (
+        server.run_service() as (service, gate),
+        server.run_server(folder, service, "--no-summaries") as (address, _),
+        playwright.sync_playwright() as started,
+    ):
+        gate.opened.set()
+        browser = started.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
+        for number in range(rounds + 1):
+            found = measure_round(browser, address, service, number)
+            for name, ms in found.items() if number else ():
+                times.setdefault(name, []).append(ms)
+        browser.close()
+    return {name: round(median(values), 1) for name, values in times.items()}
+
+
+def measure_round(browser: Any, address: str, service: str, number: int) -> dict[str, float]:
+    """Return the times of a round: pages of a browser without a cache, a turn of each kind."""
+    found: dict[str, float] = {}
+    for name, path in (("page", ""), ("thread", f"&thread=t{number}")):
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{address}/chat?user=maya{path}")
+        found[name] = page.evaluate(
+            "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
+        )
+        if name == "page":
+            found["bare first"], found["bare whole"] = call_service(service)
+            found["turn first"], found["turn whole"] = page.evaluate(_TURN, QUESTION)
+        context.close()
+    return found
+
+
+def call_service(service: str) -> tuple[float, float]:
+    """Return how long the service itself takes, until its first word and its last."""
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
+    start, first = time.perf_counter(), 0.0
+    with httpx.stream("POST", f"{service}/chat/completions", json=body) as answer:
+        for line in answer.iter_lines():
+            if not first and '"content":' in line and '"content": ""' not in line:
+                first = time.perf_counter()
+    return 1000 * (first - start), 1000 * (time.perf_counter() - start)
+
+
+def format_table(result: dict[str, Any]) -> str:
+    """Return the result as lines."""
+    rows = [f"{result['lines']:,} lines of one user"]
+    rows += [f"{name:<12} {ms:8.1f} ms" for name, ms in result.items() if name != "lines"]
+    for what in ("first", "whole"):
+        added = result[f"turn {what}"] - result[f"bare {what}"]
+        rows.append(f"added, {what:<5} {added:7.1f} ms")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
