@@ -1,6 +1,8 @@
 // Whatever scrolls sideways can be reached by keyboard, and no two parts of a page share a name.
 function completeNames() {
-  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, pre > code")) {
+  for (const box of document.querySelectorAll(
+    ".md-typeset__scrollwrap, pre > code, .md-typeset p:has(> img[src*='pictures/'])",
+  )) {
     box.setAttribute("tabindex", "0");
   }
   document.querySelectorAll(".md-code__nav").forEach((nav, place) => {

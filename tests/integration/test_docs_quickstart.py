@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pages import THEIRS, CodeBlock, blocks_of
 
+from benchmarks.quickstart import read_program
 from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +122,10 @@ def run(block: CodeBlock, directory: Path, environment: dict[str, str]) -> str:
 
 def test_the_quickstart_has_a_tab_for_each_way_to_begin() -> None:
     assert list(TABS) == list(SERVICES)
+
+
+def test_the_timed_walk_runs_the_program_that_the_page_shows() -> None:
+    assert read_program() == TABS["OpenAI"].code
 
 
 @pytest.mark.parametrize("tab", SERVICES)
