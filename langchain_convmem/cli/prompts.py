@@ -18,7 +18,7 @@ from langchain_convmem.errors import ConfigError, PromptSyntaxError
 if TYPE_CHECKING:
     from langchain_convmem.prompts import Diagnostic, PromptFile
 
-_functions_option = click.option(
+functions_option = click.option(
     "--function",
     "functions",
     metavar="NAME[=VALUE]",
@@ -40,7 +40,7 @@ _strict_option = click.option("--strict", is_flag=True, help="Treat warnings as 
 )
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path())
 @_strict_option
-@_functions_option
+@functions_option
 @click.option("--interactive", is_flag=True, help="Go through a file step by step, and compile it.")
 def check(
     terminal: Terminal,
@@ -92,7 +92,7 @@ def check(
 @click.option(
     "--raw", is_flag=True, help="Show the variables' placeholders instead of their values."
 )
-@_functions_option
+@functions_option
 def show(
     terminal: Terminal,
     *,
@@ -175,7 +175,7 @@ def _encode_sections(prompt: PromptFile, sections: list[_Section]) -> dict[str, 
     help="Binary (NAME.bytes), JSON for people to read (NAME.json), or both.",
 )
 @_strict_option
-@_functions_option
+@functions_option
 def compile_files(
     terminal: Terminal,
     *,
