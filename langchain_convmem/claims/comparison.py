@@ -433,7 +433,12 @@ class _ClaimComparison:
         ]
         lost += [key for one in support for key in one.claim.whole.concepts.keys() - concepts]
         told = ClaimFinding("statement", source.index, number, told=claim.text)
-        parts = claim.clauses[len(claim.clauses) > 1 :]  # an opening may say what it is about
+        parts = [
+            clause
+            for number, clause in enumerate(claim.clauses)
+            if (number or len(claim.clauses) == 1)  # an opening may say what it is about
+            and not any(map(_is_bare_value, claim.clauses[number + 1 : number + 2]))
+        ]
         if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in parts):
             self._invented.append(told)
         elif len(new) >= _MANY_NEW and not lost:
@@ -550,11 +555,12 @@ def _is_small(value: Value) -> bool:
 
 def _is_half_read(clock: str, texts: Iterable[str]) -> bool:
     """Return whether a part of an hour stands in a text but not in what was read of its clock."""
-    return not _PART_OF_CLOCK.search(clock) and any(map(_PART_OF_CLOCK.search, texts))
+    is_whole = _PART_OF_CLOCK.search(clock) or re.search(r"\d[:.]\d\d", clock)
+    return not is_whole and any(map(_PART_OF_CLOCK.search, texts))
 
 
 _PART_OF_CLOCK = re.compile(
-    r"(?i)(?<!\w)(?:half|halb|halv|demie?|media|mezz[ao]|meia|viertel|dreiviertel|kwart|kvart|quart"
+    r"(?i)(?<!\w)(?:half|halb|halv|demie?|media|mezz[ao]|meia|viertel|dreiviertel|kwart|kvart|quart|quarter"
     r"|cuarto|quarto|wpół|kwadrans|пол\w*|четверт\w*|без|menos|meno|moins|buçu\w*|çeyre\w*|साढ़े|सवा|पौने"
     r"|(?:و|وال|ال)(?:نصف|ربع|ثلث)|إلا)(?!\w)|[반半刻]"
 )
@@ -714,13 +720,54 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
         return None
     if one.denials == two.denials or one.is_instead or two.is_instead:
         return None
-    if not _has_evidence(one, two) or _is_debt_unpaid(one, two):
+    if not _has_evidence(one, two) or _is_debt_unpaid(one, two) or _is_denied_by_word(one, two):
         return None
     implied = [
         sum(side for key, side in clause.concepts.items() if key in _DENYING)
         for clause in (one, two)
     ]
     return None if any(implied) else "polarity"
+
+
+def _is_denied_by_word(one: Clause, two: Clause) -> bool:
+    """Return whether a verb of its own may deny what the other one denies: "is forbidden"."""
+    denied, plain = (one, two) if one.denials else (two, one)
+    if _is_verb_repeated(denied, plain):
+        return False
+    gone = [key for key in denied.content if not _holds(plain.content, key)]
+    new = [key for key in plain.content if not _holds(denied.content, key)]
+    is_bound = denied.language == "turkish" and not gone
+    return any(not any(_may_be_forms(key, other) for other in gone) for key in new) and (
+        is_bound or any(not any(_may_be_forms(key, other) for other in new) for key in gone)
+    )
+
+
+def _is_verb_repeated(denied: Clause, plain: Clause) -> bool:
+    """Return whether the word that is denied, as far as can be told, is said as well."""
+    negation = next(item for item in denied.items if item.kind in ("not", "without"))
+    if denied.language == "turkish" and negation.text.lower() not in _TURKISH_NOT:
+        begun = negation.text[:2].lower()  # the denial is a part of the verb
+        return any(item.text[:2].lower() == begun for item in plain.items)
+    return any(
+        _holds(plain.content, item.key) or item.key in plain.concepts
+        for item in _list_denied(denied)[:1]
+    )
+
+
+_TURKISH_NOT = frozenset({"değil", "yok", "hayır", "hiç", "asla", "hiçbir"})
+
+
+def _may_be_forms(one: str, two: str) -> bool:
+    """Return whether two words may be forms of one verb, which keeps its first letters."""
+    short, long = sorted((_strip_prefix(one), _strip_prefix(two)), key=len)
+    count = max(1, min(2, len(short) - 1)) if len(short) <= _ALIKE + 1 else _ALIKE
+    return short[:count] == long[:count]
+
+
+def _strip_prefix(word: str) -> str:
+    """Return an Arabic verb without the letter that says who does it; other words as they are."""
+    bare = word.lstrip("أآايتن")
+    return bare if len(bare) > 1 else word
 
 
 def _is_debt_unpaid(one: Clause, two: Clause) -> bool:
@@ -1031,6 +1078,11 @@ def _is_foreign(
         return False
     concepts = {key for source in support for key in source.claim.whole.concepts}
     return not clause.concepts.keys() & concepts
+
+
+def _is_bare_value(clause: Clause) -> bool:
+    """Return whether a clause is a value alone, of which the one before it says what it is."""
+    return bool(clause.values) and not clause.content and not clause.concepts
 
 
 def _is_akin(clause: Clause, support: Sequence[_Source]) -> bool:

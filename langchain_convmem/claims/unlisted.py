@@ -16,7 +16,8 @@ _COUNTED = (
     r"그릇|사람|시간|주|송이|켤레|벌|박스|상자|인분|점|퍼센트|회|일(?!\w)))"
 )
 _SINO_NUMBER = re.compile(
-    rf"(?<!\w)([영일이삼사오육칠팔구십백천만억]*[십백천만억][영일이삼사오육칠팔구십백천만억]*){_COUNTED}"
+    rf"(?<!\w)((?:[영일이삼사오육칠팔구십백천]*[만억]\s)?"
+    rf"[영일이삼사오육칠팔구십백천만억]*[십백천만억][영일이삼사오육칠팔구십백천만억]*){_COUNTED}"
 )
 _NATIVE_NUMBER = re.compile(
     rf"(?<!\w)(?:({'|'.join(_NATIVE_TENS)})({'|'.join(_NATIVE_UNITS)})?|(스무)){_COUNTED}"
@@ -37,6 +38,9 @@ _HINDI_NUMBER = re.compile(
     rf"(?<!\S)(?!(?:सौ|हज़ार|हजार|लाख)\s|एक\s(?!सौ|हज़ार|हजार|लाख))"
     rf"(?:{_HINDI_WORD})(?:\s(?:{_HINDI_WORD}))*(?=\s\S)"
 )
+_HINDI_PARTS = {"साढ़े": 30, "सवा": 15, "पौने": -15}
+"""Minutes that are added to the hour named after these."""
+_HINDI_PART = re.compile(rf"(?<!\S)({'|'.join(_HINDI_PARTS)})\s({_HINDI_WORD}|\d\d?)(?=\s?बजे)")
 _HUNDRED = 100
 _DENIALS = re.compile(r"(?<!\w)(?:못\w*|안(?=\s)|않\w*|없\w*|아니\w*)|(?<!\S)(?:नहीं|मत)(?!\S)")
 _WORD = re.compile(r"[^\s.,!?।]+")
@@ -51,6 +55,7 @@ def replace_unlisted_numbers(text: str) -> str:
     """
     text = _SINO_NUMBER.sub(_read_sino, text)
     text = _NATIVE_NUMBER.sub(_read_native, text)
+    text = _HINDI_PART.sub(_read_hindi_part, text)
     return _HINDI_NUMBER.sub(_read_hindi, text)
 
 
@@ -83,7 +88,7 @@ def _begin(word: str) -> str:
 
 def _read_sino(match: re.Match[str]) -> str:
     total = part = digit = 0
-    for sign in match[1]:
+    for sign in match[1].replace(" ", ""):
         if sign in _SINO:
             digit = _SINO[sign]
         elif sign in _SINO_STEPS:
@@ -98,6 +103,13 @@ def _read_native(match: re.Match[str]) -> str:
         return "20"
     units = _NATIVE_UNITS.index(match[2]) + 1 if match[2] else 0
     return str((_NATIVE_TENS.index(match[1]) + 1) * 10 + units)
+
+
+def _read_hindi_part(match: re.Match[str]) -> str:
+    """Return an hour with its half or quarter as a clock shows it."""
+    hour = int(match[2]) if match[2].isdigit() else _HINDI[match[2]]
+    minutes = hour * 60 + _HINDI_PARTS[match[1]]
+    return f"{minutes // 60}:{minutes % 60:02}"
 
 
 def _read_hindi(match: re.Match[str]) -> str:
