@@ -231,6 +231,7 @@ class _ClaimComparison:
             *_find_swaps(claim, support),
             *_find_order_changed(claim, support, are_named=True),
             *_find_names_exchanged(claim, support),
+            *_find_values_exchanged(claim, support),
         ]
         self._changed += [
             ClaimFinding(kind, source.index, number, source.claim.text, claim.text)
@@ -555,7 +556,7 @@ def _is_small(value: Value) -> bool:
 
 def _is_half_read(clock: str, texts: Iterable[str]) -> bool:
     """Return whether a part of an hour stands in a text but not in what was read of its clock."""
-    is_whole = _PART_OF_CLOCK.search(clock) or re.search(r"\d[:.]\d\d", clock)
+    is_whole = _PART_OF_CLOCK.search(clock) or re.search(r"\d[:.]\d\d|\d[분分]", clock)
     return not is_whole and any(map(_PART_OF_CLOCK.search, texts))
 
 
@@ -776,7 +777,8 @@ def _is_debt_unpaid(one: Clause, two: Clause) -> bool:
         {item.text.lower() for item in clause.items if item.kind == "debtor"}
         for clause in (one, two)
     ]
-    return all(verbs) and verbs[0].isdisjoint(verbs[1])
+    denied, plain = verbs if one.denials else reversed(verbs)
+    return all(verbs) and bool(denied - plain)
 
 
 def _is_converse(one: Claim, two: Claim) -> bool:
@@ -1008,6 +1010,50 @@ def _find_names_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
         return
     if len(told_words) == len(said_words) and all(map(is_same_stem, told_words, said_words)):
         yield "swap", support[0]
+
+
+def _find_values_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where two values have changed places: before what is counted, or with their units."""
+    for source in support:
+        said = source.claim
+        told, was = list(_find_counted(claim)), list(_find_counted(said))
+        lost = [pair for pair in was if not any(_is_same_pair(pair, other) for other in told)]
+        new = [pair for pair in told if not any(_is_same_pair(pair, other) for other in was)]
+        if any(
+            is_same_stem(one[1], two[1]) and _has_moved(one[0], two[0], claim, said)
+            for one in new
+            for two in lost
+        ):
+            yield "swap", source
+            return
+
+
+def _find_counted(claim: Claim) -> Iterator[tuple[Value, str]]:
+    """Yield each amount with what follows it directly: what it counts, or its unit."""
+    for item, after in zip(claim.items, [*claim.items[1:], None], strict=True):
+        if item.value is None or item.value.kind != "amount":
+            continue
+        if item.value.unit:
+            yield item.value, f"unit {item.value.unit}"
+        if after is not None and after.kind in ("word", "name"):
+            yield item.value, after.key
+
+
+def _is_same_pair(one: tuple[Value, str], two: tuple[Value, str]) -> bool:
+    return is_same_stem(one[1], two[1]) and one[0].matches(two[0])
+
+
+def _has_moved(told: Value, said: Value, claim: Claim, source: Claim) -> bool:
+    """Return whether each of two different values stands in the other sentence as well."""
+    return (
+        not (told.bare | said.bare) <= {1.0}
+        and any(_has_number(told, value) for value in source.whole.values)
+        and any(_has_number(said, value) for value in claim.whole.values)
+    )
+
+
+def _has_number(one: Value, two: Value) -> bool:
+    return two.kind == "amount" and not one.bare.isdisjoint(two.bare)
 
 
 def _list_voices(claim: Claim) -> list[str]:

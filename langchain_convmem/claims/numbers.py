@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
 from langchain_convmem.claims.unlisted import replace_unlisted_numbers
@@ -71,9 +72,15 @@ _MORE = {
     "russian": "одна=1 одно=1 одного=1 две=2 двух=2 двое=2 трёх=3 трех=3 трое=3 четырёх=4 четырех=4 пяти=5 "
     "шести=6 семи=7 восьми=8 девяти=9 десяти=10 второго=2 третьего=3 четвёртого=4 четвертого=4 пятого=5 шестого=6 "
     "седьмого=7 восьмого=8 девятого=9 десятого=10 одиннадцатого=11 двенадцатого=12 двадцати=20 тридцати=30 сто=100 двести=200 "
+    "тринадцатого=13 четырнадцатого=14 пятнадцатого=15 шестнадцатого=16 семнадцатого=17 восемнадцатого=18 "
+    "девятнадцатого=19 двадцатого=20 тридцатого=30 пятнадцати=15 сорока=40 пятидесяти=50 первого=1 "
     "триста=300 четыреста=400 пятьсот=500 шестьсот=600 семьсот=700 восемьсот=800 девятьсот=900 "
     "тысяча=1000 тысячи=1000 тысяч=1000",
     "polish": "jedna=1 jedno=1 dwie=2 dwóch=2 dwoje=2 troje=3 trzech=3 czterech=4 pięciu=5 sto=100 "
+    "pierwszego=1 drugiego=2 trzeciego=3 czwartego=4 piątego=5 szóstego=6 siódmego=7 ósmego=8 dziewiątego=9 "
+    "dziesiątego=10 jedenastego=11 dwunastego=12 trzynastego=13 czternastego=14 piętnastego=15 szesnastego=16 "
+    "siedemnastego=17 osiemnastego=18 dziewiętnastego=19 dwudziestego=20 trzydziestego=30 dwudziestu=20 trzydziestu=30 "
+    "sześciu=6 siedmiu=7 ośmiu=8 dziewięciu=9 dziesięciu=10 "
     "dwieście=200 trzysta=300 czterysta=400 pięćset=500 sześćset=600 siedemset=700 osiemset=800 "
     "dziewięćset=900 tysiąc=1000 tysiące=1000 tysięcy=1000",
     "turkish": "birde=1 ikide=2 üçte=3 dörtte=4 beşte=5 altıda=6 yedide=7 sekizde=8 "
@@ -107,6 +114,19 @@ _KOREAN_NUMBERS = "한 두 세 네 다섯 여섯 일곱 여덟 아홉 열".split
 _KOREAN = re.compile(
     rf"(?<!\w)({'|'.join(_KOREAN_NUMBERS)})(?=\s?(?:살|개|명|마리|시|번|잔|권|달|주|장|대|병|그릇|사람))"
 )
+_SUMMED = frozenset({"french", "turkish", "arabic"})
+"""Languages that say 97 as "four twenties ten seven", 11 as "ten one" or 15 as "five ten"."""
+_RUSSIAN_HALF = re.compile(r"(?i)(?<!\w)пол(?=(?:второ|треть|четв[её]рт|пято|шесто|седьмо|восьмо|девято|десято|одиннадцато|двенадцато)го)")
+_TURKISH_HOURS = {
+    "bire": 1, "ikiye": 2, "üçe": 3, "dörde": 4, "beşe": 5, "altıya": 6, "yediye": 7, "sekize": 8, "dokuza": 9,
+    "ona": 10, "on bire": 11, "on ikiye": 12, "biri": 1, "ikiyi": 2, "üçü": 3, "dördü": 4, "beşi": 5, "altıyı": 6,
+    "yediyi": 7, "sekizi": 8, "dokuzu": 9, "onu": 10, "on biri": 11, "on ikiyi": 12,
+}  # fmt: skip
+_TURKISH_MINUTES = {"çeyrek": 15, "beş": 5, "on": 10, "yirmi": 20, "yirmi beş": 25}
+_TURKISH_CLOCK = re.compile(
+    rf"(?i)(?<!\w)({'|'.join(sorted(_TURKISH_HOURS, key=len, reverse=True))})\s"
+    rf"(çeyrek|yirmi beş|yirmi|beş|on|\d\d?)\s(var|kala|geç\w*)"
+)
 _LASTING = {
     "german": re.compile(
         r"(?i)(?<!\w)(\w{3,}?)(jährig|tägig|stündig|wöchig|monatig|köpfig|minütig)(?=\w*)"
@@ -138,8 +158,11 @@ def replace_number_words(text: str, language: str) -> str:
         return _HAN_NUMBER.sub(lambda match: _read_han(match[0]), text)
     text = _KOREAN.sub(lambda match: f"{_KOREAN_NUMBERS.index(match[1]) + 1}", text)
     text = replace_unlisted_numbers(text) if language == "other" else text
+    text = _RUSSIAN_HALF.sub("половина ", text) if language == "russian" else text
+    text = _replace_turkish_hours(text) if language == "turkish" else text
     values = _load_values(language)
-    return _replace_runs(_split_lasting(text, language), values) if values else text
+    text = _split_lasting(text, language)
+    return _replace_runs(text, values, is_summed=language in _SUMMED) if values else text
 
 
 def list_number_words(language: str) -> frozenset[str]:
@@ -149,21 +172,40 @@ def list_number_words(language: str) -> frozenset[str]:
     return frozenset([*_UNITS[language].split(), *_TENS[language].split()])
 
 
+def _replace_turkish_hours(text: str) -> str:
+    """Return a text with "a quarter to eight" as "saat 7:45"."""
+
+    def write(match: re.Match[str]) -> str:
+        minutes = int(match[2]) if match[2].isdigit() else _TURKISH_MINUTES[match[2].lower()]
+        sign = 1 if match[3].lower().startswith("geç") else -1
+        start = _TURKISH_HOURS[match[1].lower()] * 60 + sign * minutes
+        return f"saat {start // 60 or 12}:{start % 60:02}"
+
+    return _TURKISH_CLOCK.sub(write, text)
+
+
 def _split_lasting(text: str, language: str) -> str:
     """Return a text with the numbers in words such as "vierjährig" set apart."""
     pattern = _LASTING.get(language)
     return pattern.sub(r"\1 \2", text) if pattern else text
 
 
-def _replace_runs(text: str, values: dict[str, int]) -> str:
-    """Return a text with each run of number words in digits."""
+def _replace_runs(text: str, values: dict[str, int], *, is_summed: bool) -> str:
+    """Return a text with each run of number words in digits.
+
+    Args:
+        text: The text.
+        values: What each word is worth.
+        is_summed: Whether small numbers may follow each other in one number: "on bir" is 11.
+    """
     pieces: list[str] = []
     run: list[int] = []
     start = end = 0
     for match in _WORD.finditer(text):
         found = _read_word(match[0].lower(), values)
         gap = text[end : match.start()]
-        if found and run and gap.strip() in ("", "-"):
+        is_next = is_summed or not run or not found or _may_continue(run, found)
+        if found and run and gap.strip() in ("", "-") and is_next:
             run += found
             end = match.end()
         elif run and match[0].lower() in _LINKS and not gap.strip() and run[-1] >= 20:  # noqa: PLR2004
@@ -181,6 +223,11 @@ def _replace_runs(text: str, values: dict[str, int]) -> str:
     if run:
         pieces.append(_write_number(run, text[start:end], text[:start]))
     return "".join([*pieces, text[end:]])
+
+
+def _may_continue(run: Sequence[int], found: Sequence[int]) -> bool:
+    """Return whether "twenty", "five" are one number; "fifteen", "nine" are two."""
+    return run[-1] >= 20 or found[0] >= _HUNDRED or found[0] == 12  # noqa: PLR2004
 
 
 def _write_step(match: re.Match[str]) -> str:

@@ -76,6 +76,45 @@ _FRAME = re.compile(
     re.IGNORECASE,
 )
 """Who reports something is not who does it."""
+_FREQUENCIES = {
+    language: tuple(
+        (re.compile(rf"(?i)(?<!\w)(?:{said})(?!\w)"), word)
+        for said, _, word in (pair.partition("=") for pair in rows)
+    )
+    for language, rows in {
+        "english": (
+            "(?:every|each) (?:single )?(?:night|day|evening|morning)|nightly=daily", "(?:every|each) week=weekly",
+            "(?:every|each) month=monthly", "(?:every|each) year=yearly", "annually=yearly",
+        ),
+        "german": (
+            "jeden (?:tag|abend|morgen)|jede nacht=täglich", "jede woche=wöchentlich", "jeden monat=monatlich",
+            "jedes jahr|im jahr=jährlich", "im monat|pro monat=monatlich", "pro woche|die woche=wöchentlich",
+        ),
+        "french": (
+            "(?:chaque|tous les) (?:jours?|soirs?|matins?)|chaque nuit|toutes les nuits=quotidien",
+            "chaque semaine|toutes les semaines=hebdomadaire", "chaque mois|tous les mois|par mois=mensuel",
+            "chaque année|tous les ans|par an=annuel",
+        ),
+        "spanish": (
+            "(?:cada|todos los|todas las) (?:días?|noches?|mañanas?|tardes?)=diario",
+            "(?:cada|todas las) semanas?=semanal", "(?:cada mes|todos los meses|al mes)=mensual",
+            "(?:cada año|todos los años|al año)=anual",
+        ),
+        "italian": (
+            "(?:ogni|tutti i|tutte le) (?:giorn[oi]|ser[ae]|mattin[ae])=giornaliero", "ogni settimana=settimanale",
+            "ogni mese|al mese=mensile", "ogni anno|all'anno=annuale",
+        ),
+        "portuguese": (
+            "(?:cada|todos os|todas as|todo|toda) (?:dias?|noites?|manhãs?)=diário", "toda semana|todas as semanas=semanal",
+            "todo mês|todos os meses|por mês=mensal", "todo ano|todos os anos|por ano=anual",
+        ),
+        "dutch": (
+            "elke (?:dag|avond|ochtend|nacht)=dagelijks", "elke week|per week=wekelijks",
+            "elke maand|per maand=maandelijks", "elk jaar|per jaar=jaarlijks",
+        ),
+    }.items()
+}  # fmt: skip
+"""How often, in several words and in the one that lists of contrasts know."""
 _SHORTEST_STEM = 4
 _SHARE_OF_STEM = 0.7
 
@@ -198,7 +237,7 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
     lexicon = get_lexicon(language)
     folded = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
     reader = ValueReader(folded if speaker else _FRAME.sub("", folded), lexicon)
-    marked = _compile_split(language).sub(" \x01 ", reader.text)
+    marked = _compile_split(language).sub(" \x01 ", _write_frequency(reader.text, language))
     read = _read_spaced if lexicon.is_spaced else _read_unspaced
     items = [_resolve(item, speaker) for item in read(marked, lexicon, reader.values)]
     if speaker:
@@ -206,6 +245,13 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
     if speaker and language == "japanese" and _has_unsaid_subject(items):
         items.insert(0, _make_person(speaker, role="agent"))
     return Claim(text, language, speaker, tuple(_cut_clauses(items, language)))
+
+
+def _write_frequency(text: str, language: str) -> str:
+    """Return a text with "every night" in one word, which other frequencies contrast with."""
+    for pattern, word in _FREQUENCIES.get(language, ()):
+        text = pattern.sub(word, text)
+    return text
 
 
 def _add_speaker(item: Item, speaker: str, language: str) -> Iterator[Item]:
@@ -415,7 +461,8 @@ class Cast:
         if not self.agent:
             return ""
         sure = {item.key or item.kind for item in self.clause.items if item.kind in _SURE}
-        if "lend" in self.clause.directions and len(others) > 1 == len(sure.intersection(others)):
+        is_certain = "lend" in self.clause.directions or self.clause.names.isdisjoint(others)
+        if is_certain and len(others) > 1 == len(sure.intersection(others)):
             others = [who for who in others if who in sure]
         other = others[0] if len(others) == 1 else ""
         directions = self.clause.directions

@@ -21,7 +21,7 @@ from langchain_convmem.words.dates import MONTH_OF
 ValueKind: TypeAlias = Literal["id", "amount", "time", "date", "day"]
 _PRIVATE = 0xE000
 _DIGIT = re.compile(r"\d")
-_BARE_CLOCK = re.compile(r"([01]?\d|2[0-4])\.([0-5]\d)")
+_BARE_CLOCK = re.compile(r"([01]?\d|2[0-4])(?:\.([0-5]\d))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class Value:
 
     @property
     def _clock_keys(self) -> frozenset[str]:
-        """What a bare "8.15" has in common with the clock times that it may mean."""
+        """What a bare "8.15" or "8" has in common with the clock times that it may mean."""
         match = (
             _BARE_CLOCK.fullmatch(self.text) if self.kind == "amount" and not self.unit else None
         )
         if match is None:
             return frozenset()
-        minutes = int(match[1]) * 60 + int(match[2])
+        minutes = int(match[1]) * 60 + int(match[2] or 0)
         return frozenset(f"time {float(one % 1440)}" for one in (minutes, minutes + 720))
 
     def matches(self, other: Value) -> bool:
@@ -240,7 +240,7 @@ class ValueReader:
             self._take_amounts()
         else:
             self._take(*_DATES[-1])
-            for clock, read_clock in _load_clocks(self._language)[-2:]:
+            for clock, read_clock in _load_clocks(self._language)[-3:]:
                 self._take(clock, partial(read_clock, self))
 
     def _take(
@@ -506,33 +506,80 @@ _HOURS = {
 }  # fmt: skip
 _SHIFTED = {
     "english": (
-        (r"(?<=at )half (\d+)", 30), (r"half past (\d+)", 30), (r"quarter past (\d+)", 15),
-        (r"quarter to (\d+)", -15),
+        (r"(?<=at )half (\d+)", 30), (r"half past (\d+)", 30), (r"(?:a )?quarter (?:past|after) (\d+)", 15),
+        (r"(?:a )?quarter (?:to|before|of) (\d+)", -15),
     ),
-    "german": ((r"halb (\d+)", -30), (r"viertel nach (\d+)", 15), (r"viertel vor (\d+)", -15)),
+    "german": (
+        (r"(?:kurz (?:vor|nach) )?halb (\d+)", -30), (r"viertel nach (\d+)", 15), (r"viertel vor (\d+)", -15),
+        (r"(?:dreiviertel|(?:3|drei) viertel) (\d+)", -15), (r"(?<=um )viertel (\d+)", -45),
+    ),
     "dutch": ((r"half (\d+)", -30), (r"kwart over (\d+)", 15), (r"kwart voor (\d+)", -15)),
     "french": (
         (r"(\d+) (?:heures?|h) et demie", 30), (r"(\d+) (?:heures?|h) et quart", 15),
-        (r"(\d+) (?:heures?|h) moins le quart", -15),
+        (r"(\d+) (?:heures?|h) moins (?:le )?quart", -15),
     ),
     "spanish": (
         (r"las? (\d+) y media", 30), (r"las? (\d+) y cuarto", 15), (r"las? (\d+) menos cuarto", -15),
+        (r"cuarto para las? (\d+)", -15),
     ),
     "italian": (
         (r"(?:le|alle) (\d+) e (?:mezza|mezzo)", 30), (r"(?:le|alle) (\d+) e un quarto", 15),
         (r"(?:le|alle) (\d+) meno un quarto", -15),
     ),
-    "portuguese": ((r"[àa]s (\d+) e meia", 30), (r"[àa]s (\d+) e um quarto", 15)),
-    "russian": ((r"половин\w+ (\d+)", -30), (r"четверть (\d+)", -45)),
+    "portuguese": (
+        (r"(?:[àa]s )?(\d+) e meia(?= d[ae]|$|[,.;])", 30), (r"[àa]s (\d+) e meia", 30),
+        (r"[àa]s (\d+) e um quarto", 15), (r"um quarto para [àa]s (\d+)", -15),
+    ),
+    "russian": (
+        (r"половин\w+ (\d+)", -30), (r"четверть (\d+)", -45), (r"без четверти (\d+)", -15),
+    ),
+    "polish": ((r"kwadrans po (\d+)", 15), (r"za kwadrans (\d+)", -15)),
     "swedish": ((r"halv (\d+)", -30), (r"kvart över (\d+)", 15), (r"kvart i (\d+)", -15)),
     "turkish": ((r"(?:saat|sabah|akşam|gece|öğlen|öğleden sonra) (\d+) buçuk\w*", 30), (r"saat (\d+)(?! ?[.:\d])", 0)),
 }  # fmt: skip
+_MINUTES = {
+    "english": (
+        (r"(?:at|by|around|about|until|till|before|after|from) (?P<m>5|10|20|25)(?: minutes)? to (?P<h>\d\d?)(?!\s?[%€$£])"
+         r"(?=\s*(?:$|[.,;!?]|am\b|pm\b|in the|on\b|at\b|sharp))", -1),
+    ),
+    "german": (
+        (r"(?P<m>5|10) vor halb (?P<h>\d\d?)", -31), (r"(?P<m>5|10) nach halb (?P<h>\d\d?)", -29),
+        (r"(?:um|ab|gegen|bis) (?P<m>5|10|20)(?: minuten)? vor (?P<h>\d\d?)", -1),
+    ),
+    "dutch": (
+        (r"(?P<m>5|10) voor half (?P<h>\d\d?)", -31), (r"(?P<m>5|10) over half (?P<h>\d\d?)", -29),
+        (r"(?P<m>5|10|20) voor (?P<h>\d\d?)", -1),
+    ),
+    "french": (
+        (r"(?P<h>\d\d?) (?:heures?|h) moins (?P<m>5|10|20|25)", -1), (r"(?P<h>\d\d?) heures? (?P<m>\d\d?)(?!\d)(?=\s*(?:$|[.,;!?]|\w+ [a-zà-ÿ]))", 1),
+    ),
+    "spanish": (
+        (r"las? (?P<h>\d\d?) menos (?P<m>5|10|20|25)", -1), (r"las? (?P<h>\d\d?) y (?P<m>5|10|20|25|35|40|50|55)", 1),
+    ),
+    "italian": (
+        (r"(?:le|alle|dalle) (?P<h>\d\d?) meno (?P<m>5|10|20|25)", -1), (r"(?:le|alle|dalle) (?P<h>\d\d?) e (?P<m>5|10|20|25|35|40|45|50)", 1),
+    ),
+    "portuguese": (
+        (r"(?P<m>5|10|15|20) para [àa]s (?P<h>\d\d?)", -1), (r"[àa]s (?P<h>\d\d?) e (?P<m>5|10|15|20|25|40|45|50)", 1),
+    ),
+    "russian": ((r"без (?P<m>5|10|15|20|25) (?:минут )?(?P<h>\d\d?)", -1),),
+    "swedish": ((r"(?P<m>5|10|20) i (?P<h>\d\d?)", -1), (r"(?P<m>5|10|20) över (?P<h>\d\d?)", 1)),
+    "chinese": ((r"差(?P<m>\d\d?)分(?:钟)?(?:到)?(?P<h>\d\d?)[点點]", -1), (r"(?P<h>\d\d?)[点點]差(?P<m>\d\d?)分", -1)),
+    "japanese": ((r"(?P<h>\d\d?)時(?P<m>\d\d?)分前", -1),),
+    "other": ((r"(?P<h>\d\d?)시 (?P<m>\d\d?)분 전", -1),),
+}  # fmt: skip
+"""Minutes before or after an hour; -31 and -29: of its half."""
 _PAST = {"english": "(?:minutes )?past", "german": "(?:minuten )?nach", "dutch": "over"}
 _NAMED = re.compile(
     r"(?<!\w)(?:(noon|midday|midi|mediodía|mezzogiorno|meio-dia|полдень)"
     r"|(midnight|mitternacht|minuit|medianoche|mezzanotte|meia-noite|middernacht|полночь))(?!\w)",
     re.IGNORECASE,
 )
+_AFTER_CLOCK = (
+    "on|in|this|and|but|so|then|every|each|for|till|until|with|tomorrow|today|tonight|sharp|am|und|aber|zum|zur|im|bei"
+    "|mit|le|à|au|et|dans|avec|el|en|y|con|il|e|nel|con|na|no|com|op|met|bij|в|на|и|с|w|na|z"
+)
+"""A bare number before these may still be an hour; before other words it counts them."""
 _POLISH_HOURS = (
     "pierwszej drugiej trzeciej czwartej piątej szóstej siódmej ósmej dziewiątej dziesiątej "
     "jedenastej dwunastej trzynastej czternastej piętnastej szesnastej siedemnastej osiemnastej "
@@ -557,6 +604,9 @@ def _load_clocks(language: str) -> tuple[tuple[re.Pattern[str], _Reader], ...]:
 def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
     lexicon = get_lexicon(language)
     part = f"(?P<part>{lexicon.morning}|{lexicon.evening})"
+    for pattern, sign in _MINUTES.get(language, ()):
+        bounded = rf"(?<!\w){pattern}(?!\w)" if lexicon.is_spaced else pattern
+        yield re.compile(bounded, re.IGNORECASE), partial(_read_minutes, sign=sign)
     if not lexicon.is_spaced:
         yield (
             re.compile(rf"{part}?的?(\d\d?)[点點時时](?!間|间)(?:(半)|(\d\d?)分)?"),
@@ -565,7 +615,7 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         yield re.compile(rf"{part}?(\d\d?):(\d\d)"), _read_digital
         return
     if language == OTHER:
-        said = rf"(?:{part}\s?)?(?<![\d:])(\d\d?)(?:시(?!간)|\s?बजे)\s?(?:(반)|(\d\d?)분)?"
+        said = rf"(?:{part}\s?)?(?<![\d:])(\d\d?)(?:\s?시(?!간)|\s?बजे)\s?(?:(반)|(\d\d?)분)?"
         yield re.compile(said), _read_east_clock
         yield re.compile(rf"(?:{part}\s?)?(?<![\d:])(\d\d?):(\d\d)(?:\s?बजे)?"), _read_digital
     if language in _PAST:
@@ -578,8 +628,11 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         )
     uhr = rf"(?:\s?(?:{_HOURS[language]}))?" if _HOURS.get(language) else ""
     part = rf"(?:[\s,]*{part}(?!\w))"
+    mark = r"(?:[:h]|\s?h\s?)" if language == "french" else "[:h]"
     yield (
-        re.compile(rf"(?<![\w:.,])(\d\d?)[:h](\d\d)(?::\d\d)?(?!\d){uhr}{part}?", re.IGNORECASE),
+        re.compile(
+            rf"(?<![\w:.,])(\d\d?){mark}(\d\d)(?::\d\d)?(?!\d){uhr}{part}?", re.IGNORECASE
+        ),
         _read_digital,
     )
     at = _AT.get(language, "at")
@@ -595,10 +648,10 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         )
         if language in ("german", "french", "dutch"):
             yield (
-                re.compile(rf"(?<![\w:.,])(\d\d?)(){uhr[:-1]}(?!\w)", re.IGNORECASE),
+                re.compile(rf"(?<![\w:.,])(\d\d?)(?:\.(\d\d))?{uhr[:-1]}(?!\w)", re.IGNORECASE),
                 _read_digital,
             )
-    units = r"%|€|\$|£|[^\W\d_]"
+    units = rf"%|€|\$|£|(?!(?:{_AFTER_CLOCK})(?!\w))[^\W\d_]"
     yield (
         re.compile(
             rf"(?<!\w)(?:{at})\s(\d\d?)()(?![\d.,:/\-]*\d)(?!\s?(?:{units}))", re.IGNORECASE
@@ -618,11 +671,18 @@ def _list_own_clocks(language: str, part: str) -> Iterator[tuple[re.Pattern[str]
         yield re.compile(rf"(?<!\w){part[7:-7]}\s(\d\d?)(?:[.:](\d\d))?(?![\d.:])"), _read_digital
     if language == "polish":
         hours = "|".join(f"{hour[:-2]}(?:ej|ą)" for hour in _POLISH_HOURS)
-        said = rf"(?<!\w)(?:o |na )?(wpół do|o|od|do|na) ({hours})(?!\w)"
+        said = rf"(?<!\w)(?:o |na )?(wpół do|kwadrans po|o|od|do|na) ({hours})(?!\w)"
         yield re.compile(said, re.IGNORECASE), _read_polish
+        named = "|".join(f"{hour[:-2]}a" for hour in _POLISH_HOURS)
+        said = rf"(?<!\w)za (kwadrans|5|10|15|20) ({named})(?!\w)"
+        yield re.compile(said, re.IGNORECASE), _read_polish_before
     if language == "arabic":
         hours = "|".join(_ARABIC_HOURS)
-        said = rf"الساعة ({hours})(?! عشر)(?:\s*{part}(?!\w))?"
+        said = (
+            rf"الساعة ({hours})(?! عشر)"
+            rf"(?:\s(?:و(?P<plus>النصف|نصف|الربع|ربع|الثلث|ثلث)|إلا (?P<minus>ربع\w*|الربع|ثلث\w*|الثلث)))?"
+            rf"(?:\s*{part}(?!\w))?"
+        )
         yield re.compile(said), _read_arabic
 
 
@@ -650,15 +710,34 @@ def _read_shifted(reader: ValueReader, match: re.Match[str], shift: int) -> Valu
     return reader.read_clock(match, start // 60 or 12, start % 60)
 
 
+def _read_minutes(reader: ValueReader, match: re.Match[str], sign: int) -> Value | None:
+    minutes = int(match["m"])
+    shift = {-31: -30 - minutes, -29: -30 + minutes}.get(sign, sign * minutes)
+    start = int(match["h"]) * 60 + shift
+    return reader.read_clock(match, start // 60 or 12, start % 60)
+
+
+def _read_polish_before(reader: ValueReader, match: re.Match[str]) -> Value | None:
+    hours = [f"{hour[:-2]}a" for hour in _POLISH_HOURS]
+    minutes = int(match[1]) if match[1].isdigit() else 15
+    return reader.read_clock(match, hours.index(match[2].lower()) or 12, 60 - minutes)
+
+
 def _read_polish(reader: ValueReader, match: re.Match[str]) -> Value | None:
     hour = _POLISH_HOURS.index(re.sub("ą$", "ej", match[2].lower())) + 1
     if match[1].lower().startswith("wp"):
         return reader.read_clock(match, hour - 1 or 12, 30)
+    if match[1].lower().startswith("kw"):
+        return reader.read_clock(match, hour, 15)
     return reader.read_clock(match, hour, 0)
 
 
 def _read_arabic(reader: ValueReader, match: re.Match[str]) -> Value | None:
-    return reader.read_clock(match, _ARABIC_HOURS.index(match[1]) + 1, 0)
+    parts = {"نصف": 30, "ربع": 15, "ثلث": 20}
+    said = match["plus"] or match["minus"] or ""
+    minutes = next((count for part, count in parts.items() if part in said), 0)
+    start = (_ARABIC_HOURS.index(match[1]) + 1) * 60 + (-minutes if match["minus"] else minutes)
+    return reader.read_clock(match, start // 60 or 12, start % 60)
 
 
 def _read_named_clock(_reader: ValueReader, match: re.Match[str]) -> Value | None:
