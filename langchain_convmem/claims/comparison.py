@@ -118,6 +118,8 @@ _BEGINNING = 5
 """So many first letters does a word keep whose stem changes."""
 _FEW_WORDS = 3
 """So few words without a value may say in short what took many: "Small talk."."""
+_FEW_LOST = 0
+"""More lost words than these may be what unknown words restate."""
 _MANY_NEW = 3
 """So many new words where none of the source is lost are no other words for it."""
 
@@ -441,7 +443,8 @@ class _ClaimComparison:
             and not any(map(_is_bare_value, claim.clauses[number + 1 : number + 2]))
         ]
         if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in parts):
-            self._invented.append(told)
+            # What is lost may be said in other words here.
+            (self._unjudged if len(lost) > _FEW_LOST else self._invented).append(told)
         elif len(new) >= _MANY_NEW and not lost:
             named = claim.clauses[1:] if ":" in claim.text else claim.clauses
             is_added = any(_is_mostly_new(part, new) for part in named)
@@ -642,6 +645,8 @@ def _find_decisions(claim: Claim) -> dict[str, set[int]]:
     for clause in claim.clauses:
         for key in _DECISIONS & clause.concepts.keys():
             is_denied = clause.denials and key in {item.key for item in _list_denied(clause)}
+            if clause.denials and not is_denied:
+                continue  # what is denied may be said of it: "the approval has not come"
             found.setdefault(key, set()).add((clause.concepts[key] + is_denied) % 2)
     return found
 
@@ -680,6 +685,14 @@ def _list_denied(clause: Clause) -> list[Item]:
     return after[: 1 if clause.language == "chinese" else 2] or before[-2:] or values
 
 
+def _list_verbs_denied(clause: Clause) -> list[Item]:
+    """Return the verb before a negation, where a language puts it there: "köper inte"."""
+    if clause.language not in _VERB_SECOND:
+        return []
+    place = next(n for n, item in enumerate(clause.items) if item.kind in ("not", "without"))
+    return list(clause.items[max(0, place - 1) : place])
+
+
 def _is_set_apart(clause: Clause, said: Clause, claim: Claim) -> bool:
     """Return whether "X, but not Y" says what was said as "only Y is not", or the reverse."""
     is_only = any(item.kind == "only" for part in (clause, said) for item in part.items)
@@ -714,7 +727,10 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
         if not denied and any(differs):
             return "opposite"
         about = {
-            item.key for clause in (one, two) if clause.denials for item in _list_denied(clause)
+            item.key
+            for clause in (one, two)
+            if clause.denials
+            for item in [*_list_denied(clause), *_list_verbs_denied(clause)]
         }
         if denied and not any(differs) and (about & shared or shared - _DECISIONS):
             return "polarity" if _has_evidence(one, two) else None
@@ -733,22 +749,21 @@ def _compare_polarity(one: Clause, two: Clause) -> FindingKind | None:
 def _is_denied_by_word(one: Clause, two: Clause) -> bool:
     """Return whether a verb of its own may deny what the other one denies: "is forbidden"."""
     denied, plain = (one, two) if one.denials else (two, one)
-    if _is_verb_repeated(denied, plain):
-        return False
     gone = [key for key in denied.content if not _holds(plain.content, key)]
     new = [key for key in plain.content if not _holds(denied.content, key)]
-    is_bound = denied.language == "turkish" and not gone
-    return any(not any(_may_be_forms(key, other) for other in gone) for key in new) and (
-        is_bound or any(not any(_may_be_forms(key, other) for other in new) for key in gone)
-    )
+    other = [key for key in new if not any(_may_be_forms(key, one) for one in gone)]
+    lost = [key for key in gone if not any(_may_be_forms(key, one) for one in new)]
+    if _is_verb_repeated(denied, plain):
+        return bool(lost) and len(other) > 1
+    return bool(other) and bool(lost or (denied.language == "turkish" and not gone))
 
 
 def _is_verb_repeated(denied: Clause, plain: Clause) -> bool:
     """Return whether the word that is denied, as far as can be told, is said as well."""
     negation = next(item for item in denied.items if item.kind in ("not", "without"))
     if denied.language == "turkish" and negation.text.lower() not in _TURKISH_NOT:
-        begun = negation.text[:2].lower()  # the denial is a part of the verb
-        return any(item.text[:2].lower() == begun for item in plain.items)
+        begun = {negation.text[:2].lower(), negation.text[:1].lower() + "i"}  # the verb holds it
+        return any(item.text[:2].lower() in begun for item in plain.items)
     return any(
         _holds(plain.content, item.key) or item.key in plain.concepts
         for item in _list_denied(denied)[:1]
@@ -849,7 +864,7 @@ def _is_debtor_changed(told: Cast, said: Cast) -> bool:
     debtors = told.debtor, said.debtor
     if "" in debtors or debtors[0] == debtors[1]:
         return False
-    if not (told.clause.values or said.clause.values) and "?" in told.roles:
+    if not (told.clause.values or said.clause.values) and "?" in (told.agent, debtors[0]):
         return False  # "he gets a rash" speaks of no debt
     is_pronoun = "?" in said.roles and debtors[0] != "?" and debtors[1] in told.roles
     return debtors[0] in said.roles or is_pronoun
@@ -1003,6 +1018,8 @@ def _find_names_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
         return
     if claim.whole.directions or _list_voices(claim) != _list_voices(said):
         return
+    if claim.whole.concepts != said.whole.concepts:
+        return  # "A sold it to B" is "B bought it from A"
     names = claim.whole.names | said.whole.names
     told_words, told_names = _split_names(claim, names)
     said_words, said_names = _split_names(said, names)
@@ -1274,6 +1291,7 @@ def _count_alike(one: str, two: str) -> int:
 
 _PERSONAL = re.compile(r"[我你您他她们的了\s。,.!?、，！？]|用户|客户|助手")
 _LONGEST_RUN = 3
+_VERB_SECOND = frozenset({"german", "dutch", "swedish"})
 _VERB_LAST = frozenset({"turkish", "japanese"})
 
 

@@ -116,7 +116,9 @@ _KOREAN = re.compile(
 )
 _SUMMED = frozenset({"french", "turkish", "arabic"})
 """Languages that say 97 as "four twenties ten seven", 11 as "ten one" or 15 as "five ten"."""
-_RUSSIAN_HALF = re.compile(r"(?i)(?<!\w)пол(?=(?:второ|треть|четв[её]рт|пято|шесто|седьмо|восьмо|девято|десято|одиннадцато|двенадцато)го)")
+_RUSSIAN_HALF = re.compile(
+    r"(?i)(?<!\w)пол(?=(?:второ|треть|четв[её]рт|пято|шесто|седьмо|восьмо|девято|десято|одиннадцато|двенадцато)го)"
+)
 _TURKISH_HOURS = {
     "bire": 1, "ikiye": 2, "üçe": 3, "dörde": 4, "beşe": 5, "altıya": 6, "yediye": 7, "sekize": 8, "dokuza": 9,
     "ona": 10, "on bire": 11, "on ikiye": 12, "biri": 1, "ikiyi": 2, "üçü": 3, "dördü": 4, "beşi": 5, "altıyı": 6,

@@ -9,8 +9,8 @@ knows where it stood.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from typing import Literal, TypeAlias
 
@@ -114,39 +114,39 @@ SEK 1 sek|kr|kronor|kr\\.
 cent 1 cents?|cents?|centimes?|céntimos?|centesimi|pence
 g 0.000001 µg|mcg|мкг|микрограмм\\w*|μg|micrograms?|mikrogramm
 g 0.001 mg|milligrams?|milligramm|milligrammes?|miligramos?|milligrammi|miligramas?|мг|毫克|ミリグラム|миллиграмм\\w*
-g 1 g|gr|grams?|gramm|grammes?|gramos?|grammi|grammo|gramas?|gram|гр?|грамм\\w*|克|グラム
-g 1000 kg|kilo|kilos|kilograms?|kilogramm|kilogrammes?|kilogramos?|kili|chili|chilo|quilos?|кг|килограмм\\w*|公斤|千克|キロ(?!メ)|キログラム|كيلو\\w*
+g 1 g|gr|grams?|gramm|grammes?|gramos?|grammi|grammo|gramas?|gram|гр?|грамм\\w*|克|グラム|그램|ग्राम|غرام\\w*|جرام\\w*
+g 1000 kg|kilo|kilos|kilograms?|kilogramm|kilogrammes?|kilogramos?|kili|chili|chilo|quilos?|кг|킬로(?:그램)?(?!미터)|किलो(?:ग्राम)?(?![\u0900-\u097f])|kilogram\\w*|килограмм\\w*|公斤|千克|キロ(?!メ)|キログラム|كيلو\\w*
 g 500 斤
 g 1000000 tonnes?|tonnen?|tons?|toneladas?|тонн\\w*|吨
 lb 1 lbs?|磅
 oz 1 oz|ounces?
 l 0.001 ml|millilit(?:er|re)s?|millilitres?|mililitros?|millilitri|мл|毫升|ミリリットル
 l 0.01 cl|zl
-l 1 l|lit(?:er|re)s?|litros?|litri|litro|л|литр\\w*|升|リットル
+l 1 l|lit(?:er|re)s?|litros?|litri|litro|л|литр\\w*|升|リットル|리터|लीटर|لتر\\w*|litr\\w*
+m2 1 m²|m2|qm|sqm|square met(?:er|re)s?|quadratmetern?|mètres? carrés?|metros? [cq]uadrados?|metr[io] quadr(?:at)?[io]|vierkante meter|mq|m[²2]|кв\\.? ?м\\w*|квадратн\\w+ метр\\w*|metr\\w+ kwadratow\\w+|metrekare|متر\\w* مربع\\w*|平方米|平米|平方メートル|㎡|제곱미터|वर्ग मीटर
 m 0.001 mm|millimet(?:er|re)s?|мм|毫米
 m 0.01 cm|centimet(?:er|re)s?|zentimeter|centímetros?|centimetri|см|сантиметр\\w*|厘米|センチ
-m 1 m|met(?:er|re)s?|mètres?|metros?|metri|metro|м|метр\\w*|米|メートル
-m 1000 km|kilomet(?:er|re)s?|kilomètres?|kilómetros?|quilómetros?|quilômetros?|chilometri|км|километр\\w*|公里|千米|キロメートル|كم
+m 1 m|met(?:er|re)s?|mètres?|metros?|metri|metro|м|метр\\w*|米|メートル|미터|मीटर|متر\\w*|metr\\w*|metre
+m 1000 km|kilomet(?:er|re)s?|kilomètres?|kilómetros?|quilómetros?|quilômetros?|chilometri|км|километр\\w*|公里|千米|キロメートル|كم|كيلومتر\\w*|킬로미터|किमी|कि\\.मी\\.|किलोमीटर|kilometr\\w*|kilometre
 mile 1 mi|miles?|meilen?|英里|マイル
 foot 1 ft|feet|foot
 inch 1 inch|inches|zoll
-m2 1 m²|m2|qm|sqm|square met(?:er|re)s?|quadratmeter|mètres? carrés?|metros? cuadrados?|平方米|平米
 percent 1 %|percent|per cent|prozent|pour ?cent|por ?cento?|per cento|procent|процент\\w*|yüzde|パーセント
 celsius 1 °c|°|degrees?|grad|degrés|grados|gradi|graus|graden|градус\\w*|度
 fahrenheit 1 °f
-minute 1 min|mins|minutes?|minuten|minuti|minuto|minutos?|minuten|минут\\w*|分钟|分間|dakika|minut\\w*|دقيقة|دقائق
-minute 60 h|hrs?|hours?|stunden?|heures?|horas?|ore|ora|uur|timm(?:e|ar)|час\\w*|小时|時間|saat|godzin\\w*|ساعة|ساعات
-minute 1440 days?|tage?|tagen|jours?|días?|giorni|giorno|dias?|dagen|dag|dagar|дн\\w*|день|天|日間|gün|dni|dzień|يوم\\w*|أيام
-minute 10080 weeks?|wochen?|semaines?|semanas?|settiman[ae]|weken|veck(?:a|or)|недел\\w*|周(?!岁)|星期|週間|hafta|tygodni\\w*|أسبوع|أسابيع
-month 1 months?|monate?|monaten|mois|mes|meses|mesi|mese|mês|maand|maanden|månad|månader|месяц\\w*|个月|か月|ヶ月|カ月|ay|miesi[ąę]c\\w*|شهر|أشهر
-month 12 years?|yrs?|jahren?|jahre|ans|années?|an|años?|anni|anno|anos?|jaar|jaren|лет|год\\w*|年間?|yıl|år|lata?|سنة|سنوات
+minute 1 min|mins|minutes?|minuten|minuti|minuto|minutos?|minuten|минут\\w*|分钟|分間|dakika|minut\\w*|دقيقة|دقائق|دقيقتين|분(?!기)|मिनट
+minute 60 h|hrs?|hours?|stunden?|heures?|horas?|ore|ora|uur|timm(?:e|ar)|час\\w*|小时|時間|saat|godzin\\w*|ساعة|ساعات|ساعتين|시간|घंट\\w*
+minute 1440 days?|tage?|tagen|jours?|días?|giorni|giorno|dias?|dagen|dag|dagar|дн\\w*|день|天|日間|gün|dni|dzień|يوم\\w*|أيام|일간|दिन\\w*
+minute 10080 weeks?|wochen?|semaines?|semanas?|settiman[ae]|weken|veck(?:a|or)|недел\\w*|周(?!岁)|星期|週間|hafta|tygodni\\w*|أسبوع\\w*|أسابيع|주(?:일|간)|हफ़्त\\w*|हफ्त\\w*|सप्ताह
+month 1 months?|monate?|monaten|mois|mes|meses|mesi|mese|mês|maand|maanden|månad|månader|месяц\\w*|个月|か月|ヶ月|カ月|ay|miesi[ąę]c\\w*|شهر\\w*|أشهر|개월|달|महीन\\w*
+month 12 years?|yrs?|jahren?|jahre|ans|années?|an|años?|anni|anno|anos?|jaar|jaren|лет|год\\w*|年間?|yıl|år|lata?|سنة|سنوات|عام\\w*|أعوام|년|साल\\w*|वर्ष
 byte 1 gb|gigabytes?
 mbyte 1 mb|megabytes?
 kw 1 kw|kilowatts?
 kwh 1 kwh
 """
 _TIMES = {
-    "k": 1e3, "thousand": 1e3, "tausend": 1e3, "mille": 1e3, "mila": 1e3, "mil": 1e3, "duizend": 1e3,
+    "k": 1e3, "grand": 1e3, "thousand": 1e3, "tausend": 1e3, "mille": 1e3, "mila": 1e3, "mil": 1e3, "duizend": 1e3,
     "тыс.": 1e3, "тыс": 1e3, "тысяч": 1e3, "тысячи": 1e3, "тысяча": 1e3, "tys.": 1e3, "tys": 1e3,
     "bin": 1e3, "ألف": 1e3, "천": 1e3, "만": 1e4, "억": 1e8, "हज़ार": 1e3, "हजार": 1e3, "लाख": 1e5, "tusen": 1e3, "千": 1e3, "万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8, "million": 1e6,
     "millions": 1e6, "mio.": 1e6, "mio": 1e6, "millionen": 1e6, "millón": 1e6, "millones": 1e6,
@@ -227,10 +227,12 @@ class ValueReader:
         self._take(_ID, _read_id)
         self._take(self._lexicon.days, self._read_day)
         self.text = _QUARTERS.sub(_write_quarters, self.text)
+        self.text = _MINUS.sub("-", self.text)
         self.text = replace_number_words(
             _PART_OF_HOUR.sub(_write_minutes, self.text), self._language
         )
         self.text = _VAGUE.sub("", _FIRST_OF.sub("1 ", self.text))
+        self.text = _MINUS.sub("-", self.text)
         if _DIGIT.search(self.text) or _HALF.search(self.text):
             for pattern, read in _DATES:
                 self._take(pattern, read)
@@ -261,6 +263,7 @@ class ValueReader:
     def _take_amounts(self) -> None:
         pieces: list[str] = []
         end = 0
+        first, steps = len(self.values), {1.0}
         for match in _NUMBER.finditer(self.text):
             if match.start() < end:
                 continue
@@ -274,8 +277,11 @@ class ValueReader:
             said = self.text[start : match.end() + length]
             pieces += [self.text[end:start], f" {chr(_PRIVATE + len(self.values))} "]
             self.values.append(self._make_amount(match[0], unit, scale, said))
+            steps.add(scale if not unit or unit.isupper() else 1.0)
             end = match.end() + length
         self.text = "".join([*pieces, self.text[end:]])
+        for place in range(first, len(self.values) if max(steps) >= _THOUSAND else 0):
+            self.values[place] = _add_steps(self.values[place], steps)
 
     def _make_amount(self, number: str, unit: str, scale: float, said: str) -> Value:
         sign = -1 if number.startswith("-") else 1
@@ -312,6 +318,17 @@ class ValueReader:
         else:
             readings = [start, (start + 720) % 1440]
         return Value("time", "", frozenset(map(float, readings)), match[0])
+
+
+_THOUSAND = 1000
+
+
+def _add_steps(value: Value, steps: Collection[float]) -> Value:
+    """Return a small bare number that may also count thousands: "nine grand, not seven"."""
+    if value.unit or max(value.bare) >= _THOUSAND:
+        return value
+    bare = frozenset(one * step for one in value.bare for step in steps)
+    return replace(value, readings=value.readings | bare, bare=bare)
 
 
 _QUARTERS = re.compile("(?<=[点點])([一三])刻")
@@ -404,6 +421,10 @@ _HALF = re.compile(
 _FIRST_OF = re.compile(
     r"\b(?:primo|primero|primeiro|premier|1(?:er|º|°|o))\s(?=(?:de |di )?[^\W\d_]{3,})"
     r"|\b(?:ersten?|first of)\s(?=(?:[jfmasond][^\W\d_]{2,}))",
+    re.IGNORECASE,
+)
+_MINUS = re.compile(
+    r"(?<!\w)(?:minus|moins|menos|meno|min|минус|eksi|ناقص|영하|माइनस)\s(?=\d)|(?:零下|マイナス|氷点下)(?=\d)",
     re.IGNORECASE,
 )
 _VAGUE = re.compile(r"(?<=\d)-?ish\b")
@@ -539,8 +560,8 @@ _SHIFTED = {
 }  # fmt: skip
 _MINUTES = {
     "english": (
-        (r"(?:at|by|around|about|until|till|before|after|from) (?P<m>5|10|20|25)(?: minutes)? to (?P<h>\d\d?)(?!\s?[%€$£])"
-         r"(?=\s*(?:$|[.,;!?]|am\b|pm\b|in the|on\b|at\b|sharp))", -1),
+        ((r"(?:at|by|around|about|until|till|before|after|from) (?P<m>5|10|20|25)(?: minutes)? to (?P<h>\d\d?)(?!\s?[%€$£])"
+         r"(?=\s*(?:$|[.,;!?]|am\b|pm\b|in the|on\b|at\b|sharp))"), -1),
     ),
     "german": (
         (r"(?P<m>5|10) vor halb (?P<h>\d\d?)", -31), (r"(?P<m>5|10) nach halb (?P<h>\d\d?)", -29),
@@ -630,9 +651,7 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
     part = rf"(?:[\s,]*{part}(?!\w))"
     mark = r"(?:[:h]|\s?h\s?)" if language == "french" else "[:h]"
     yield (
-        re.compile(
-            rf"(?<![\w:.,])(\d\d?){mark}(\d\d)(?::\d\d)?(?!\d){uhr}{part}?", re.IGNORECASE
-        ),
+        re.compile(rf"(?<![\w:.,])(\d\d?){mark}(\d\d)(?::\d\d)?(?!\d){uhr}{part}?", re.IGNORECASE),
         _read_digital,
     )
     at = _AT.get(language, "at")
