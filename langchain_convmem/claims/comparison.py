@@ -754,7 +754,8 @@ def _is_denied_by_word(one: Clause, two: Clause) -> bool:
     other = [key for key in new if not any(_may_be_forms(key, one) for one in gone)]
     lost = [key for key in gone if not any(_may_be_forms(key, one) for one in new)]
     if _is_verb_repeated(denied, plain):
-        return bool(lost) and len(other) > 1
+        is_plain = any(item.kind == "not" for item in denied.items)  # and not "waiting for"
+        return bool(lost) and len(other) > is_plain
     return bool(other) and bool(lost or (denied.language == "turkish" and not gone))
 
 
