@@ -81,7 +81,7 @@ _MORE = {
     "dziesiątego=10 jedenastego=11 dwunastego=12 trzynastego=13 czternastego=14 piętnastego=15 szesnastego=16 "
     "siedemnastego=17 osiemnastego=18 dziewiętnastego=19 dwudziestego=20 trzydziestego=30 dwudziestu=20 trzydziestu=30 "
     "sześciu=6 siedmiu=7 ośmiu=8 dziewięciu=9 dziesięciu=10 "
-    "dwieście=200 trzysta=300 czterysta=400 pięćset=500 sześćset=600 siedemset=700 osiemset=800 "
+    "stówa=100 stówę=100 dwieście=200 trzysta=300 czterysta=400 pięćset=500 sześćset=600 siedemset=700 osiemset=800 "
     "dziewięćset=900 tysiąc=1000 tysiące=1000 tysięcy=1000",
     "turkish": "birde=1 ikide=2 üçte=3 dörtte=4 beşte=5 altıda=6 yedide=7 sekizde=8 "
     "dokuzda=9 onda=10 yüz=100 bin=1000 milyon=1000000",

@@ -22,6 +22,9 @@ _SINO_NUMBER = re.compile(
 _NATIVE_NUMBER = re.compile(
     rf"(?<!\w)(?:({'|'.join(_NATIVE_TENS)})({'|'.join(_NATIVE_UNITS)})?|(스무)){_COUNTED}"
 )
+_SINO_UNIT = re.compile(
+    r"(?<!\w)([일이삼사오육칠팔구])\s?(?=킬로|그램|밀리|미터|센티|리터|퍼센트|달러|유로|개월|인분|학년)"
+)
 _HINDI_WORDS = (
     "दो तीन चार पाँच छह सात आठ नौ दस ग्यारह बारह तेरह चौदह पंद्रह सोलह सत्रह अठारह उन्नीस बीस "
     "इक्कीस बाईस तेईस चौबीस पच्चीस छब्बीस सत्ताईस अट्ठाईस उनतीस तीस इकतीस बत्तीस तैंतीस चौंतीस "
@@ -54,6 +57,7 @@ def replace_unlisted_numbers(text: str) -> str:
         text: A sentence. Korean numbers are read where something is counted.
     """
     text = _SINO_NUMBER.sub(_read_sino, text)
+    text = _SINO_UNIT.sub(lambda match: f"{_SINO[match[1]]} ", text)
     text = _NATIVE_NUMBER.sub(_read_native, text)
     text = _HINDI_PART.sub(_read_hindi_part, text)
     return _HINDI_NUMBER.sub(_read_hindi, text)

@@ -228,11 +228,13 @@ class ValueReader:
         self._take(self._lexicon.days, self._read_day)
         self.text = _QUARTERS.sub(_write_quarters, self.text)
         self.text = _MINUS.sub("-", self.text)
+        self.text = _ONE_AND_A_HALF.sub("1.5", _PERCENT.sub(" %", self.text))
         self.text = replace_number_words(
             _PART_OF_HOUR.sub(_write_minutes, self.text), self._language
         )
         self.text = _VAGUE.sub("", _FIRST_OF.sub("1 ", self.text))
         self.text = _MINUS.sub("-", self.text)
+        self.text = _write_halves(self.text, self._language)
         if _DIGIT.search(self.text) or _HALF.search(self.text):
             for pattern, read in _DATES:
                 self._take(pattern, read)
@@ -423,6 +425,60 @@ _FIRST_OF = re.compile(
     r"|\b(?:ersten?|first of)\s(?=(?:[jfmasond][^\W\d_]{2,}))",
     re.IGNORECASE,
 )
+_PERCENT = re.compile(
+    r"(?<=\w) (?:per cent|pour ?cent|por ?ciento|por ?cento|per ?cento)(?!\w)", re.IGNORECASE
+)
+_AND_A_HALF = {
+    language: tuple(re.compile(said, re.IGNORECASE) for said in patterns)
+    for language, patterns in {
+        "english": (
+            r"(?<!\w)(\d+) and a half(?: (hours?|years?|weeks?|months?|miles?|kilos?|pounds?))?",
+            r"(?<!\w)(an?|\d+|one) (hours?|years?|weeks?|months?|miles?|kilos?|pounds?) and a half",
+        ),
+        "german": (r"(?<!\w)(\d+) ?einhalb (\w+)",),
+        "french": (r"(?<![àh] )(?<!vers )(?<!\w)(\d+|une?) (heures?|ans?|mois|kilos?|litres?|semaines?|jours?) et demie?",),
+        "spanish": (r"(?<!las )(?<!la )(?<!\w)(\d+|una?) (horas?|años?|mes(?:es)?|kilos?|litros?|semanas?|días?) y medi[oa]",),
+        "italian": (r"(?<!le )(?<!\w)(\d+|una?) (or[ae]|ann[oi]|mes[ei]|chil[oi]|litr[oi]|settiman[ae]|giorn[oi]) e mezz[oa]",),
+        "portuguese": (r"(?<!às )(?<!\w)(\d+|uma?) (horas?|anos?|mes(?:es)?|mês|quilos?|litros?|semanas?|dias?) e mei[oa]",),
+        "russian": (r"(?<!\w)(\d+) с половиной (\w+)",),
+        "polish": (r"(?<!\w)(\d+) i pół (\w+)",),
+        "swedish": (r"(?<!\w)(\d+) och en halv(?:t)? (\w+)",),
+        "turkish": (r"(?<!saat )(?<!sabah )(?<!akşam )(?<!gece )(?<!\w)(\d+|bir) buçuk (saat|yıl|ay|hafta|gün|kilo|litre|lira|milyon|bin)",),
+        "chinese": (r"(\d+|一)个?半(小时|钟头|月|星期)", r"(\d+)(年|天|斤|公里|米)半"),
+        "japanese": (r"(\d+)(時間|年|日|か月|ヶ月)半",),
+        "other": (r"(?<!\w)(한|\d+) ?(시간|년|개월|달) ?반(?!\w)",),
+    }.items()
+}  # fmt: skip
+_ONE_AND_A_HALF = re.compile(
+    r"(?<!\w)(?:anderthalb|eineinhalb|anderhalve?|полтор[аы]|półtor(?:a|ej)|डेढ़|डेढ)(?!\w)",
+    re.IGNORECASE,
+)
+_HALF_MORE = re.compile(
+    r"(?<!\w)(zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|\d+)einhalb(?!\w)", re.IGNORECASE
+)
+_GERMAN = "zwei drei vier fünf sechs sieben acht neun zehn".split()
+
+
+def _write_halves(text: str, language: str) -> str:
+    """Return a text with "two and a half" in digits."""
+    if language == "german":
+        text = _HALF_MORE.sub(_write_half_more, text)
+    for pattern in _AND_A_HALF.get(language, ()):
+        text = pattern.sub(_write_half, text)
+    return text
+
+
+def _write_half(match: re.Match[str]) -> str:
+    whole = match[1] if match[1].isdigit() else "1"
+    unit = match[2] if match.lastindex and match.lastindex > 1 else ""
+    return f"{whole}.5 {unit or ''}"
+
+
+def _write_half_more(match: re.Match[str]) -> str:
+    said = match[1].lower()
+    return f"{said if said.isdigit() else _GERMAN.index(said) + 2}.5"
+
+
 _MINUS = re.compile(
     r"(?<!\w)(?:minus|moins|menos|meno|min|минус|eksi|ناقص|영하|माइनस)\s(?=\d)|(?:零下|マイナス|氷点下)(?=\d)",
     re.IGNORECASE,
@@ -482,7 +538,7 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
     (re.compile(r"(?<![\d.,])(\d\d?)([.])(\d\d?)\.()(?!\d)"), _read_numeric),
     (
         re.compile(
-            r"(?<![\d./])(?=0|[123]\d/0|\d/0|(?<=\b(?:el|le|il|on|by|am) )\d)(\d\d?)(/)(\d\d?)()(?![\d/])"
+            r"(?<![\d./])(?=0|[123]\d/0|\d/0|(?<=\b(?:el|le|il|on|by|am|al|au|du|od|do|au|op|às|em) )\d|(?<=\b(?:dal|del|vom|zum|den|til|dia) )\d)(\d\d?)(/)(\d\d?)()(?![\d/])"
         ),
         _read_numeric,
     ),
