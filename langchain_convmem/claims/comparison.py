@@ -34,7 +34,7 @@ from langchain_convmem.claims.reading import (
     read_claim,
 )
 from langchain_convmem.claims.unlisted import is_denied_otherwise
-from langchain_convmem.claims.values import Value
+from langchain_convmem.claims.values import Value, is_month
 from langchain_convmem.views.facts import split_sentences
 
 FindingKind: TypeAlias = Literal[
@@ -110,6 +110,8 @@ def compare_claims(source_sentences: Sequence[SourceSentence], text: str) -> Cla
 SPEAKERS = {"human": "user", "user": "user", "assistant": "assistant", "ai": "assistant"}
 _SURE_PERSONS = frozenset({"user", "assistant", "kin", "third"})
 _DECISIONS = frozenset({"accept", "confirm", "buy", "hire", "win", "single"})
+_CONVERSES = frozenset({"buy", "win"})
+"""Opposites that say the same of the other person."""
 _SIGNS = frozenset({"passive", "by", "to", "from", "only", "not", "third", "user", "assistant"})
 _UNDECLINED = frozenset({"english", "french", "spanish", "italian", "portuguese", "dutch"})
 """Names have no cases here."""
@@ -243,6 +245,7 @@ class _ClaimComparison:
             *_find_order_changed(claim, support, are_named=True),
             *_find_names_exchanged(claim, support),
             *_find_values_exchanged(claim, support),
+            *_find_routes_reversed(claim, support),
         ]
         self._changed += [
             ClaimFinding(kind, source.index, number, source.claim.text, claim.text)
@@ -472,7 +475,9 @@ class _ClaimComparison:
         if any(_is_foreign(part, support, self._all_content, few=bool(lost)) for part in parts):
             # What is lost may be said in other words here.
             (self._unjudged if len(lost) > _FEW_LOST else self._invented).append(told)
-        elif len(new) >= _MANY_NEW and not lost:
+        elif len(new) >= _MANY_NEW <= sum(len(one.claim.whole.content) for one in support) and (
+            not lost
+        ):
             named = claim.clauses[1:] if ":" in claim.text else claim.clauses
             is_added = any(_is_mostly_new(part, new) for part in named)
             (self._invented if is_added else self._unjudged).append(told)
@@ -617,7 +622,9 @@ def _list_names(claim: Claim) -> list[str]:
     """Return the names of a sentence; none of a language whose nouns are all capitalised."""
     if claim.language == "german":
         return []
-    return [item.key for item in claim.items if item.kind == "name"]
+    return [
+        item.key for item in claim.items if item.kind == "name" and not is_month(item.text.lower())
+    ]
 
 
 def _list_kin(claim: Claim) -> set[str]:
@@ -664,17 +671,28 @@ def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
 def _is_decided_otherwise(told: Claim, said: Claim) -> bool:
     """Return whether a decision is told as its opposite, in whatever clause it stands."""
     one, two = _find_decisions(told), _find_decisions(said)
-    return any(one[key].isdisjoint(two[key]) for key in one.keys() & two.keys())
+    is_denied_alike = _has_denial(told) == _has_denial(said)
+    return any(
+        all(side != other for side, _ in one[key] for other, _ in two[key])
+        if is_denied_alike
+        else {sum(pair) % 2 for pair in one[key]}.isdisjoint(sum(pair) % 2 for pair in two[key])
+        for key in one.keys() & two.keys()
+    )
 
 
-def _find_decisions(claim: Claim) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
+def _has_denial(claim: Claim) -> bool:
+    return any(item.kind in ("not", "without") for item in claim.items)
+
+
+def _find_decisions(claim: Claim) -> dict[str, set[tuple[int, int]]]:
+    """Return the side of each decision, and whether it is denied."""
+    found: dict[str, set[tuple[int, int]]] = {}
     for clause in claim.clauses:
         for key in _DECISIONS & clause.concepts.keys():
             is_denied = clause.denials and key in {item.key for item in _list_denied(clause)}
             if clause.denials and not is_denied:
                 continue  # what is denied may be said of it: "the approval has not come"
-            found.setdefault(key, set()).add((clause.concepts[key] + is_denied) % 2)
+            found.setdefault(key, set()).add((clause.concepts[key], int(is_denied)))
     return found
 
 
@@ -840,6 +858,8 @@ def _is_converse(one: Claim, two: Claim) -> bool:
     """Return whether opposites say the same, since the persons have changed places, too."""
     names = one.whole.names | two.whole.names
     told, said = find_cast(one.whole, names), find_cast(two.whole, names)
+    if told.agent and not said.agent and one.whole.concepts.keys() & _CONVERSES:
+        return True  # "I sold it" may be "A bought it", as long as nobody knows who does it
     return bool(told.agent and said.agent and told.agent != said.agent) and (
         told.agent in said.roles and said.agent in told.roles
     )
@@ -1036,7 +1056,8 @@ def _find_order_changed(claim: Claim, support: Sequence[_Source], *, are_named: 
     for mark in told.keys() & said.keys():
         one, two = told[mark], said[mark]
         if (
-            are_named is all(item.kind in ("name", "value") for item in (one, two))
+            are_named
+            is (_is_origin(mark) or all(item.kind in ("name", "value") for item in (one, two)))
             and not _are_same(one, two)
             and not _is_only_when(one, two)
             and not _is_alone(one, claim)
@@ -1046,6 +1067,11 @@ def _find_order_changed(claim: Claim, support: Sequence[_Source], *, are_named: 
         ):
             yield "swap", support[0]
             return
+
+
+def _is_origin(mark: str) -> bool:
+    """Return whether a place stands after a preposition, whatever its letters: 从上海."""
+    return mark == "从"
 
 
 def _is_only_when(*items: Item) -> bool:
@@ -1097,6 +1123,28 @@ def _find_values_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
         ):
             yield "swap", source
             return
+
+
+def _find_routes_reversed(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where a way from one place to another is told the other way round."""
+    pattern = _ROUTES.get(claim.language)
+    if pattern is None:
+        return
+    for source in support:
+        ways = [(match[1], match[2]) for match in pattern.finditer(source.claim.text)]
+        if any((match[2], match[1]) in ways for match in pattern.finditer(claim.text)):
+            yield "swap", source
+            return
+
+
+_ROUTES = {
+    "chinese": re.compile(
+        "[从由]([\u4e00-\u9fff]{2,4}?)(?:乘机|坐车|开车|出发)?(?:飞往|飞到|飞|前往|去|到|搬到|搬去|回到?)([\u4e00-\u9fff]{2})"
+    ),
+    "japanese": re.compile(
+        "([\u4e00-\u9fff\u30a1-\u30ffー]{2,6})から([\u4e00-\u9fff\u30a1-\u30ffー]{2,6})(?:へ|まで|に)"
+    ),
+}
 
 
 def _find_counted(claim: Claim) -> Iterator[tuple[Value, str]]:
@@ -1189,7 +1237,7 @@ def _is_foreign(
     """
     count = len(clause.content) + ("allergic" in clause.concepts)
     pairs = 2 if clause.language == "chinese" else 1  # pairs of characters overlap
-    if count < (1 + few) * pairs or clause.values:
+    if count < (1 + (few or clause.denials)) * pairs or clause.values:
         return False
     if any(_holds(known, key) for key in clause.content) or _is_akin(clause, support):
         return False

@@ -73,6 +73,9 @@ _MORE = {
     "шести=6 семи=7 восьми=8 девяти=9 десяти=10 второго=2 третьего=3 четвёртого=4 четвертого=4 пятого=5 шестого=6 "
     "седьмого=7 восьмого=8 девятого=9 десятого=10 одиннадцатого=11 двенадцатого=12 двадцати=20 тридцати=30 сто=100 двести=200 "
     "тринадцатого=13 четырнадцатого=14 пятнадцатого=15 шестнадцатого=16 семнадцатого=17 восемнадцатого=18 "
+    "первое=1 второе=2 третье=3 четвёртое=4 четвертое=4 пятое=5 шестое=6 седьмое=7 восьмое=8 девятое=9 десятое=10 "
+    "одиннадцатое=11 двенадцатое=12 тринадцатое=13 четырнадцатое=14 пятнадцатое=15 шестнадцатое=16 семнадцатое=17 "
+    "восемнадцатое=18 девятнадцатое=19 двадцатое=20 тридцатое=30 "
     "девятнадцатого=19 двадцатого=20 тридцатого=30 пятнадцати=15 сорока=40 пятидесяти=50 первого=1 "
     "триста=300 четыреста=400 пятьсот=500 шестьсот=600 семьсот=700 восемьсот=800 девятьсот=900 "
     "тысяча=1000 тысячи=1000 тысяч=1000",
@@ -365,10 +368,14 @@ def _join_hundreds(
     first = _UNITS[language].split()
     tens = {word: number * 10 for number, word in enumerate(_TENS[language].split(), 2)}
     rest = small | {word: number for number, word in enumerate(first)} | {"": 0} | tens
+    link = "en" if language == "dutch" else "und"
+    more = {f"{link}{word}": number for word, number in rest.items() if 0 < number < 13}  # noqa: PLR2004
     return {
-        f"{units[count]}{hundred}{word}": count * _HUNDRED + number
+        f"{said}{hundred}{word}": count * _HUNDRED + number
         for count in range(1, 10)
-        for word, number in rest.items()
+        for said in ([units[count], ""] if count == 1 and language != "swedish" else [units[count]])
+        for word, number in (rest | more).items()
+        if said or word
     }
 
 

@@ -51,7 +51,7 @@ _SUBJECTS = frozenset(
     "i i'm i'll i've i'd im ive ill you you're you'll you've he she they ich du er je j' j'ai tu il elle "
     "ils elles yo usted él ella ellos io lui lei loro eu você ele ela eles ik jij je hij zij ze я ты вы "
     "он она они ja ty on ona oni ben sen o jestem soy estoy sou estou أنا انا أنت هو هي 我 我们 俺 你 您 他 她 私 僕 あなた 彼 彼女 "
-    "jag du han hon we we're we've we'll wir nous nosotros noi nós wij мы biz نحن".split()
+    "ho abbiamo he hemos tenho temos jag du han hon we we're we've we'll wir nous nosotros noi nós wij мы biz نحن".split()
 )
 """Pronouns that may be the subject; other forms and possessives never are."""
 _FIRST_PERSON = {

@@ -122,7 +122,7 @@ lb 1 lbs?|磅
 oz 1 oz|ounces?
 l 0.001 ml|millilit(?:er|re)s?|millilitres?|mililitros?|millilitri|мл|毫升|ミリリットル
 l 0.01 cl|zl
-l 1 l|lit(?:er|re)s?|litros?|litri|litro|л|литр\\w*|升|リットル|리터|लीटर|لتر\\w*|litr\\w*
+l 1 l(?!')|lit(?:er|re)s?|litros?|litri|litro|л|литр\\w*|升|リットル|리터|लीटर|لتر\\w*|litr\\w*
 m2 1 m²|m2|qm|sqm|square met(?:er|re)s?|quadratmetern?|mètres? carrés?|metros? [cq]uadrados?|metr[io] quadr(?:at)?[io]|vierkante meter|mq|m[²2]|кв\\.? ?м\\w*|квадратн\\w+ метр\\w*|metr\\w+ kwadratow\\w+|metrekare|متر\\w* مربع\\w*|平方米|平米|平方メートル|㎡|제곱미터|वर्ग मीटर
 m 0.001 mm|millimet(?:er|re)s?|мм|毫米
 m 0.01 cm|centimet(?:er|re)s?|zentimeter|centímetros?|centimetri|см|сантиметр\\w*|厘米|センチ
@@ -494,9 +494,14 @@ _PART_OF_HOUR = re.compile(
 )
 _YEAR = r"(?:,?\s*(?:(?:of|de|del|do|года)\s+)?(?P<year>(?:19|20)\d\d)(?!\d))"
 _IN = (
-    r"in|im|en|em|since|during|last|next|by|until|till|from|ab|bis|ende|anfang|fin|début|в|с|до|w|do|od"
+    r"in|im|en|em|of|(?:fin(?:ales|al|e|i)?|fim|principios?|mediados|inizio|inizi|metà|meados|début) d(?:e|i|')|since|during|last|next|by|until|till|from|ab|bis|ende|anfang|fin|début|в|с|до|w|do|od"
     r"|à partir de|finales de|principios de|a|di|desde|desde|vanaf|tot|eind|early|late|mid"
 )
+
+
+def is_month(word: str) -> bool:
+    """Return whether a lowercase word names a month."""
+    return word in _MONTHS
 
 
 def _make_date(said: str, *days: tuple[int, int, int]) -> Value | None:
@@ -663,7 +668,8 @@ _POLISH_HOURS = (
     "dziewiętnastej dwudziestej"
 ).split()
 _CLOCK_ONLY = {
-    "italian": "alle|dalle", "spanish": "a las|desde las", "portuguese": "às",
+    "italian": "alle|dalle|dopo le|prima delle|entro le|verso le", "spanish": "a las|desde las|hasta las|antes de las|después de las",
+    "portuguese": "às|depois das|antes das|até as",
     "swedish": "klockan|kl\\.?",
 }  # fmt: skip
 """Prepositions that a bare number makes a clock time, whatever follows."""
