@@ -383,8 +383,9 @@ class _ClaimComparison:
                 continue
             if value.kind == "date" and self._has_month(value):
                 continue
-            # When something is can be told in so many ways that its absence proves nothing.
-            (self._unjudged if value.kind in _WHEN else self._missing).append(
+            # When something is can be told in many ways, and words of its own may tell a number.
+            is_open = value.kind in _WHEN or (value.kind == "amount" and self._has_new_words)
+            (self._unjudged if is_open else self._missing).append(
                 ClaimFinding(value.kind, index, said=value.text)
             )
         changed = {finding.source for finding in self._changed if finding.kind == "name"}
@@ -392,11 +393,16 @@ class _ClaimComparison:
         for source in self._sources:
             if source.claim.language not in told_languages or source.index in changed:
                 continue
-            self._missing += [
+            (self._unjudged if self._has_new_words else self._missing).extend(
                 ClaimFinding("name", source.index, said=name)
                 for name in _list_names(source.claim)
                 if not _holds_name(self._told_content, name)
-            ]
+            )
+
+    @cached_property
+    def _has_new_words(self) -> bool:
+        """Whether the restatement has words that no sentence of the source has."""
+        return any(not _holds(self._all_content, key) for key in self._told_content)
 
     # -- persons, names, words -------------------------------------------------------------------
     def _judge_persons(self, number: int, claim: Claim, support: Sequence[_Source]) -> None:
@@ -802,7 +808,7 @@ def _is_denied_by_word(one: Clause, two: Clause) -> bool:
     new = [key for key in plain.content if not _holds(denied.content, key)]
     other = [key for key in new if not any(_may_be_forms(key, one) for one in gone)]
     lost = [key for key in gone if not any(_may_be_forms(key, one) for one in new)]
-    if denied.language == "chinese":  # pairs of characters overlap
+    if denied.language in UNSPACED:  # pairs of characters overlap
         known = {sign for item in denied.items for sign in item.text}
         other = [key for key in other if known.isdisjoint(key)]
     if _is_verb_repeated(denied, plain):
@@ -828,12 +834,17 @@ _TURKISH_NOT = frozenset({"değil", "yok", "hayır", "hiç", "asla", "hiçbir"})
 
 def _may_be_forms(one: str, two: str) -> bool:
     """Return whether two words may be forms of one verb, which keeps its first letters."""
+    if _HAN.match(one) and _HAN.match(two):
+        return not set(one).isdisjoint(two)
     short, long = sorted((_strip_prefix(one), _strip_prefix(two)), key=len)
     frames = [re.sub("[aeiouyäöüåæ]", "", word) for word in (short, long)]
     if frames[0] == frames[1] and len(frames[0]) > 1:
         return True  # find, found
     count = max(1, min(2, len(short) - 1)) if len(short) <= _ALIKE + 1 else _ALIKE
     return short[:count] == long[:count]
+
+
+_HAN = re.compile("[\u4e00-\u9fff]")
 
 
 def _strip_prefix(word: str) -> str:
@@ -909,7 +920,7 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
     if told.agent in said.roles and said.agent in told.roles:
         nouns = [cast.agent not in _list_persons(cast.clause) for cast in (told, said)]
         is_noun = told.clause.language == "german" and nouns[0] != nouns[1]
-        is_same_verb = all(_holds(said.clause.content, key) for key in told.clause.content)
+        is_same_verb = _is_same_deed(told.clause, said.clause)
         is_equation = all(_is_equation(cast, agents) for cast in (told, said))
         is_same = (
             is_same_verb
@@ -921,7 +932,28 @@ def _is_role_changed(told: Cast, said: Cast, is_told_elsewhere: bool) -> bool:
         is_same = 2 * _score_clauses(told.clause, said.clause) >= len(told.clause.content)
         return is_same and not _is_asked_for(said.clause)
     kin = {item.key for item in said.clause.items if item.kind == "kin"}
-    return said.agent in kin and told.agent == "user" and not is_told_elsewhere
+    return (
+        said.agent in kin
+        and told.agent == "user"
+        and not is_told_elsewhere
+        and (said.agent not in told.roles or _is_same_deed(told.clause, said.clause))
+    )
+
+
+def _is_same_deed(told: Clause, said: Clause) -> bool:
+    """Return whether all that one clause names is in the other one: "learn" is not "teach"."""
+    if _has_reflexive(told) != _has_reflexive(said) or _list_marks(told) != _list_marks(said):
+        return False
+    if told.language == "turkish":
+        return told.content <= said.content
+    return all(_holds(said.content, key) for key in told.content)
+
+
+def _has_reflexive(clause: Clause) -> bool:
+    """Return whether a Russian verb says by its ending that somebody does it to themselves."""
+    return clause.language == "russian" and any(
+        item.kind == "word" and item.text.lower().endswith(("ся", "сь")) for item in clause.items
+    )
 
 
 def _list_marks(clause: Clause) -> set[str]:
@@ -929,7 +961,12 @@ def _list_marks(clause: Clause) -> set[str]:
     if clause.language in UNSPACED:
         return set()
     kinds = {item.kind for item in clause.items}
-    return kinds & ({"by", "to", "passive"} if "by" in kinds else {"to"})
+    froms = {"from" for item in clause.items if item.kind == "from" and item.text.lower() in _AWAY}
+    return froms | (kinds & {"by", "passive"} if "by" in kinds else set())
+
+
+_AWAY = frozenset({"from", "aus", "у", "от", "od", "من", "från", "tarafından"})
+"""Of the words that may mean "of", those that always say from whom."""
 
 
 def _is_debtor_changed(told: Cast, said: Cast) -> bool:
@@ -1270,6 +1307,8 @@ def _is_mostly_new(clause: Clause, new: Collection[str]) -> bool:
 def _is_contrasted(told: Claim, said: Claim) -> bool:
     """Return whether another one of several things is told: "green" where "blue" was said."""
     lexicon = get_lexicon(told.language)
+    if _has_denial(told) != _has_denial(said):
+        return False  # "not outdoors" is "indoors"
     one, two = (_find_contrasts(claim, lexicon) for claim in (told, said))
     return any(one[group].isdisjoint(two[group]) for group in one.keys() & two.keys())
 

@@ -36,6 +36,13 @@ _LATIN = (
 )  # fmt: skip
 _POLISH = re.compile("[ąęłńśźż]", re.IGNORECASE)
 _TURKISH = re.compile("[ışğİ]")
+_MARKS = (
+    ("portuguese", re.compile("[ãõ]", re.IGNORECASE)),
+    ("spanish", re.compile("[ñ¿¡]", re.IGNORECASE)),
+    ("german", re.compile("ß")),
+)
+"""Letters that hardly any other of these languages has."""
+_MARKED = 3
 _LATIN_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _FLAT = (
     ("skip", "unless"), ("skip", "skips"), ("not", "not"), ("without", "without"),
@@ -225,6 +232,7 @@ def guess_language(text: str, default: str = "english") -> str:
     counts = Counter(language for word in words for language in voters.get(word, ()))
     others = [word for word in words[:_MOST_ASKED] if word not in voters]
     counts.update(name for word in others for name in _find_languages(word))
+    counts.update({name: _MARKED for name, sign in _MARKS if sign.search(text)})
     most = max(counts.values(), default=0)
     if counts[default] > most - _MARGIN or not most:
         return default

@@ -36,7 +36,7 @@ _EAST = re.compile(
 )
 _EAST_NAME = re.compile(
     "([\u4e00-\u9fff\u30a1-\u30ffー]{1,6})(?:さん|くん|君|ちゃん|様|氏)(は|が|に|から|へ|を|の|と)?"
-    "|([小老阿][\u4e00-\u9fff])(?![\u4e00-\u9fff]?[时時])|((?![据由被让请问和跟给去见看找的我你他她是有在到因而])[\u4e00-\u9fff]{1,2})(?:先生|女士|老师|经理|医生)"
+    "|([小老阿](?![时時学區区型心孩子说姐妹哥弟朋费组吃声师板婆公家人年是大外鼠])[\u4e00-\u9fff])(?![\u4e00-\u9fff]?[时時])|((?![据由被让请问和跟给去见看找的我你他她是有在到因而])[\u4e00-\u9fff]{1,2})(?:先生|女士|老师|经理|医生)"
 )
 _PARTICLES = re.compile("^[\\s]*(は|が|に|から|へ|を|の|と)")
 _OBLIQUE = {
@@ -76,6 +76,10 @@ _FRAME = re.compile(
     re.IGNORECASE,
 )
 """Who reports something is not who does it."""
+_CONTRACTED_IS = re.compile(
+    r"(?<=[a-z])'s (?=(?:[a-z]+ing|[a-z]+ed|been|got|gone|not|an?|the|in|on|at|from|going|coming)\b)",
+    re.IGNORECASE,
+)
 _FREQUENCIES = {
     language: tuple(
         (re.compile(rf"(?i)(?<!\w)(?:{said})(?!\w)"), word)
@@ -236,6 +240,8 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
     """
     lexicon = get_lexicon(language)
     folded = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
+    if language == "english":
+        folded = _CONTRACTED_IS.sub(" is ", folded)
     reader = ValueReader(folded if speaker else _FRAME.sub("", folded), lexicon)
     marked = _compile_split(language).sub(" \x01 ", _write_frequency(reader.text, language))
     read = _read_spaced if lexicon.is_spaced else _read_unspaced
@@ -491,6 +497,7 @@ def find_cast(clause: Clause, names: frozenset[str]) -> Cast:
         clause: The clause.
         names: Known ones, which count at the start of a sentence, too.
     """
+    clause = _unify_names(clause, names)
     known = [
         item
         for item in clause.items
@@ -500,6 +507,28 @@ def find_cast(clause: Clause, names: frozenset[str]) -> Cast:
     if len(roles) < 2 or not names:  # noqa: PLR2004
         roles = dict(_find_roles(clause.items, clause.language, names))
     return Cast(clause, roles)
+
+
+def _unify_names(clause: Clause, names: frozenset[str]) -> Clause:
+    """Return a clause in which the cases of a name have one key: "Magda", "Magdzie"."""
+    if clause.language not in _OBLIQUE or not names:
+        return clause
+    items = [
+        replace(item, key=_find_name(item.key, names)) if item.kind in ("word", "name") else item
+        for item in clause.items
+    ]
+    return Clause(tuple(items), clause.language)
+
+
+def _find_name(key: str, names: frozenset[str]) -> str:
+    """Return the first of the names that a key may be a case of; the key if there is none."""
+    alike = [name for name in names if _is_case_of(*sorted((key, name), key=len))]
+    return min(alike, default=key)
+
+
+def _is_case_of(short: str, long: str) -> bool:
+    count = max(_SHORTEST_STEM - 1, len(short) - 1)
+    return len(long) <= len(short) + 2 and short[:count] == long[:count]
 
 
 def _find_roles(

@@ -228,6 +228,8 @@ class ValueReader:
         self._take(self._lexicon.days, self._read_day)
         self.text = _QUARTERS.sub(_write_quarters, self.text)
         self.text = _MINUS.sub("-", self.text)
+        if self._language == "arabic":
+            self.text = _ARABIC_DAY.sub(_write_arabic_day, self.text)
         self.text = _ONE_AND_A_HALF.sub("1.5", _PERCENT.sub(" %", self.text))
         self.text = replace_number_words(
             _PART_OF_HOUR.sub(_write_minutes, self.text), self._language
@@ -436,10 +438,10 @@ _AND_A_HALF = {
             r"(?<!\w)(an?|\d+|one) (hours?|years?|weeks?|months?|miles?|kilos?|pounds?) and a half",
         ),
         "german": (r"(?<!\w)(\d+) ?einhalb (\w+)",),
-        "french": (r"(?<![àh] )(?<!vers )(?<!\w)(\d+|une?) (heures?|ans?|mois|kilos?|litres?|semaines?|jours?) et demie?",),
-        "spanish": (r"(?<!las )(?<!la )(?<!\w)(\d+|una?) (horas?|años?|mes(?:es)?|kilos?|litros?|semanas?|días?) y medi[oa]",),
-        "italian": (r"(?<!le )(?<!\w)(\d+|una?) (or[ae]|ann[oi]|mes[ei]|chil[oi]|litr[oi]|settiman[ae]|giorn[oi]) e mezz[oa]",),
-        "portuguese": (r"(?<!às )(?<!\w)(\d+|uma?) (horas?|anos?|mes(?:es)?|mês|quilos?|litros?|semanas?|dias?) e mei[oa]",),
+        "french": (r"(?<![àh] )(?<!\w)(\d+) et demi(?!\w)", r"(?<![àh] )(?<!vers )(?<!\w)(\d+|une?) (heures?|ans?|mois|kilos?|litres?|semaines?|jours?) et demie?"),
+        "spanish": (r"(?<!las )(?<!la )(?<!\w)(\d+) y medio(?!\w)", r"(?<!las )(?<!la )(?<!\w)(\d+|una?) (horas?|años?|mes(?:es)?|kilos?|litros?|semanas?|días?) y medi[oa]"),
+        "italian": (r"(?<!le )(?<!\w)(\d+) e mezzo(?!\w)", r"(?<!le )(?<!\w)(\d+|una?) (or[ae]|ann[oi]|mes[ei]|chil[oi]|litr[oi]|settiman[ae]|giorn[oi]) e mezz[oa]"),
+        "portuguese": (r"(?<!às )(?<!\w)(\d+) e meio(?!\w)", r"(?<!às )(?<!\w)(\d+|uma?) (horas?|anos?|mes(?:es)?|mês|quilos?|litros?|semanas?|dias?) e mei[oa]"),
         "russian": (r"(?<!\w)(\d+) с половиной (\w+)",),
         "polish": (r"(?<!\w)(\d+) i pół (\w+)",),
         "swedish": (r"(?<!\w)(\d+) och en halv(?:t)? (\w+)",),
@@ -477,6 +479,19 @@ def _write_half(match: re.Match[str]) -> str:
 def _write_half_more(match: re.Match[str]) -> str:
     said = match[1].lower()
     return f"{said if said.isdigit() else _GERMAN.index(said) + 2}.5"
+
+
+_ARABIC_DAYS = ("الأول الثاني الثالث الرابع الخامس السادس السابع الثامن التاسع العاشر").split()
+_ARABIC_DAY = re.compile(
+    rf"(?<!\w)(?:ال)?({'|'.join(_ARABIC_DAYS)}|الحادي)( عشر| والعشرين| والثلاثين)? من(?=\s\w)"
+)
+
+
+def _write_arabic_day(match: re.Match[str]) -> str:
+    """Return "the fifth of" in digits."""
+    day = 1 if match[1] == "الحادي" else _ARABIC_DAYS.index(match[1]) + 1
+    more = {" عشر": 10, " والعشرين": 20, " والثلاثين": 30}
+    return str(day + more.get(match[2] or "", 0))
 
 
 _MINUS = re.compile(
