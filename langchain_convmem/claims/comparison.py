@@ -1087,7 +1087,8 @@ def _find_order_changed(claim: Claim, support: Sequence[_Source], *, are_named: 
         support: What it rests on.
         are_named: Whether both are names or values, which prove it; other words only suggest it.
     """
-    if claim.whole.directions or support[0].claim.whole.directions:
+    is_owing = claim.whole.directions or support[0].claim.whole.directions
+    if is_owing or _is_converse_deed(claim.whole, support[0].claim.whole):
         return
     told, said = _find_marked(claim), _find_marked(support[0].claim)
     for mark in told.keys() & said.keys():
@@ -1104,6 +1105,12 @@ def _find_order_changed(claim: Claim, support: Sequence[_Source], *, are_named: 
         ):
             yield "swap", support[0]
             return
+
+
+def _is_converse_deed(one: Clause, two: Clause) -> bool:
+    """Return whether "A sold it to B" is told as "B bought it from A"."""
+    keys = _CONVERSES & one.concepts.keys() & two.concepts.keys()
+    return any(one.concepts[key] != two.concepts[key] for key in keys)
 
 
 def _is_origin(mark: str) -> bool:
@@ -1186,9 +1193,10 @@ _ROUTES = {
 
 def _find_counted(claim: Claim) -> Iterator[tuple[Value, str]]:
     """Yield each amount with what follows it directly: what it counts, or its unit."""
-    for item, after in zip(claim.items, [*claim.items[1:], None], strict=True):
+    for number, item in enumerate(claim.items):
         if item.value is None or item.value.kind != "amount":
             continue
+        after = claim.items[number + 1] if number + 1 < len(claim.items) else None
         if item.value.unit:
             yield item.value, f"unit {item.value.unit}"
         if after is not None and after.kind in ("word", "name"):
@@ -1202,7 +1210,7 @@ def _is_same_pair(one: tuple[Value, str], two: tuple[Value, str]) -> bool:
 def _has_moved(told: Value, said: Value, claim: Claim, source: Claim) -> bool:
     """Return whether each of two different values stands in the other sentence as well."""
     return (
-        not (told.bare | said.bare) <= {1.0}
+        told.bare.isdisjoint(said.bare)
         and any(_has_number(told, value) for value in source.whole.values)
         and any(_has_number(said, value) for value in claim.whole.values)
     )

@@ -1,5 +1,7 @@
 """What the check of claims promises: what is changed is found, what is said otherwise is not."""
 
+# ruff: noqa: RUF001 - letters of the languages themselves
+
 from __future__ import annotations
 
 import pytest
@@ -42,9 +44,9 @@ def test_what_was_held_out_is_judged_as_well():
 
 def test_nearly_all_fresh_corruptions_are_caught_and_hardly_any_paraphrase_alarms():
     corruptions, paraphrases = load_cases("fresh_corruptions"), load_cases("fresh_paraphrases")
-    assert (len(corruptions), len(paraphrases)) == (443, 474)
-    assert count_found(corruptions, find_by_claims)["all", ""] >= 410
-    assert count_found(paraphrases, find_by_claims)["all", ""] <= 8
+    assert (len(corruptions), len(paraphrases)) == (728, 759)
+    assert count_found(corruptions, find_by_claims)["all", ""] >= 0.93 * len(corruptions)
+    assert count_found(paraphrases, find_by_claims)["all", ""] <= 0.02 * len(paraphrases)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,15 @@ def test_nearly_all_fresh_corruptions_are_caught_and_hardly_any_paraphrase_alarm
         ("사용자는 새우를 못 먹어요", "사용자는 새우를 먹지 못한다."),
         ("火车早上七点一刻出发", "火车7:15出发。"),
         ("se quedan una semana", "Se quedarán 7 días."),
+        ("De trein vertrekt om kwart voor acht.", "Vertrek van de trein: 7.45 uur."),
+        ("Поезд прибывает без пятнадцати девять утра.", "Прибытие поезда в 8:45."),
+        ("Zajęcia są za kwadrans szósta.", "Zajęcia są o 17:45."),
+        ("Uçağımız sabah altıyı çeyrek geçe kalkıyor.", "Uçak 06.15'te kalkacak."),
+        ("الطائرة تقلع الساعة السابعة والنصف صباحًا.", "تقلع الطائرة في 7:30 صباحًا."),
+        ("डॉक्टर की अपॉइंटमेंट शाम साढ़े पाँच बजे है।", "डॉक्टर से 17:30 बजे मिलना है।"),
+        ("Репетитор берёт полторы тысячи за час.", "Час с репетитором стоит 1500."),
+        ("The roof costs nearer nine grand than seven.", "It costs closer to £9,000 than £7,000."),
+        ("it was minus 6 last night", "it was -6 last night"),
     ],
 )  # fmt: skip
 def test_another_notation_is_no_change(said, told):
@@ -69,10 +80,29 @@ def test_another_notation_is_no_change(said, told):
         ("मैं मांस नहीं खाता", "उपयोगकर्ता मांस खाता है।"),
         ("저는 운전을 할 수 있어요", "사용자는 운전을 할 수 없다."),
         ("Ich habe mich gegen das Auto entschieden", "Er hat sich für das Auto entschieden."),
+        ("Ich esse kein Fleisch.", "Der Nutzer isst Fleisch."),
+        ("Je cours dix kilomètres trois fois par semaine.", "Il court 3 km dix fois par semaine."),
+        ("I back it up every night and keep 30 days.", "They back it up every week, 30 days kept."),
+        ("我们从上海飞东京。", "他们从东京飞上海。"),
     ],
 )  # fmt: skip
 def test_another_number_or_a_lost_denial_is_a_change(said, told):
     assert _compare(said, told).changed
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Мне нельзя есть острое.", "Пользователю запрещена острая еда."),
+        ("Kardeşim artık sigara içmiyor.", "Kullanıcının kardeşi sigarayı bıraktı."),
+        ("House prices went up by a fifth.", "Homes became 20 % more expensive."),
+        ("Annem bana araba sürmeyi öğretti.", "Kullanıcı araba sürmeyi annesinden öğrendi."),
+        ("Carlos le vendió la moto a Andrés.", "Andrés le compró la moto a Carlos."),
+        ("It runs until the end of October.", "It is open till late October."),
+    ],
+)  # fmt: skip
+def test_what_other_words_may_say_is_left_open(said, told):
+    assert _compare(said, told).agrees
 
 
 def test_words_that_change_places_beside_a_preposition_are_left_open():
