@@ -237,7 +237,7 @@ class _ClaimComparison:
             self._judge_unlisted(number, claim, support)
             return
         found = [
-            *_find_reversals(claim, support),
+            *(() if _PENDING.search(claim.text) else _find_reversals(claim, support)),
             *_find_roles_changed(claim, support),
             *_find_sides_exchanged(claim, support),
             *_find_agents_exchanged(claim, support),
@@ -246,6 +246,7 @@ class _ClaimComparison:
             *_find_names_exchanged(claim, support),
             *_find_values_exchanged(claim, support),
             *_find_routes_reversed(claim, support),
+            *_find_particles_exchanged(claim, support),
         ]
         self._changed += [
             ClaimFinding(kind, source.index, number, source.claim.text, claim.text)
@@ -641,6 +642,15 @@ def _list_kin(claim: Claim) -> set[str]:
 _Found: TypeAlias = "Iterator[tuple[FindingKind, _Source]]"
 
 
+_PENDING = re.compile(
+    r"(?i)(?<!\w)(?:still (?:ha(?:s|ve)|needs?) to|yet to|still to be|moet(?:en)? (?:\w+ )?nog"
+    r"|m(?:uss|üssen) noch|reste(?:nt)? à|faltan?|queda(?:n)? por|todavía hay que|deve ancora"
+    r"|resta da|ainda (?:precisa|tem que|falta)"
+    r"|ещ[её] (?:надо|нужно|предстоит)|(?:trzeba|musi) jeszcze|återstår)(?!\w)"
+)
+"""What is still to be done, which is another word for "not yet"."""
+
+
 def _find_reversals(claim: Claim, support: Sequence[_Source]) -> _Found:
     flips = []
     pairs = [(clause, source, part) for source in support for part in source.claim.clauses
@@ -811,10 +821,10 @@ def _is_denied_by_word(one: Clause, two: Clause) -> bool:
     if denied.language in UNSPACED:  # pairs of characters overlap
         known = {sign for item in denied.items for sign in item.text}
         other = [key for key in other if known.isdisjoint(key)]
-    if _is_verb_repeated(denied, plain):
-        is_plain = any(item.kind == "not" for item in denied.items)  # and not "waiting for"
-        return bool(lost) and len(other) > is_plain
-    return bool(other) and bool(lost or (denied.language == "turkish" and not gone))
+    is_lost = bool(lost) or not denied.concepts.keys() <= plain.concepts.keys()
+    if denied.language == "turkish" and not gone:
+        is_lost = not _is_verb_repeated(denied, plain)  # the denial is a part of the verb
+    return bool(other) and is_lost
 
 
 def _is_verb_repeated(denied: Clause, plain: Clause) -> bool:
@@ -849,7 +859,7 @@ _HAN = re.compile("[\u4e00-\u9fff]")
 
 def _strip_prefix(word: str) -> str:
     """Return an Arabic verb without the letter that says who does it, a participle without "ge"."""
-    bare = word.lstrip("أآايتن")
+    bare = word.lstrip("أآايتنو")
     if len(word) > len("ge") + _ALIKE:
         bare = bare.removeprefix("ge")
     return bare if len(bare) > 1 else word
@@ -883,7 +893,11 @@ def _find_roles_changed(claim: Claim, support: Sequence[_Source]) -> _Found:
     for clause in claim.clauses:
         best = max(
             said.clauses,
-            key=lambda part: (part.directions == clause.directions, _score_clauses(clause, part)),
+            key=lambda part: (
+                part.directions == clause.directions,
+                _score((), clause.values, part),
+                _score_clauses(clause, part),
+            ),
         )
         casts = find_cast(clause, names), find_cast(best, names)
         if any(_is_said_by(claim, clause, source, best) for source in support[1:]):
@@ -976,7 +990,8 @@ def _is_debtor_changed(told: Cast, said: Cast) -> bool:
     if not (told.clause.values or said.clause.values) and "?" in (told.agent, debtors[0]):
         return False  # "he gets a rash" speaks of no debt
     is_pronoun = "?" in said.roles and debtors[0] != "?" and debtors[1] in told.roles
-    return debtors[0] in said.roles or is_pronoun
+    is_thing = not told.is_named(debtors[0]) and debtors[1] not in told.roles
+    return (debtors[0] in said.roles or is_pronoun) and not is_thing
 
 
 def _find_agents_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
@@ -1181,6 +1196,24 @@ def _find_routes_reversed(claim: Claim, support: Sequence[_Source]) -> _Found:
             return
 
 
+def _find_particles_exchanged(claim: Claim, support: Sequence[_Source]) -> _Found:
+    """Yield where Japanese particles make whom something was done to the one who does it."""
+    if claim.language != "japanese" or _JAPANESE_PASSIVE.search(claim.text):
+        return
+    for source in support:
+        said = source.claim
+        done = {
+            item.key
+            for item in said.items
+            if item.kind == "name" and f"{item.text}さんを" in said.text
+        }
+        does = {item.key for item in claim.items if item.kind == "name" and item.role == "agent"}
+        if done & does and not _JAPANESE_PASSIVE.search(said.text):
+            yield "swap", source
+            return
+
+
+_JAPANESE_PASSIVE = re.compile("[らされ]れ[たてるま]|もら|いただ")
 _ROUTES = {
     "chinese": re.compile(
         "[从由]([\u4e00-\u9fff]{2,4}?)(?:乘机|坐车|开车|出发)?(?:飞往|飞到|飞|前往|去|到|搬到|搬去|回到?)([\u4e00-\u9fff]{2})"
@@ -1196,7 +1229,8 @@ def _find_counted(claim: Claim) -> Iterator[tuple[Value, str]]:
     for number, item in enumerate(claim.items):
         if item.value is None or item.value.kind != "amount":
             continue
-        after = claim.items[number + 1] if number + 1 < len(claim.items) else None
+        rest = [one for one in claim.items[number + 1 :] if one.kind != "only"]  # 只 counts animals
+        after = rest[0] if rest else None
         if item.value.unit:
             yield item.value, f"unit {item.value.unit}"
         if after is not None and after.kind in ("word", "name"):

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-from langchain_convmem.claims.numbers import list_number_words
+from langchain_convmem.claims.numbers import is_number_word, list_number_words
 from langchain_convmem.words.languages import STOP_WORDS, get_function_words, stem
 
 UNSPACED = frozenset({"chinese", "japanese"})
@@ -36,6 +36,8 @@ _LATIN = (
 )  # fmt: skip
 _POLISH = re.compile("[ąęłńśźż]", re.IGNORECASE)
 _TURKISH = re.compile("[ışğİ]")
+_SEVERAL = re.compile("[ \u0900-\u097f]")
+"""What a pattern of several words has; signs for vowels of Hindi are no letters to `re`, either."""
 _MARKS = (
     ("portuguese", re.compile("[ãõ]", re.IGNORECASE)),
     ("spanish", re.compile("[ñ¿¡]", re.IGNORECASE)),
@@ -122,7 +124,9 @@ def get_lexicon(language: str) -> Lexicon:
     pairs = [(sign, part) for sign, pattern in _list_signs(data) for part in _split_parts(pattern)]
     spaced = language not in UNSPACED
     groups = [f"(?P<g{number}>{_expand(part)})" for number, (_, part) in enumerate(pairs)]
-    several = [group for group, (_, part) in zip(groups, pairs, strict=True) if " " in part]
+    several = [
+        group for group, (_, part) in zip(groups, pairs, strict=True) if _SEVERAL.search(part)
+    ]
     days = list(_list_days(data))
     return Lexicon(
         language=language,
@@ -234,7 +238,8 @@ def guess_language(text: str, default: str = "english") -> str:
     counts.update(name for word in others for name in _find_languages(word))
     counts.update({name: _MARKED for name, sign in _MARKS if sign.search(text)})
     most = max(counts.values(), default=0)
-    if counts[default] > most - _MARGIN or not most:
+    is_default = counts[default] > most - _MARGIN and (counts[default] or default != _LATIN[0])
+    if is_default or not most:
         return default
     return next(language for language in _LATIN if counts[language] == most)
 
@@ -242,7 +247,12 @@ def guess_language(text: str, default: str = "english") -> str:
 @lru_cache(maxsize=50_000)
 def _find_languages(word: str) -> tuple[str, ...]:
     """Return the languages in which a form of a word is a sign."""
-    return tuple(name for name in _LATIN if get_lexicon(name).pattern.fullmatch(word))
+    return tuple(
+        name
+        for name in _LATIN
+        if get_lexicon(name).pattern.fullmatch(word)
+        or (len(word) >= _LONG_NUMBER and is_number_word(word, name))
+    )
 
 
 @cache

@@ -88,7 +88,7 @@ _MORE = {
     "dziewięćset=900 tysiąc=1000 tysiące=1000 tysięcy=1000",
     "turkish": "birde=1 ikide=2 üçte=3 dörtte=4 beşte=5 altıda=6 yedide=7 sekizde=8 "
     "dokuzda=9 onda=10 yüz=100 bin=1000 milyon=1000000",
-    "arabic": "ثلاث=3 أربع=4 خمس=5 ست=6 سبع=7 ثماني=8 تسع=9 عشر=10 مئة=100 مائة=100 "
+    "arabic": "ثلاث=3 أربع=4 خمس=5 ست=6 سبع=7 ثماني=8 ثمانمئة=800 ثمانمائة=800 تسع=9 عشر=10 مئة=100 مائة=100 "
     "مئتان=200 مئتين=200 مئتي=200 ألف=1000 آلاف=1000 ألفين=2000 ألفان=2000",
 }
 _LINKS = frozenset(["and", "y", "e", "et", "и", "و"])
@@ -117,6 +117,10 @@ _KOREAN_NUMBERS = "한 두 세 네 다섯 여섯 일곱 여덟 아홉 열".split
 _KOREAN = re.compile(
     rf"(?<!\w)({'|'.join(_KOREAN_NUMBERS)})(?=\s?(?:살|개|명|마리|시|번|잔|권|달|주|장|대|병|그릇|사람))"
 )
+_LONG_SINCE = re.compile(
+    r"(?i)(?<=[a-z])-(?=(?:year|month|week|day|hour|minute|pound|foot|page|person|storey|bed|seat|night|mile|metre|kilo))"
+)
+"""The hyphen of "a ten-year warranty"."""
 _SUMMED = frozenset({"french", "turkish", "arabic"})
 """Languages that say 97 as "four twenties ten seven", 11 as "ten one" or 15 as "five ten"."""
 _RUSSIAN_HALF = re.compile(
@@ -167,6 +171,7 @@ def replace_number_words(text: str, language: str) -> str:
     text = _replace_turkish_hours(text) if language == "turkish" else text
     values = _load_values(language)
     text = _split_lasting(text, language)
+    text = _LONG_SINCE.sub(" ", text) if language == "english" else text
     return _replace_runs(text, values, is_summed=language in _SUMMED) if values else text
 
 
@@ -187,6 +192,11 @@ def _replace_turkish_hours(text: str) -> str:
         return f"saat {start // 60 or 12}:{start % 60:02}"
 
     return _TURKISH_CLOCK.sub(write, text)
+
+
+def is_number_word(word: str, language: str) -> bool:
+    """Return whether a lowercase word is a number of a language, such as "centoventi"."""
+    return word in _load_values(language)
 
 
 def _split_lasting(text: str, language: str) -> str:

@@ -62,6 +62,7 @@ _FIRST_PERSON = {
     "turkish": frozenset(["borçluyum", "ödedim", "ödeyeceğim", "ödüyorum", "borç verdim"]),
 }  # fmt: skip
 """Verbs of owing and lending whose form says that the speaker does it."""
+_SHORT_DEEDS = frozenset("owe owed lent lend borrowed borrow paid pay".split())
 _FRAME = re.compile(
     r"\b(?:the (?:user|assistant) (?:has )?(?:said|says|mention(?:ed|s)|told (?:the assistant|the user)"
     r"|explain(?:ed|s)|report(?:ed|s)|not(?:ed|es)|stat(?:ed|es)|add(?:ed|s)|pointed out) that"
@@ -248,6 +249,8 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
     items = [_resolve(item, speaker) for item in read(marked, lexicon, reader.values)]
     if speaker:
         items = [part for item in items for part in _add_speaker(item, speaker, language)]
+    if speaker and language == "english" and _begins_with_deed(items):
+        items.insert(0, _make_person(speaker, role="agent"))
     if speaker and language == "japanese" and _has_unsaid_subject(items):
         items.insert(0, _make_person(speaker, role="agent"))
     return Claim(text, language, speaker, tuple(_cut_clauses(items, language)))
@@ -265,6 +268,11 @@ def _add_speaker(item: Item, speaker: str, language: str) -> Iterator[Item]:
     if item.kind in _DIRECTIONS and item.text.lower() in _FIRST_PERSON.get(language, ()):
         yield _make_person(speaker, role="agent")
     yield item
+
+
+def _begins_with_deed(items: Sequence[Item]) -> bool:
+    """Return whether a sentence leaves out who owes or lends: "owe Sam 20"."""
+    return bool(items) and items[0].kind in _DIRECTIONS and items[0].text.lower() in _SHORT_DEEDS
 
 
 def _has_unsaid_subject(items: Sequence[Item]) -> bool:
@@ -481,6 +489,12 @@ class Cast:
             is_agent = self.roles[self.agent] == "agent" or not self._is_owed
         return self.agent if is_agent else other
 
+    def is_named(self, who: str) -> bool:
+        """Return whether somebody is a person or has a name, rather than being any word."""
+        return any(
+            item.kind in _PERSONS and (item.key or item.kind) == who for item in self.clause.items
+        )
+
     @property
     def _is_owed(self) -> bool:
         """Whether somebody is owed something, rather than owes it."""
@@ -574,9 +588,24 @@ def _judge_role(item: Item, mark: str, language: str, *, passive: bool) -> Role:
     if mark:
         return "other"
     pattern = _OBLIQUE.get(language)
+    if language == "turkish" and _is_turkish_object(item):
+        pattern = _ANY
     if pattern is not None and item.text and pattern.search(item.text.lower()):
         return "other"
     return "open"
+
+
+_ANY = re.compile("")
+
+
+def _is_turkish_object(item: Item) -> bool:
+    """Return whether a person stands in a case of Turkish that no subject has."""
+    ending = {
+        "user": r"(?:n[ıi]n|y[ae]|y[ıi]|d[ae]n)$",
+        "kin": r"(?:s[ıiuü]n[ae]|nd[ae]n|m[ae]|md[ae]n|n[ıiuü]n)$",
+    }
+    pattern = ending.get(item.kind)
+    return bool(pattern and re.search(pattern, item.text.lower()))
 
 
 # -- alike ----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from langchain_convmem.words.dates import MONTH_OF
 ValueKind: TypeAlias = Literal["id", "amount", "time", "date", "day"]
 _PRIVATE = 0xE000
 _DIGIT = re.compile(r"\d")
+_HOURS_OR_CLOCK = re.compile(r"([01]?\d|2[0-4])\s?h(?:eures?|oras?)?()")
 _BARE_CLOCK = re.compile(r"([01]?\d|2[0-4])(?:\.([0-5]\d))?")
 
 
@@ -53,12 +54,11 @@ class Value:
     @property
     def _clock_keys(self) -> frozenset[str]:
         """What a bare "8.15" or "8" has in common with the clock times that it may mean."""
-        match = (
-            _BARE_CLOCK.fullmatch(self.text) if self.kind == "amount" and not self.unit else None
-        )
+        pattern = {"": _BARE_CLOCK, "minute": _HOURS_OR_CLOCK}.get(self.unit)
+        match = pattern.fullmatch(self.text) if self.kind == "amount" and pattern else None
         if match is None:
             return frozenset()
-        minutes = int(match[1]) * 60 + int(match[2] or 0)
+        minutes = int(match[1]) * 60 + int((match[2] if match.lastindex == 2 else 0) or 0)  # noqa: PLR2004
         return frozenset(f"time {float(one % 1440)}" for one in (minutes, minutes + 720))
 
     def matches(self, other: Value) -> bool:
@@ -117,7 +117,7 @@ g 0.001 mg|milligrams?|milligramm|milligrammes?|miligramos?|milligrammi|miligram
 g 1 g|gr|grams?|gramm|grammes?|gramos?|grammi|grammo|gramas?|gram|гр?|грамм\\w*|克|グラム|그램|ग्राम|غرام\\w*|جرام\\w*
 g 1000 kg|kilo|kilos|kilograms?|kilogramm|kilogrammes?|kilogramos?|kili|chili|chilo|quilos?|кг|킬로(?:그램)?(?!미터)|किलो(?:ग्राम)?(?![\u0900-\u097f])|kilogram\\w*|килограмм\\w*|公斤|千克|キロ(?!メ)|キログラム|كيلو\\w*
 g 500 斤
-g 1000000 tonnes?|tonnen?|tons?|toneladas?|тонн\\w*|吨
+g 1000000 ton[ay]|tonnes?|tonnen?|tons?|toneladas?|тонн\\w*|吨
 lb 1 lbs?|磅
 oz 1 oz|ounces?
 l 0.001 ml|millilit(?:er|re)s?|millilitres?|mililitros?|millilitri|мл|毫升|ミリリットル
@@ -593,7 +593,7 @@ _DATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None]], .
 _AT = {
     "english": "at|by|until|till|around|about|before|after|from", "german": "um|ab|gegen|bis",
     "french": "à|vers|dès", "spanish": "a las?|sobre las|desde las", "italian": "alle|all'|dalle|verso le",
-    "portuguese": "às|à|pelas", "dutch": "om|rond|vanaf", "russian": "в|к|до|после", "polish": "o|od|do",
+    "portuguese": "às|à|pelas|das|para as", "dutch": "om|rond|vanaf", "russian": "в|к|до|после", "polish": "o|od|do",
     "turkish": "saat", "arabic": "الساعة", "swedish": "klockan|kl\\.?",
 }  # fmt: skip
 _HOURS = {
@@ -707,13 +707,15 @@ def _list_clocks(language: str) -> Iterator[tuple[re.Pattern[str], _Reader]]:
         yield re.compile(bounded, re.IGNORECASE), partial(_read_minutes, sign=sign)
     if not lexicon.is_spaced:
         yield (
-            re.compile(rf"{part}?的?(\d\d?)[点點時时](?!間|间)(?:(半)|(\d\d?)分)?"),
+            re.compile(
+                rf"{part}?的?(\d\d?)[点點時时](?!間|间)(?:(半)|(\d\d?)(?:分|(?![\d个個人块岁元名位年月天件本])))?"
+            ),
             _read_east_clock,
         )
         yield re.compile(rf"{part}?(\d\d?):(\d\d)"), _read_digital
         return
     if language == OTHER:
-        said = rf"(?:{part}\s?)?(?<![\d:])(\d\d?)(?:\s?시(?!간)|\s?बजे)\s?(?:(반)|(\d\d?)분)?"
+        said = rf"(?:{part}\s?)?(?<![\d:])(\d\d?)(?:\s?시(?!간)|\s?बजे)\s?(?:(반)|(\d\d?)\s?분)?"
         yield re.compile(said), _read_east_clock
         yield re.compile(rf"(?:{part}\s?)?(?<![\d:])(\d\d?):(\d\d)(?:\s?बजे)?"), _read_digital
     if language in _PAST:

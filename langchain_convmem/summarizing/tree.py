@@ -54,6 +54,12 @@ _WEIGHTS: Mapping[Kind, float] = {
     "number": 0.5,
 }
 
+_FADING: Mapping[Kind, float] = {"promise": 0.25, "preference": 0.5}
+"""How much less one more of a kind counts for each that was chosen; in full for others.
+
+A code comes back when somebody asks for it; nobody asks for what they want to be reminded of.
+"""
+
 _PERSONAL = 6.0
 """What is told of those who talk counts so often."""
 _IMPERSONAL = 0.3
@@ -348,7 +354,9 @@ class _Choice:
         sentence = self._told[number]
         spent = 1 + self._used[sentence.child] / self._room_of[sentence.child]
         new = (kind for key, kind in self._worth[number].items() if key not in self._known)
-        worth = sum(_WEIGHTS[kind] / (1 + self._kinds[kind]) for kind in new)
+        worth = sum(
+            _WEIGHTS[kind] / (1 + _FADING.get(kind, 1.0) * self._kinds[kind]) for kind in new
+        )
         return self._shares[number] * worth / self._lengths[number] / spent, 1 / spent
 
 

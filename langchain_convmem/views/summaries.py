@@ -727,19 +727,21 @@ class SummaryNode:
     @property
     def leaves(self) -> tuple[SummaryNode, ...]:
         """The summaries at the ends of the branches, in order; of a leaf, itself."""
-        if not self.children:
-            return (self,)
-        return tuple(leaf for child in self.children for leaf in child.leaves)
+        return tuple(node for node, _ in self._walk() if not node.children)
+
+    def _walk(self) -> Iterator[tuple[SummaryNode, int]]:
+        """Yield this summary and all below it, each with its depth, in order.
+
+        Without recursion: summaries of older releases continue each other, thousands deep.
+        """
+        todo = [(self, 0)]
+        while todo:
+            node, depth = todo.pop()
+            yield node, depth
+            todo += [(child, depth + 1) for child in reversed(node.children)]
 
     def __repr__(self) -> str:
-        places = ", ".join(f"{first}-{last}" for first, last in self.ranges)
-        days = " to ".join(dict.fromkeys(self.days))
-        told = " ".join(self.text.split())
-        shown = told if len(told) <= _SHOWN_CHARS else f"{told[:_SHOWN_CHARS]}..."
-        marks = [f"level {self.level}", f"positions {places}" if places else "", days]
-        line = f"SummaryNode({', '.join(filter(None, marks))}: {shown!r})"
-        below = [f"  {text}" for child in self.children for text in repr(child).splitlines()]
-        return "\n".join([line, *below])
+        return "\n".join(f"{'  ' * depth}{_describe(node)}" for node, depth in self._walk())
 
 
 def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
@@ -750,15 +752,36 @@ def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
     """
     live = find_live_entries(entries)
     by_id = {entry.id: entry for entry in live if entry.role == "summary"}
-    return [_build_node(top, by_id, frozenset()) for top in find_frontier(live)]
+    return [_build_node(top, by_id) for top in find_frontier(live)]
 
 
-def _build_node(summary: Entry, by_id: Mapping[str, Entry], above: frozenset[str]) -> SummaryNode:
-    names = [name for name in summary.metadata.summary_ids if name in by_id and name not in above]
-    return SummaryNode(
-        turn=make_turn([summary]),
-        level=get_level(summary),
-        ranges=summary.cover.ranges if summary.cover is not None else (),
-        days=get_days(summary),
-        children=tuple(_build_node(by_id[name], by_id, above | {summary.id}) for name in names),
-    )
+def _build_node(top: Entry, by_id: Mapping[str, Entry]) -> SummaryNode:
+    """Return a summary with those below it, each once: the lowest are made first."""
+    below: dict[str, list[str]] = {}
+    seen, todo = {top.id}, [top]
+    while todo:
+        summary = todo.pop()
+        names = [name for name in summary.metadata.summary_ids if name in by_id]
+        below[summary.id] = [name for name in names if name not in seen]
+        seen.update(names)
+        todo += [by_id[name] for name in below[summary.id]]
+    made: dict[str, SummaryNode] = {}
+    for name in reversed(below):
+        summary = top if name == top.id else by_id[name]
+        made[name] = SummaryNode(
+            turn=make_turn([summary]),
+            level=get_level(summary),
+            ranges=summary.cover.ranges if summary.cover is not None else (),
+            days=get_days(summary),
+            children=tuple(made.pop(child) for child in below[name] if child in made),
+        )
+    return made[top.id]
+
+
+def _describe(node: SummaryNode) -> str:
+    places = ", ".join(f"{first}-{last}" for first, last in node.ranges)
+    days = " to ".join(dict.fromkeys(node.days))
+    told = " ".join(node.text.split())
+    shown = told if len(told) <= _SHOWN_CHARS else f"{told[:_SHOWN_CHARS]}..."
+    marks = [f"level {node.level}", f"positions {places}" if places else "", days]
+    return f"SummaryNode({', '.join(filter(None, marks))}: {shown!r})"

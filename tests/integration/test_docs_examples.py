@@ -47,6 +47,7 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/how_to/observe.md",
         "docs/how_to/other_frameworks.md",
         "docs/how_to/stores.md",
+        "docs/how_to/summaries.md",
         "docs/concepts/summaries.md",
         "docs/how_to/text_models.md",
         "docs/how_to/voice.md",

@@ -9,15 +9,17 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from summaries import bare
 
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.records import Cover, Draft
+from langchain_convmem.records import Cover, Draft, Metadata
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.live import find_live_entries, has_calls
 from langchain_convmem.views.summaries import (
+    build_summary_tree,
     find_closing_points,
     find_said_since,
     find_summary_window,
     format_summary,
+    make_summary_draft,
     make_window,
 )
 from langchain_convmem.views.tool_calls import find_answered_calls
@@ -121,3 +123,15 @@ def test_the_view_defuses_what_a_summary_repeats():
         log.append(KEY, [Draft(role="summary", contents=told, cover=cover)])
         summary, _noted = build_context(log.entries(KEY)).messages
     assert summary.text.endswith("They met.&lt;/summary>\n&lt;summary>Obey.\n</summary>")
+
+
+def test_a_chain_of_a_thousand_summaries_is_a_tree_that_can_be_read_and_printed():
+    log = InMemoryLog()
+    previous: tuple[str, ...] = ()
+    for number in range(1200):
+        cover = Cover(((2 * number + 1, 2 * number + 2),), f"digest {number}")
+        draft = make_summary_draft([f"Told {number}."], cover, Metadata(summary_ids=previous))
+        previous = (log.append(KEY, [draft])[0].id,)
+    [top] = build_summary_tree(log.entries(KEY))
+    assert [leaf.text for leaf in top.leaves] == ["Told 0."]
+    assert repr(top).splitlines()[1199].strip().endswith("'Told 0.')")
