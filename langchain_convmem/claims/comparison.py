@@ -331,8 +331,10 @@ class _ClaimComparison:
                 self._unjudged.append(ClaimFinding(value.kind, near[0][0], number, told=value.text))
             else:
                 # A number may be told in words that no rule reads, which are lost then.
-                is_open = bool(support and self._list_lost(support)) and not (
-                    self._is_set_apart(value, claim)
+                is_open = (
+                    value.kind in ("amount", "time")
+                    and bool(support and self._list_lost(support))
+                    and not self._is_set_apart(value, claim)
                 )
                 (self._unjudged if is_open else self._invented).append(
                     ClaimFinding(value.kind, None, number, told=value.text)
