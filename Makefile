@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook migration package postgres redis node web browser reference pictures figures
+.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook notebooks migration package postgres redis node web browser reference pictures figures
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

@@ -106,6 +106,8 @@ def _differ(stored: dict[str, Any], made: dict[str, Any]) -> bool:
         ("said 2026-11-25, today", "said 2027-01-03, today"),
         ("[2024-03-02, 2 years ago]", "[2024-03-02, 3 years ago]"),
         ("at 12:01:33", "at 23:59:01"),
+        ("2026-11-25T12:01:33.001+00:00", "2027-01-03T13:01:33.9+00:00"),
+        ("call_b5a30f21295f2762e4e93631", "call_b9fb8f718e36a239d2e6976a"),
         ("http://127.0.0.1:40123/v1", "http://127.0.0.1:50001/v1"),
         ("<object at 0x7f5e8acd3880>", "<object at 0x7f9999999990>"),
         ("creation=1795647527323", "creation=1795649999999"),

@@ -160,11 +160,11 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w]
 _VOLATILE = (
     (re.compile(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b"), "<id>"),
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<id>"),
-    (re.compile(r"\b(?:run-|lc_run--)[\w-]+"), "<id>"),
+    (re.compile(r"\b(?:run-|lc_run--)[\w-]+|\bcall_[0-9a-f]{16,}"), "<id>"),
     (re.compile(r"\b0x[0-9a-f]{6,}\b"), "<address>"),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
     (re.compile(r"\b\d{13}\b"), "<ms>"),
-    (re.compile(r"\b\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)?"), "<time>"),
+    (re.compile(r"(?<!\d)\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)?"), "<time>"),
     (re.compile(r"\b\d+ (?:day|week|month|year)s? ago"), "<some time> ago"),
     (_TEMPORARY, _SOME_PATH),
 )
