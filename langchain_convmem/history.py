@@ -59,6 +59,7 @@ from langchain_convmem.views.edits import (
     find_entries_until,
     find_reply,
     fork_entry,
+    fork_hold,
     fork_summary,
     plan_clear,
     plan_cut,
@@ -944,7 +945,8 @@ def fork_steps(
 ) -> Steps[ThreadKey]:
     """Copy what a thread shows up to a point into another one of its user; return that one.
 
-    Pins go along, but for those of messages that do not.
+    Pins go along, but for those of messages that do not, and so does what undoing a summary
+    showed again: no turn compacts it.
 
     What was said is copied at once or not at all; summaries follow one by one, since each names
     what it covers by the places the copies got. A fork that was cut short can be made again.
@@ -973,9 +975,9 @@ def fork_steps(
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
         [copies[summary.id]] = yield from perform(log.append, log.aappend, target, [draft])
-    pins = fork_pins(entries, copies, there)
-    if pins:
-        yield from perform(log.append, log.aappend, target, pins)
+    marks = [*fork_pins(entries, copies, there), *fork_hold(entries, spoken, copies, there)]
+    if marks:
+        yield from perform(log.append, log.aappend, target, marks)
     return target
 
 

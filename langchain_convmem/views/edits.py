@@ -44,6 +44,7 @@ from langchain_convmem.views.pins import FORKED_FROM, find_pin_entries, is_pin
 from langchain_convmem.views.summaries import (
     check_pieces,
     digest_children,
+    find_held_back,
     find_summaries_over,
     get_children,
     make_cover,
@@ -531,6 +532,30 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
     aux = translate_record(known.aux, ids, places)
     metadata = replace(known, summary_ids=names, aux=aux)
     return make_summary_draft(summary.contents, cover, metadata)
+
+
+def fork_hold(
+    entries: Sequence[Entry],
+    kept: Sequence[Entry],
+    copies: Mapping[str, Entry],
+    there: Sequence[Entry],
+) -> list[Draft]:
+    """Return what keeps a fork from compacting what undoing a summary showed again.
+
+    Args:
+        entries: The thread's entries.
+        kept: The entries that were copied, no summaries among them, in display order.
+        copies: The copies by the id of what they are copies of.
+        there: What the fork holds already, if it was cut short.
+    """
+    held = find_held_back(entries)
+    covered = [copies[entry.id] for entry in kept if entry.id in held]
+    if not covered or any(one.control is not None and one.cover is not None for one in there):
+        return []
+    cover = make_cover([copies[entry.id] for entry in kept], covered)
+    origin = {"thread_id": kept[0].key.thread_id, "entry_id": ""}
+    metadata = Metadata(aux={FORKED_FROM: origin})
+    return [Draft(role="control", control=Control((), "rewind"), cover=cover, metadata=metadata)]
 
 
 def _add_origin(entry: Entry) -> Metadata:
