@@ -128,9 +128,16 @@ def call_service(service: str) -> tuple[float, float]:
     start, first = time.perf_counter(), 0.0
     with httpx.stream("POST", f"{service}/chat/completions", json=body) as answer:
         for line in answer.iter_lines():
-            if not first and '"content":' in line and '"content": ""' not in line:
+            if not first and _says_something(line):
                 first = time.perf_counter()
     return 1000 * (first - start), 1000 * (time.perf_counter() - start)
+
+
+def _says_something(line: str) -> bool:
+    if not line.startswith("data: {"):
+        return False
+    choices = json.loads(line.removeprefix("data: "))["choices"]
+    return any(choice["delta"].get("content") for choice in choices)
 
 
 def format_table(result: dict[str, Any]) -> str:

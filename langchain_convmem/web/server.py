@@ -283,8 +283,10 @@ class WebChat:
         else:
             await self.replies.recover(place.key)
         window, at = _read_window(request), _read_number(request, "at")
-        page = await self.reader.read_page(place.key, window=window, at=at)
-        rows, total = await self.reader.list_threads(place.user_id)
+        infos = await self.memory.athreads(place.user_id)
+        info = next((one for one in infos if one.key == place.key), None)
+        page = await self.reader.read_page(place.key, window=window, at=at, info=info)
+        rows, total = await self.reader.list_threads(place.user_id, infos=infos)
         settings = await self.reader.read_settings(place.key)
         self._load_ahead(place.user_id)
         return self._render(

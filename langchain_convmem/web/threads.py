@@ -197,7 +197,12 @@ class ThreadReader:
         return sorted(owner.user_id for owner in owners if owner.user_id is not None)
 
     async def list_threads(
-        self, user_id: str, *, archived: bool = False, most: int = LISTED
+        self,
+        user_id: str,
+        *,
+        archived: bool = False,
+        most: int = LISTED,
+        infos: Sequence[ThreadInfo] | None = None,
     ) -> tuple[list[ThreadRow], int]:
         """Return a user's latest threads and how many there are.
 
@@ -205,8 +210,10 @@ class ThreadReader:
             user_id: Whose.
             archived: Those that were put away instead of the others.
             most: How many to return.
+            infos: What the memory lists of the user; None asks it.
         """
-        infos = await self.memory.athreads(user_id)
+        if infos is None:
+            infos = await self.memory.athreads(user_id)
         kept = [info for info in infos if info.archived == archived]
         titles = await self._read_titles(user_id, kept[:most])
         rows = [
@@ -255,8 +262,8 @@ class ThreadReader:
 
     async def _make_title(self, info: ThreadInfo) -> str:
         """Return a title made of what was said first, and keep it where the log keeps documents."""
-        log, last = self.memory.log, None if info.entries <= _WHOLE else _WHOLE
-        entries = await log.aentries(info.key, last=last)
+        log = self.memory.log
+        entries = await log.aentries(info.key, last=_WHOLE)
         title = await run_in_worker(partial(make_title, entries))
         if not title:
             return UNTITLED
@@ -277,7 +284,12 @@ class ThreadReader:
     # -- one thread -------------------------------------------------------------------------------
 
     async def read_page(
-        self, key: ThreadKey, *, window: int = WINDOW, at: int | None = None
+        self,
+        key: ThreadKey,
+        *,
+        window: int = WINDOW,
+        at: int | None = None,
+        info: ThreadInfo | None = None,
     ) -> ThreadPage:
         """Return the end of a thread.
 
@@ -285,19 +297,25 @@ class ThreadReader:
             key: The thread; of one that does not exist yet there is nothing.
             window: How many entries to read.
             at: A position that must be on the page, with some entries before it.
+            info: What a list says of the thread; None reads its title alone.
         """
-        info = await self.find_info(key)
-        if info is None:
+        entries = await self.memory.log.aentries(key, last=window + 1)
+        if not entries:
             return ThreadPage(UNTITLED)
-        entries = await self.memory.log.aentries(key, last=window)
-        if at is not None and entries and entries[0].position > at:
+        has_earlier = len(entries) > window
+        entries = entries[-window:]
+        if at is not None and entries[0].position > at:
             entries = await self._read_from(key, at)
+        if info is None:
+            # Not a list of all threads, which takes the longer the more is stored.
+            title = await self.memory.aget_title(key.thread_id, user_id=key.user_id)
+            info = ThreadInfo(key, _WHOLE if has_earlier else len(entries), 0, 0, title)
         titles = await self._read_titles(str(key.user_id), [info])
         messages = await run_in_worker(partial(show_messages, entries))
         return ThreadPage(
             title=titles[key.thread_id],
             messages=messages,
-            has_earlier=len(entries) < info.entries,
+            has_earlier=has_earlier,
             origin=get_origin(entries),
             can_redo=bool(plan_redo(entries)),
             is_archived=info.archived,
@@ -309,11 +327,6 @@ class ThreadReader:
         log = self.memory.log
         before = await log.aentries(key, until=at - 1, last=20)
         return [*before, *await log.aentries(key, after=at - 1)]
-
-    async def find_info(self, key: ThreadKey) -> ThreadInfo | None:
-        """Return what a list says of a thread; None if it has no entries."""
-        infos = await self.memory.athreads(key.user_id)
-        return next((info for info in infos if info.key == key), None)
 
     async def explain(self, key: ThreadKey, message_id: str) -> Explanation | None:
         """Return what a reply was given of earlier conversations; None if it is not there."""
