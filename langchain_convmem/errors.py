@@ -240,6 +240,10 @@ class LogClosedError(LogError, RuntimeError):
     """The log was used after `close()`."""
 
 
+class ReadOnlyError(LogError, RuntimeError):
+    """Something was to be written into a memory as of an earlier time; see `memory.as_of`."""
+
+
 class HistoryWriteError(LogError, RuntimeError):
     """A turn could not be stored; the conversation is as it was, and the reply comes with this."""
 

@@ -7,7 +7,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -50,7 +50,7 @@ from langchain_convmem.titles import (
     update_thread_steps,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.turn import WritingTurns
@@ -85,6 +85,9 @@ if TYPE_CHECKING:
 
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
     from langchain_convmem.conversation.inputs import MediaLimits
+    from langchain_convmem.logs.as_of import PointInTime
+    from langchain_convmem.profile import UserProfile
+    from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
     from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
@@ -133,6 +136,9 @@ class ConversationMemory:
     log: MessageLog
     """Where entries are kept."""
 
+    time_ms: int | None = None
+    """The time that a memory `as_of` it stands at, milliseconds since the epoch; None is now."""
+
     def __init__(
         self,
         log: MessageLog,
@@ -148,6 +154,7 @@ class ConversationMemory:
         summarize_when: SummarizeWhen = "background",
         token_counter: TokenCounterLike | None = None,
         on_summary: OnSummary | None = None,
+        profile_tokens: int = 0,
     ) -> None:
         """Make a memory of a log that is open already.
 
@@ -159,6 +166,17 @@ class ConversationMemory:
         Raises:
             ConfigError: If an option makes no sense; the message names it.
         """
+        check_profile_tokens(profile_tokens, is_optional=False)
+        self._reads_as: dict[str, Any] = {
+            "embeddings": embeddings,
+            "settings": settings,
+            "before_write": before_write,
+            "rewriter": rewriter,
+            "reranker": reranker,
+            "token_counter": token_counter,
+            "profile_tokens": profile_tokens,
+        }
+        self._has_own_recall = recall is not None
         drafting = DraftBuilder(before_write)
         counters = TokenCounters(read_counter(token_counter))
         self.log = log
@@ -182,7 +200,16 @@ class ConversationMemory:
             counters=counters,
             on_summary=on_summary,
         )
-        self._turn_memory = TurnServices(log, drafting, self._recaller, self._summaries, counters)
+        self._profiles = Profiles(log)
+        self._turn_memory = TurnServices(
+            log,
+            drafting,
+            self._recaller,
+            self._summaries,
+            counters,
+            profiles=self._profiles,
+            profile_tokens=profile_tokens,
+        )
         self._opened: _Opened | None = None
 
     @classmethod
@@ -201,6 +228,7 @@ class ConversationMemory:
         on_summary: OnSummary | None = None,
         signing_key: bytes | str | None = None,
         token_counter: TokenCounterLike | None = None,
+        profile_tokens: int = 0,
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
@@ -235,6 +263,8 @@ class ConversationMemory:
             token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
                 model that counts for itself, perhaps over the network. None is an estimate by
                 script and kind of text, which learns from the usage that providers report.
+            profile_tokens: How many tokens of what is known of a user (`profile`) a model gets with
+                every turn, such as 150; 0 is none. Hosts and calls may set it for themselves.
 
         Raises:
             ConfigError: If the path names no file in an existing directory and no known log, or
@@ -252,6 +282,7 @@ class ConversationMemory:
             "summarize_when": summarize_when,
             "token_counter": token_counter,
             "on_summary": on_summary,
+            "profile_tokens": profile_tokens,
         }
         cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
@@ -340,6 +371,7 @@ class ConversationMemory:
         history_tokens: int | None = None,
         context_tokens: int | None = None,
         reserved_tokens: int = 0,
+        profile_tokens: int | None = None,
         remember: bool = True,
         queue_timeout_s: float = 300.0,
         profile: Profile | None = None,
@@ -372,6 +404,8 @@ class ConversationMemory:
                 be cut, then recalled lines, then as many of the latest exchanges as fit.
             reserved_tokens: Of these, so many are left for what stands outside the messages, such
                 as the prompt's own words and the descriptions of tools.
+            profile_tokens: Budget of what is known of the user (`UserProfile`), in the system
+                messages; None is what the memory says.
             remember: Whether to store turns.
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
             profile: Provider rules for messages, as in `history.context`; None follows the chat
@@ -402,6 +436,7 @@ class ConversationMemory:
             history_tokens=history_tokens,
             context_tokens=context_tokens,
             reserved_tokens=reserved_tokens,
+            profile_tokens=profile_tokens,
             remember=remember,
         )
         self._turn_memory.check_options(options)
@@ -430,6 +465,7 @@ class ConversationMemory:
         history_tokens: int | None = None,
         context_tokens: int | None = None,
         reserved_tokens: int = 0,
+        profile_tokens: int | None = None,
         remember: bool = True,
         profile: Profile | None = None,
         config: ConversationConfig | None = None,
@@ -470,13 +506,14 @@ class ConversationMemory:
             model: A chat model, a text engine, or an engine that several conversations share.
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            recall: Whether to recall lines of earlier conversations; this and the next six as in
+            recall: Whether to recall lines of earlier conversations; this and the next seven as in
                 `wrap`.
             recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead.
             history_tokens: Budget of what was said in the thread before.
             context_tokens: One budget for all that the model gets.
             reserved_tokens: Of these, so many are left free.
+            profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
             profile: Provider rules for the messages. None follows the chat model, and uses those of
                 all (`"strict"`) for text engines.
@@ -518,13 +555,7 @@ class ConversationMemory:
         thread = self.conversation_thread(
             thread_id,
             user_id=user_id,
-            recall=recall,
-            recall_tokens=recall_tokens,
-            recall_k=recall_k,
-            history_tokens=history_tokens,
-            context_tokens=context_tokens,
-            reserved_tokens=reserved_tokens,
-            remember=remember,
+            **{name: given[name] for name in TurnSettings.__annotations__},
             profile=profile or _detect_profile(engine.model),
             model=engine.model,
         )
@@ -542,6 +573,7 @@ class ConversationMemory:
         history_tokens: int | None = None,
         context_tokens: int | None = None,
         reserved_tokens: int = 0,
+        profile_tokens: int | None = None,
         remember: bool = True,
         profile: Profile | None = None,
         model: Any = None,
@@ -554,13 +586,14 @@ class ConversationMemory:
         Args:
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            recall: Whether to recall lines of earlier conversations; this and the next six as in
+            recall: Whether to recall lines of earlier conversations; this and the next seven as in
                 `wrap`.
             recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead.
             history_tokens: Budget of what was said in the thread before.
             context_tokens: One budget for all that the model gets.
             reserved_tokens: Of these, so many are left free.
+            profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
             profile: Whose rules the messages keep; None keeps those of all (`"strict"`).
             model: What will read them, by whose window and usage tokens are counted; None if it is
@@ -578,6 +611,7 @@ class ConversationMemory:
             history_tokens=history_tokens,
             context_tokens=context_tokens,
             reserved_tokens=reserved_tokens,
+            profile_tokens=profile_tokens,
             remember=remember,
         )
         facts = _read_model(model)
@@ -972,7 +1006,7 @@ class ConversationMemory:
             view = yield from build_context_steps(self.log, current)
             exclude = {current: view.positions}
         found: Recall = yield from self.line_recall.recall_steps(
-            owners, query, exclude=exclude, buffer=current, **options
+            owners, query, exclude=exclude, buffer=current, now_ms=self.time_ms, **options
         )
         return found
 
@@ -1084,6 +1118,69 @@ class ConversationMemory:
         return await run_in_worker(
             partial(self.get_embedder_use, user_id=user_id, thread_id=thread_id)
         )
+
+    # -- What is known of a user ------------------------------------------------------------------
+
+    @sync
+    def profile(
+        self, user_id: str | None = None, *, thread_id: str | None = None
+    ) -> Steps[UserProfile]:
+        """Return what is known of a user: what they said of themselves, verbatim, with its dates.
+
+        A view of the log: made without a model, the same in every process, and forgotten with what
+        it was said in. The first call of a process reads what the user said; later ones read what
+        is new.
+
+        Args:
+            user_id: Of whom; or
+            thread_id: what the thread of no user says.
+
+        Raises:
+            ConfigError: If neither a user nor a thread is given.
+            LogError: If the log cannot be read.
+        """
+        return self._profiles.read_steps(_find_owner(user_id, thread_id))
+
+    aprofile = twin(profile)
+    """Async `profile`."""
+
+    # -- Time travel ------------------------------------------------------------------------------
+
+    def as_of(self, when: PointInTime) -> ConversationMemory:
+        """Return this memory as it was at an earlier time, read-only.
+
+        Recall, contexts, summaries and profiles are what an assistant could know then: those of a
+        memory that was given no more than what the log held. What was erased since is not there
+        either. Titles, buffers and other documents beside a thread, and what was added to the
+        metadata of an entry later, are those of today or not there at all.
+
+        It shares this memory's log, and closing it closes nothing. Its first recall of a user reads
+        the lines of that time; keep it as long as you ask about the same time.
+
+        Args:
+            when: A datetime with its zone, milliseconds since the epoch, ISO 8601 such as
+                "2026-05-01T12:00Z", or the id of an entry, which is the last one there. Time is
+                that of writing: what a file brought was there when it was imported, whatever its
+                dates.
+
+        Raises:
+            ConfigError: If that is no point in time, or this memory was given a recall of its own,
+                whose index is not one of earlier times.
+        """
+        from langchain_convmem.logs.as_of import LogAsOf, LogBound
+
+        bound = LogBound(when)
+        if self._has_own_recall:
+            msg = (
+                "as_of recalls with the lines of the log, and this memory was given a recall of "
+                "its own, which knows today's alone; make one without: ConversationMemory(log)"
+            )
+            raise ConfigError(msg)
+        log = self.log.log if isinstance(self.log, LogAsOf) else self.log
+        past = ConversationMemory(LogAsOf(log, bound), **self._reads_as)
+        past.time_ms = bound.time_ms
+        past._profiles = Profiles(past.log, now_ms=bound.time_ms)
+        return past
 
     # -- Summaries --------------------------------------------------------------------------------
 
@@ -1321,6 +1418,8 @@ class TurnServices:
         summaries: Compacts threads after turns.
         token_counters: What counts tokens, as models were seen to take them.
         active_turns: The turns of chains and conversations that are under way.
+        profiles: Reads what is known of users.
+        profile_tokens: Budget of that in a turn whose options name none.
     """
 
     log: MessageLog
@@ -1329,6 +1428,9 @@ class TurnServices:
     summaries: Summaries
     token_counters: TokenCounters = field(default_factory=TokenCounters)
     active_turns: WritingTurns = field(default_factory=WritingTurns)
+    _: KW_ONLY
+    profiles: Profiles
+    profile_tokens: int = 0
 
     @property
     def log_place(self) -> Hashable:
@@ -1343,6 +1445,14 @@ class TurnServices:
     def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
         return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
+
+    def get_profile_budget(self, options: TurnOptions) -> int:
+        """Return the token budget for what is known of the user in a turn with these options."""
+        return self.profile_tokens if options.profile_tokens is None else options.profile_tokens
+
+    def read_profile_steps(self, owner: Owner) -> Steps[FollowedProfile]:
+        """Return what is known of a user."""
+        return self.profiles.reader.read_steps(owner)
 
     def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Have threads summarised before the window of a turn's model is full."""
@@ -1485,6 +1595,34 @@ def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) ->
     for name, part in parts.items():
         if part not in (None, "auto"):
             raise ConfigError(f"recall has its own {name}; pass one or the other")
+
+
+# -- What is known of users -----------------------------------------------------------------------
+
+
+class Profiles:
+    """The profiles of a memory's users, read on first use. Thread-safe."""
+
+    def __init__(self, log: MessageLog, *, now_ms: int | None = None) -> None:
+        """Take a log, and the time at which profiles are read if that is not now."""
+        self._log = log
+        self._now_ms = now_ms
+        self._lock = make_lock()
+        self._reader: ProfileReader | None = None
+
+    @property
+    def reader(self) -> ProfileReader:
+        """What follows the log; made on first use, since it loads the rules of languages."""
+        with self._lock:
+            if self._reader is None:
+                from langchain_convmem.profile.reader import ProfileReader
+
+                self._reader = ProfileReader(self._log, now_ms=self._now_ms)
+            return self._reader
+
+    def read_steps(self, owner: Owner) -> Steps[UserProfile]:
+        """Return the profile of an owner, which people can decide of."""
+        return self.reader.read_profile_steps(owner)
 
 
 # -- The summaries of a memory --------------------------------------------------------------------

@@ -88,6 +88,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     history_tokens: int | None = None
     context_tokens: int | None = None
     reserved_tokens: int = 0
+    profile_tokens: int | None = None
     remember: bool = True
     queue_timeout_s: float = 300.0
     profile: Any = Field(default=None, repr=False)

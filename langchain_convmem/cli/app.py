@@ -25,6 +25,7 @@ from langchain_convmem.cli.language_server import serve
 from langchain_convmem.cli.mcp import serve_mcp
 from langchain_convmem.cli.options import CommandGroup, command
 from langchain_convmem.cli.output import Terminal, escape_controls
+from langchain_convmem.cli.profile import show_profile
 from langchain_convmem.cli.prompts import prompts
 from langchain_convmem.cli.web import report, serve_web
 from langchain_convmem.errors import ConvMemError
@@ -163,6 +164,7 @@ for _command in (
     data.import_files,
     data.recall,
     data.search,
+    show_profile,
     data.list_threads,
     data.print_log,
     data.export,

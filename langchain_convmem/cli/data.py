@@ -29,6 +29,7 @@ from langchain_convmem.cli.options import (
     user_option,
 )
 from langchain_convmem.cli.output import Terminal, format_count
+from langchain_convmem.cli.profile import as_of_option
 from langchain_convmem.errors import ConfigError, ConvMemError
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ def _format_time(at_ms: int | None) -> str | None:
     type=click.IntRange(min=1),
     help="At most N tokens of text.  [default: 1000]",
 )
+@as_of_option
 def recall(
     terminal: Terminal,
     *,
@@ -204,6 +206,7 @@ def recall(
     thread: str | None,
     count: int | None,
     max_tokens: int | None,
+    as_of: str | None,
 ) -> int:
     """Find what was said that helps answer a question.
 
@@ -215,10 +218,16 @@ def recall(
     if count is not None and max_tokens is not None:
         refuse_usage("-k and --max-tokens exclude each other")
     with open_memory(db) as memory:
-        within = None if thread is None else find_thread(memory, user, thread).key
+        past = memory if as_of is None else memory.as_of(as_of)
+        within = None if thread is None else find_thread(past, user, thread).key
         # Not `memory.recall`: a thread named there is the current one, whose lines are left out.
-        found = memory.line_recall.recall(
-            Owner(user_id=user), question, within=within, max_tokens=max_tokens, k=count
+        found = past.line_recall.recall(
+            Owner(user_id=user),
+            question,
+            within=within,
+            max_tokens=max_tokens,
+            k=count,
+            now_ms=past.time_ms,
         )
     for problem in found.problems:
         terminal.note(problem)

@@ -118,6 +118,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         history_tokens: int | None = None,
         context_tokens: int | None = None,
         reserved_tokens: int = 0,
+        profile_tokens: int | None = None,
         profile: Profile | None = None,
         keep_state: KeepState = "all",
     ) -> None:
@@ -132,6 +133,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 exchanges are left out whole; the turn under way does not count.
             context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
             reserved_tokens: Of these, so many are left for the agent's own prompt and its tools.
+            profile_tokens: Budget of what is known of the user, which joins the agent's prompt;
+                None is what the memory says.
             profile: Whose rules the messages keep; None goes by the model of each call.
             keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
                 earlier turns out of the state when a new one begins, once the log has them: the
@@ -153,6 +156,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             history_tokens=history_tokens,
             context_tokens=context_tokens,
             reserved_tokens=reserved_tokens,
+            profile_tokens=profile_tokens,
         )
         self._turn_memory = memory.turn_memory
         self._turn_memory.check_options(self._options)

@@ -116,6 +116,7 @@ def memory_graph(
     history_tokens: int | None = None,
     context_tokens: int | None = None,
     reserved_tokens: int = 0,
+    profile_tokens: int | None = None,
     remember: bool = True,
     profile: Profile | None = None,
     follow_edits: bool = True,
@@ -141,6 +142,7 @@ def memory_graph(
         history_tokens: Budget for earlier messages of the thread; None is unlimited.
         context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
         reserved_tokens: Tokens of it reserved for what is outside the messages.
+        profile_tokens: Budget of what is known of the user; None is what the memory says.
         remember: Whether to store turns.
         profile: Provider rules for the messages; None derives them from the model.
         follow_edits: See `recall_node`.
@@ -158,6 +160,7 @@ def memory_graph(
         "history_tokens": history_tokens,
         "context_tokens": context_tokens,
         "reserved_tokens": reserved_tokens,
+        "profile_tokens": profile_tokens,
         "remember": remember,
     }
     nodes = _make_nodes(

@@ -52,6 +52,7 @@ class TurnSettings(TypedDict, total=False):
     history_tokens: int | None
     context_tokens: int | None
     reserved_tokens: int
+    profile_tokens: int | None
     remember: bool
 
 
@@ -74,6 +75,9 @@ class TurnOptions:
         reserved_tokens: Of these, so many are left for what stands outside the messages, such as
             the prompt's own words and the descriptions of tools. What leaves no room for messages
             is lowered to half of them, and logged.
+        profile_tokens: Budget of what is known of the user (`UserProfile`), which the model gets as
+            part of the system messages; 0 is none. None: what the memory says, which is 0 by
+            default.
         remember: Whether the turn is stored.
 
     Raises:
@@ -86,6 +90,7 @@ class TurnOptions:
     history_tokens: int | None = None
     context_tokens: int | None = None
     reserved_tokens: int = 0
+    profile_tokens: int | None = None
     remember: bool = True
 
     def __post_init__(self) -> None:
@@ -100,6 +105,7 @@ class TurnOptions:
         _check_count("history_tokens", self.history_tokens, least=0)
         _check_count("context_tokens", self.context_tokens, least=1)
         _check_count("reserved_tokens", self.reserved_tokens, least=0, is_optional=False)
+        check_profile_tokens(self.profile_tokens)
         if self.context_tokens is not None and self.reserved_tokens >= self.context_tokens:
             self._lower_reserved(self.context_tokens // 2)
 
@@ -228,6 +234,15 @@ def _check_names(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
             )
             raise ConfigError(msg)
     return dict(settings)
+
+
+def check_profile_tokens(tokens: Any, *, is_optional: bool = True) -> None:
+    """Refuse a budget of the profile that is none.
+
+    Raises:
+        ConfigError: If it is no whole number of at least 0, nor None where that is allowed.
+    """
+    _check_count("profile_tokens", tokens, least=0, is_optional=is_optional)
 
 
 def _check_count(name: str, value: Any, *, least: int, is_optional: bool = True) -> None:

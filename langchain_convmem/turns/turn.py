@@ -54,12 +54,14 @@ from langchain_convmem.records import (
     Entry,
     Metadata,
     OpenedSummary,
+    Owner,
     Recall,
     RecalledBlock,
     Role,
     ThreadKey,
 )
 from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.profile_block import ProfileBlock, read_block_steps
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
@@ -85,6 +87,7 @@ from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
+    from langchain_convmem.profile.reader import FollowedProfile
     from langchain_convmem.recall import DialogRecall
 
 _NO_DOCUMENT = "cache:none"
@@ -153,10 +156,43 @@ class TurnView:
         self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
     ) -> Steps[ModelContext]:
         """Return what the model gets of the thread, without recall; see `build_context_steps`."""
-        log = self.memory.log
         if thread is None:
-            thread = yield from read_live_steps(log, self.key)
+            thread = yield from read_live_steps(self.memory.log, self.key)
         turn = locate(thread.entries)
+        block = yield from read_block_steps(
+            self.memory,
+            self.key,
+            turn.before,
+            max_tokens=self.memory.get_profile_budget(self.options),
+            count=self._count_text,
+            stores=self.options.remember,
+        )
+        if block.text:
+            return (yield from self._read_beside_steps(block, locate, thread, note_later))
+        return (yield from self.read_thread_view_steps(locate, thread, turn, note_later=note_later))
+
+    def _read_beside_steps(
+        self, block: ProfileBlock, locate: Locate, thread: LiveThread, note_later: bool
+    ) -> Steps[ModelContext]:
+        """Return what the model gets of the thread in the room that a profile's block leaves."""
+        tokens = self._count_text(block.text)
+        look = self
+        if self.options.context_tokens is not None:
+            reserved = min(self.options.reserved_tokens + tokens, self.options.context_tokens - 1)
+            look = replace(self, options=replace(self.options, reserved_tokens=reserved))
+        turn = locate(thread.entries)
+        seen = yield from look.read_thread_view_steps(locate, thread, turn, note_later=note_later)
+        messages = block.add_to(seen.view.messages)
+        added = len(messages) - len(seen.view.messages)
+        view = replace(seen.view, messages=messages, tokens=seen.view.tokens + tokens)
+        asked = None if seen.asked is None else seen.asked + added
+        return replace(seen, view=view, asked=asked, profile=block)
+
+    def read_thread_view_steps(
+        self, locate: Locate, thread: LiveThread, turn: TurnEntries, *, note_later: bool
+    ) -> Steps[ModelContext]:
+        """Return what the model gets of the thread alone, within the budget."""
+        log = self.memory.log
         view: Context | None = None
         if turn.is_whole and thread.holds(turn.start):
             view = self._fit_view(thread, turn)
@@ -215,7 +251,7 @@ class TurnView:
         limits: dict[str, Any] = {
             "k": options.recall_k,
             "max_tokens": tokens if room is None else room,
-            "exclude": {self.key: seen.view.positions | later},
+            "exclude": self._list_excluded(seen, later),
             "count_text": self._count_text,
         }
         if query:
@@ -235,6 +271,15 @@ class TurnView:
             found = yield from engine.read_buffer_steps(self.key, **limits)
         blocks, by_time = self._select_visible(found)
         return RecalledLines(blocks, by_time, room, found.opened)
+
+    def _list_excluded(
+        self, seen: ModelContext, later: Collection[int]
+    ) -> dict[ThreadKey, Collection[int]]:
+        """Return what recall leaves out: what the model sees, the turn, what its profile quotes."""
+        excluded: dict[ThreadKey, set[int]] = {self.key: {*seen.view.positions, *later}}
+        for key, position in seen.profile.list_whole():
+            excluded.setdefault(key, set()).add(position)
+        return dict(excluded)
 
     def _select_visible(self, found: Recall) -> tuple[tuple[RecalledBlock, ...], bool]:
         has_buffer = bool(self.memory.line_recall.settings.buffer_size)
@@ -461,6 +506,7 @@ class ModelContext:
         opened: What folded summaries of the thread say.
         recalled: The text of both; may be empty.
         note: What the next view needs of the thread, to be written beside the reply, if anything.
+        profile: What the messages hold of the user's profile.
     """
 
     thread: LiveThread
@@ -472,6 +518,7 @@ class ModelContext:
     opened: Sequence[OpenedSummary] = ()
     recalled: str = ""
     note: CacheDraft | None = None
+    profile: ProfileBlock = field(default_factory=ProfileBlock)
 
     def add_recalled(
         self, found: RecalledLines, count: TextCounter = count_text_tokens
@@ -535,6 +582,7 @@ class ModelContext:
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
             "opened": sum(len(one.sentences) for one in self.opened),
+            "profile": len(self.profile.items),
         }
 
 
@@ -1042,6 +1090,14 @@ class TurnMemory(Protocol):
 
     def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
+        ...
+
+    def get_profile_budget(self, options: TurnOptions) -> int:
+        """Return the token budget for what is known of the user in a turn with these options."""
+        ...
+
+    def read_profile_steps(self, owner: Owner) -> Steps[FollowedProfile]:
+        """Return what is known of a user."""
         ...
 
     def check_options(self, options: TurnOptions) -> None:

@@ -1,7 +1,9 @@
-"""Which stretches of time a question names: dates in numbers and words, and times before now. Pure.
+"""Which stretches of time a text names: dates in numbers and words, and times before and after now. Pure.
 
-Dates in numbers and names of months are read in a dozen languages, "yesterday" and its like in
-English. All days are those of UTC, as in the headers of blocks.
+Of a question, dates in numbers and names of months are read in a dozen languages, "yesterday" and
+its like in English, and what was before now is meant. Of a statement, "tomorrow", "in two weeks",
+"next Friday" and "the 14th" are read as well, in English, German, French, Spanish and Italian, as
+they were meant when it was said. All days are those of UTC, as in the headers of blocks.
 """
 
 # ruff: noqa: RUF001, E501 - names of months in the letters they are written in
@@ -9,10 +11,10 @@ English. All days are those of UTC, as in the headers of blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from functools import lru_cache, partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 Span: TypeAlias = tuple[int, int]
 """From when to before when, in milliseconds since the epoch."""
@@ -265,3 +267,403 @@ _PATTERNS = (
     (set(_DAY_OF), _WEEKDAYS_BEFORE),
 )
 _SIGNS = frozenset(sign for needed, _ in _PATTERNS for sign in needed)
+
+
+# -- the days that a statement names, as they were meant when it was said -------------------------
+
+Aim: TypeAlias = Literal["future", "near"]
+"""Which of the days of a name is meant: the next one, today included, or the nearest one."""
+
+_NAMES_OF_DAYS = """
+monday mon montag lundi lunes lunedì lunedi montags mondays
+tuesday tue tues dienstag mardi martes martedì martedi dienstags tuesdays
+wednesday wed mittwoch mercredi miércoles miercoles mercoledì mercoledi mittwochs wednesdays
+thursday thu thur thurs donnerstag jeudi jueves giovedì giovedi donnerstags thursdays
+friday fri freitag vendredi viernes venerdì venerdi freitags fridays
+saturday samstag sonnabend samedi sábado sabado sabato samstags saturdays
+sunday sonntag dimanche domingo domenica sonntags sundays
+"""
+_WEEKDAY_OF = {
+    name: number
+    for number, line in enumerate(_NAMES_OF_DAYS.split("\n")[1:-1])
+    for name in line.split()
+    if not name.endswith(("tags", "days"))
+}
+"""Weekdays in five languages, lowercase, from Monday as 0; those that recur name no day."""
+_DAYS_AWAY: Mapping[str, int] = {
+    "the day after tomorrow": 2,
+    "day after tomorrow": 2,
+    "tomorrow": 1,
+    "tomorrow night": 1,
+    "tmrw": 1,
+    "tmr": 1,
+    "today": 0,
+    "tonight": 0,
+    "yesterday": -1,
+    "last night": -1,
+    "the day before yesterday": -2,
+    "übermorgen": 2,
+    "morgen": 1,
+    "heute": 0,
+    "gestern": -1,
+    "vorgestern": -2,
+    "après-demain": 2,
+    "demain": 1,
+    "aujourd'hui": 0,
+    "hier": -1,
+    "avant-hier": -2,
+    "pasado mañana": 2,
+    "mañana": 1,
+    "hoy": 0,
+    "ayer": -1,
+    "anteayer": -2,
+    "dopodomani": 2,
+    "domani": 1,
+    "oggi": 0,
+    "ieri": -1,
+    "l'altro ieri": -2,
+}
+_UNITS = {
+    **dict.fromkeys(
+        [
+            "day",
+            "days",
+            "tag",
+            "tage",
+            "tagen",
+            "jour",
+            "jours",
+            "día",
+            "días",
+            "dia",
+            "dias",
+            "giorno",
+            "giorni",
+        ],
+        1,
+    ),
+    **dict.fromkeys(
+        [
+            "week",
+            "weeks",
+            "woche",
+            "wochen",
+            "semaine",
+            "semaines",
+            "semana",
+            "semanas",
+            "settimana",
+            "settimane",
+        ],
+        7,
+    ),
+    **dict.fromkeys(["fortnight", "fortnights"], 14),
+    **dict.fromkeys(
+        ["month", "months", "monat", "monate", "monaten", "mois", "mes", "meses", "mese", "mesi"],
+        30,
+    ),
+    **dict.fromkeys(
+        [
+            "year",
+            "years",
+            "jahr",
+            "jahre",
+            "jahren",
+            "an",
+            "ans",
+            "année",
+            "años",
+            "año",
+            "anni",
+            "anno",
+        ],
+        365,
+    ),
+}
+_NUMBER_WORDS = {
+    **_COUNTS,
+    "ein": 1,
+    "eine": 1,
+    "einem": 1,
+    "einer": 1,
+    "zwei": 2,
+    "drei": 3,
+    "vier": 4,
+    "fünf": 5,
+    "sechs": 6,
+    "sieben": 7,
+    "acht": 8,
+    "neun": 9,
+    "zehn": 10,
+    "un": 1,
+    "une": 1,
+    "deux": 2,
+    "trois": 3,
+    "quatre": 4,
+    "cinq": 5,
+    "sept": 7,
+    "huit": 8,
+    "quinze": 15,
+    "dix": 10,
+    "una": 1,
+    "dos": 2,
+    "tres": 3,
+    "cuatro": 4,
+    "cinco": 5,
+    "seis": 6,
+    "siete": 7,
+    "ocho": 8,
+    "diez": 10,
+    "quince": 15,
+    "due": 2,
+    "tre": 3,
+    "quattro": 4,
+    "cinque": 5,
+    "sei": 6,
+    "sette": 7,
+    "otto": 8,
+    "dieci": 10,
+    "couple of": 2,
+    "few": 3,
+}
+_WEEK_WORDS = "week woche semaine semana settimana weekend wochenende"
+_NEXT = r"next|coming|nächste[nrs]?|kommende[nrs]?|próxim[oa]|prossim[oa]|que viene|prochain"
+_LAST = r"last|past|letzte[nrs]?|vorige[nrs]?|vergangene[nrs]?|pasad[oa]|scors[oa]|passat[oa]"
+_MANY_UNITS = "|".join(sorted(_UNITS, key=len, reverse=True))
+_MANY_NUMBERS = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True))
+_MANY_WEEKDAYS = "|".join(sorted(_WEEKDAY_OF, key=len, reverse=True))
+_MANY_DAYS = "|".join(sorted(map(re.escape, _DAYS_AWAY), key=len, reverse=True))
+_A_MONTH_AWAY = 31
+
+
+def find_named_days(text: str, said_ms: int, *, aim: Aim = "future") -> list[Span]:
+    """Return the days that a statement names, as stretches, in the order it names them.
+
+    Times of a day, and days that recur ("on Mondays"), name none.
+
+    Args:
+        text: What was said.
+        said_ms: When, milliseconds since the epoch.
+        aim: Which day a name without a year stands for.
+    """
+    lowered = text.lower()
+    signs = _find_signs(lowered)
+    if signs.isdisjoint(_NAMED_SIGNS) and not any(letter.isdigit() for letter in lowered):
+        return []
+    today = _EPOCH + timedelta(days=said_ms // _DAY_MS)
+    found: list[tuple[int, Span]] = []
+
+    def take(read: _AimedReader, match: re.Match[str]) -> str:
+        read_days = _read_days(partial(read, aim=aim), match, today)
+        found.extend((match.start(), _make_span(*days)) for days in read_days)
+        return " " * len(match[0])
+
+    for pattern, read in _NAMED:
+        lowered = pattern.sub(partial(take, read), lowered)
+    return [span for _, span in sorted(dict.fromkeys(found))]
+
+
+def _choose_day(day: date, today: date, aim: Aim) -> date:
+    """Return a day of some year as the one that is meant."""
+    if aim == "near":
+        around = [day.replace(year=today.year + step) for step in (-1, 0, 1)]
+        return min(around, key=lambda one: abs((one - today).days))
+    return day if day >= today else day.replace(year=day.year + 1)
+
+
+def _read_named_date(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+    month, day = MONTH_OF[match["month"]], int(match["day"])
+    if match["year"]:
+        yield _make_day(date(int(match["year"]), month, day))
+    else:
+        yield _make_day(_choose_day(date(today.year, month, day), today, aim))
+
+
+def _read_full_date(match: re.Match[str], _today: date, *, aim: Aim) -> Iterator[_Days]:
+    del aim
+    yield _make_day(date(int(match["year"]), int(match["month"]), int(match["day"])))
+
+
+def _read_named_month(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+    month = MONTH_OF[match["month"]]
+    if match["year"]:
+        yield _make_month(int(match["year"]), month)
+        return
+    year = today.year + (month < today.month)
+    if aim == "near" and (month - today.month) % 12 > 6:  # noqa: PLR2004 - half a year
+        year -= 1
+    yield _make_month(year, month)
+
+
+def _read_day_of_month(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+    """Yield the day that "the 14th" means: of this month, or of one near it that has such a day."""
+    day = int(match["day"])
+    days = [
+        found
+        for step in range(-2, 3)
+        if (found := _find_day_of_month(today, step, day)) is not None
+        and (aim == "near" or found >= today)
+    ]
+    yield _make_day(min(days, key=lambda one: abs((one - today).days)))
+
+
+def _find_day_of_month(today: date, step: int, day: int) -> date | None:
+    months = today.year * 12 + today.month - 1 + step
+    try:
+        return date(months // 12, months % 12 + 1, day)
+    except ValueError:
+        return None
+
+
+def _read_day_away(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+    del aim
+    yield _make_day(today + timedelta(days=_DAYS_AWAY[match[0]]))
+
+
+def _read_units_away(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+    del aim
+    said = match["count"]
+    count = _NUMBER_WORDS.get(said) or int(said)
+    away = count * _UNITS[match["unit"]] * (-1 if match["back"] else 1)
+    day = today + timedelta(days=away)
+    # "In two weeks" may well be a day or two later.
+    reach = timedelta(days=_UNITS[match["unit"]] // 7)
+    yield day - reach, day + reach
+
+
+def _read_weekday_meant(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+    away = (_WEEKDAY_OF[match["weekday"]] - today.weekday()) % 7
+    if match["last"] or match["after_last"]:
+        yield _make_day(today + timedelta(days=away - 7))
+    elif (match["next"] or match["after_next"]) and aim == "future":
+        # What is next is not today, and seldom what is called "this Friday".
+        yield _make_day(today + timedelta(days=away or 7))
+    elif aim == "near" and away > 3:  # noqa: PLR2004 - nearer behind than ahead
+        yield _make_day(today + timedelta(days=away - 7))
+    else:
+        yield _make_day(today + timedelta(days=away))
+
+
+def _read_stretch_meant(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+    del aim
+    step = -1 if match["last"] or match["after_last"] else 1
+    if match["this"]:
+        step = 0
+    unit = match["unit"]
+    if unit in ("weekend", "wochenende"):
+        saturday = today + timedelta(days=5 - today.weekday() + 7 * min(step, 0))
+        yield saturday, saturday + timedelta(days=1)
+    elif _UNITS[unit] == 7:  # noqa: PLR2004 - a week
+        monday = today - timedelta(days=today.weekday()) + timedelta(days=7 * step)
+        yield monday, monday + timedelta(days=6)
+    elif _UNITS[unit] < _A_MONTH_AWAY:
+        months = today.year * 12 + today.month - 1 + step
+        yield _make_month(months // 12, months % 12 + 1)
+    else:
+        yield date(today.year + step, 1, 1), date(today.year + step, 12, 31)
+
+
+_AimedReader: TypeAlias = "Callable[..., Iterator[_Days]]"
+_NAMED: tuple[tuple[re.Pattern[str], _AimedReader], ...] = (
+    (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"), _read_full_date),
+    (
+        _compile_pattern(r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"),
+        _read_full_date,
+    ),
+    (
+        _compile_pattern(
+            rf"(?P<day>\d\d?)(?:st|nd|rd|th|\.|er|º|°)?{_OF}(?P<month>{_MONTH})\b{_YEAR}?"
+        ),
+        _read_named_date,
+    ),
+    (
+        _compile_pattern(
+            rf"(?P<month>{_MONTH})\.?\s+(?:the\s+)?(?P<day>\d\d?)(?:st|nd|rd|th)?(?!:){_YEAR}?"
+        ),
+        _read_named_date,
+    ),
+    (_compile_pattern(rf"(?P<month>{_MONTH})\.?{_YEAR}"), _read_named_month),
+    (
+        _compile_pattern(
+            rf"(?:in|im|en|em|a|à|ad|until|by|before|from|since|this|next|last|of|bis|ab|seit"
+            rf"|desde|hasta|da|entro|fin|mid|late|early|anfang|mitte|ende|début|principios de"
+            rf"|finales de|inizio|fine)[ -](?:the )?(?P<month>{_MONTH})(?P<year>)"
+        ),
+        _read_named_month,
+    ),
+    (_compile_pattern(rf"(?:{_MANY_DAYS})"), _read_day_away),
+    (
+        _compile_pattern(
+            rf"(?:in|within|dans|en|dentro de|fra|tra)\s+(?:a\s+)?"
+            rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})(?P<back>)"
+        ),
+        _read_units_away,
+    ),
+    (
+        _compile_pattern(
+            rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})"
+            r"(?:\s+from now|\s+from today)(?P<back>)"
+        ),
+        _read_units_away,
+    ),
+    (
+        _compile_pattern(
+            rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})\s+(?P<back>ago|fa)"
+        ),
+        _read_units_away,
+    ),
+    (
+        _compile_pattern(
+            rf"(?P<back>vor|il y a|hace)\s+(?P<count>\d\d?|{_MANY_NUMBERS})\s+"
+            rf"(?P<unit>{_MANY_UNITS})"
+        ),
+        _read_units_away,
+    ),
+    (
+        _compile_pattern(
+            r"(?<!every )(?<!each )(?<!jeden )(?<!cada )(?<!chaque )(?<!ogni )(?<!todos los )"
+            rf"(?:(?P<next>{_NEXT})|(?P<last>{_LAST})|this|on|am|le|el|il|by|until|bis|diese[nrs]?)?"
+            rf"\s*(?P<weekday>{_MANY_WEEKDAYS})(?!s\b)"
+            rf"(?:\s+(?:(?P<after_next>{_NEXT}|prochaine)|(?P<after_last>{_LAST}|dernier|dernière)))?"
+        ),
+        _read_weekday_meant,
+    ),
+    (
+        _compile_pattern(
+            rf"(?:(?P<last>{_LAST})|(?P<this>this|diese[nrs]?|dieses|am|cette|ce|est[ea]|quest[oa])"
+            rf"|{_NEXT}|la|le|el|il)\s+(?P<unit>weekend|wochenende|{_MANY_UNITS})"
+            r"(?:\s+(?:prochaine?|que viene|próxim[oa]|prossim[oa]|(?P<after_last>dernière|dernier"
+            r"|pasad[oa]|scors[oa]|passat[oa])))(?P<rest>)"
+        ),
+        _read_stretch_meant,
+    ),
+    (
+        _compile_pattern(
+            rf"(?:(?P<last>{_LAST})|(?P<this>this|diese[nrs]?|dieses)|{_NEXT})\s+"
+            rf"(?P<unit>weekend|wochenende|{_MANY_UNITS})(?P<after_last>(?!))?"
+        ),
+        _read_stretch_meant,
+    ),
+    (
+        _compile_pattern(
+            r"(?:on |by |until |till |is |for )?the (?P<day>[1-3]?\d)(?:st|nd|rd|th)"
+            r"(?! (?:century|floor|time|grade|edition|birthday|anniversary|place|one|of|year|chapter))"
+        ),
+        _read_day_of_month,
+    ),
+    (_compile_pattern(r"(?:on|by) (?P<day>[1-3]?\d)(?:st|nd|rd|th)"), _read_day_of_month),
+    (_compile_pattern(r"(?:am|bis zum|zum) (?P<day>[1-3]?\d)\.(?! ?\d)"), _read_day_of_month),
+    (
+        _compile_pattern(r"(?:le|el día|el dia|el|il giorno|il) (?P<day>[1-3]?\d)(?![\d%:.,h€])"),
+        _read_day_of_month,
+    ),
+)
+_NAMED_SIGNS = frozenset(
+    [
+        *MONTH_OF,
+        *_WEEKDAY_OF,
+        *_WEEK_WORDS.split(),
+        *_UNITS,
+        *(word for name in _DAYS_AWAY for word in _WORD.findall(name)),
+    ]
+)

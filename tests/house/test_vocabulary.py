@@ -18,7 +18,7 @@ NOUNS = {
     *("heads", "tombstones"),
     *("last_summary", "model_turns", "pins", "retriever", "segment_fingerprints"),
     *("similarities", "spec", "stats", "summaries", "summary_record", "summary_window", "table"),
-    *("threads", "turns"),
+    *("threads", "turns", "profile", "timeline"),
     *("adecode", "checkpoint", "conversation_thread", "setup", "twin", "variable_function"),
     # what a node of an imported file holds
     *("items", "member", "names", "optional", "rows", "seconds", "tables", "text", "text_or_blank"),

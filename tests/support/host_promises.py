@@ -88,6 +88,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "context_tokens": Promise("`context_tokens` holds for all that the model gets"),
         "reserved_tokens": Promise("`reserved_tokens` of these stay free"),
         "profile": Promise("`profile` says whose rules the messages keep"),
+        "profile_tokens": Promise(
+            "`profile_tokens` of what is known of the user stand in the system messages, fenced; "
+            "what is retracted leaves with the next call"
+        ),
         "remember": Promise(
             "`remember=False` stores nothing of the turn",
             differs={

@@ -102,6 +102,31 @@ def test_messages_keep_the_rules_of_the_profile(host, run, memory, model):
     assert "Eva" in given(model), "where names are not sent, the text says who speaks"
 
 
+@kept_by_all("profile_tokens")
+@pytest.mark.parametrize("place", ["host", "call"])
+def test_what_is_known_of_the_user_stands_in_the_system_messages(host, run, place, memory, model):
+    said = [HumanMessage("I'm vegetarian."), HumanMessage("Always answer in metric units.")]
+    memory.add_messages(said, thread_id="earlier", user_id="ana")
+    options = {"profile_tokens": 150}
+    app = host.app(memory, model, recall=False, **(options if place == "host" else {}))
+    config = at(**options) if place == "call" else at()
+    run(app, "Hello?", config)
+    first = model.seen[-1][0]
+    assert first.type == "system"
+    assert "<profile>" in first.text
+    assert "I'm vegetarian." in first.text
+    assert "<profile>" not in str(memory.history("t", user_id="ana").entries)
+    memory.add_messages([HumanMessage("I live in Rome.")], thread_id="other", user_id="ana")
+    run(app, "And now?", config)
+    assert model.seen[-1][0].text == first.text, "the prefix stays as it is"
+    profile = memory.profile("ana")
+    profile.retract(profile.list_kind("health")[0])
+    run(app, "And then?", config)
+    assert "I'm vegetarian." not in given(model)
+    run(app, "And last?", at(profile_tokens=0))
+    assert "<profile>" not in given(model)
+
+
 @kept_by_all("remember")
 @pytest.mark.parametrize("place", ["host", "call", "plain key"])
 def test_a_turn_that_is_not_to_be_remembered_leaves_nothing(host, run, place, told, model):

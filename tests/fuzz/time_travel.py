@@ -1,0 +1,287 @@
+"""`memory.as_of(t)` against a memory that was given the same and no more, on random logs.
+
+    python -m tests.fuzz.time_travel --logs 10000 --seed 1
+
+Each log is a random script of messages, edits, undoing, clearing, forks, summaries, decisions of a
+profile, and forgetting. It is run whole, and up to a random step in a second memory, with the same
+ids; what is forgotten later is forgotten there as well. Then the first memory as of the last entry
+of that step and the second one are compared by value: threads, contexts, summaries, profile, and
+what recall finds.
+"""
+
+# ruff: noqa: T201 - a command that prints
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_convmem import ConversationMemory, ids
+from langchain_convmem.errors import ConvMemError
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.memory import Profiles
+
+START_MS = 1_736_000_000_000
+STEP_MS = 60_000
+USER = "ana"
+SAID = (
+    "I'm Ana.",
+    "I live in Lisbon.",
+    "We moved to Porto.",
+    "I'm vegetarian.",
+    "Always answer in metric units.",
+    "My exam is on the 14th.",
+    "I drive a Ford.",
+    "I sold the Ford.",
+    "What is the capital of Peru?",
+    "The spare key is with Teresa on the second floor.",
+    "I love jazz and long walks.",
+    "Thanks!",
+)
+ANSWERED = ("Noted.", "Lima is the capital of Peru.", "The key is with Teresa.", "You're welcome.")
+QUESTIONS = ("Where do I live?", "Who has the key?", "What is the capital of Peru?")
+
+
+class TinyEmbeddings(Embeddings):
+    """Eight numbers of a text's hash: enough to be different, and the same everywhere."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [byte / 255 - 0.5 for byte in hashlib.sha256(text.encode()).digest()[:8]]
+
+
+class ScriptedClock:
+    """Hands out the same ids to every run, a minute apart."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def advance(self) -> int:
+        self._count += 1
+        at_ms = START_MS + self._count * STEP_MS
+        return at_ms << 80 | self._count << 40 | self._count
+
+
+@contextmanager
+def script_ids() -> Iterator[None]:
+    """Let all ids come from a clock of our own for a while."""
+    known = ids._CLOCK
+    ids._CLOCK = ScriptedClock()
+    try:
+        yield
+    finally:
+        ids._CLOCK = known
+
+
+def make_memory() -> ConversationMemory:
+    return ConversationMemory(InMemoryLog(), embeddings=TinyEmbeddings())
+
+
+Step = Callable[[ConversationMemory], object]
+
+
+def make_script(rng: random.Random) -> list[tuple[str, Step]]:
+    """Return the steps of a random log, each with its name."""
+    return [_make_step(rng) for _ in range(rng.randint(3, 14))]
+
+
+def _make_step(rng: random.Random) -> tuple[str, Step]:
+    thread = rng.choice(("t1", "t2"))
+    name = rng.choice(
+        [
+            *("say", "say", "say", "say", "edit", "undo", "redo", "clear", "fork"),
+            *("summarize", "undo_summary", "retract", "restore", "forget", "forget_thread"),
+        ]
+    )
+    said, answered, number = rng.choice(SAID), rng.choice(ANSWERED), rng.randrange(100)
+    return name, lambda memory: _STEPS[name](memory, thread, said, answered, number)
+
+
+def _say(memory: ConversationMemory, thread: str, said: str, answered: str, number: int) -> None:
+    del number
+    memory.add_messages([HumanMessage(said), AIMessage(answered)], thread_id=thread, user_id=USER)
+
+
+def _edit(memory: ConversationMemory, thread: str, said: str, answered: str, number: int) -> None:
+    del answered
+    history = memory.history(thread, user_id=USER)
+    users = [entry for turn in history.turns if turn.role == "user" for entry in turn.entries]
+    if users:
+        history.replace(users[number % len(users)].message_id, said)
+
+
+def _undo(memory: ConversationMemory, thread: str, *_: Any) -> None:
+    memory.history(thread, user_id=USER).undo()
+
+
+def _redo(memory: ConversationMemory, thread: str, *_: Any) -> None:
+    memory.history(thread, user_id=USER).redo()
+
+
+def _clear(memory: ConversationMemory, thread: str, *_: Any) -> None:
+    memory.history(thread, user_id=USER).clear()
+
+
+def _fork(memory: ConversationMemory, thread: str, said: str, answered: str, number: int) -> None:
+    del said, answered
+    memory.fork(thread, user_id=USER, new_thread_id=f"fork{number}")
+
+
+def _summarize(
+    memory: ConversationMemory, thread: str, said: str, answered: str, number: int
+) -> None:
+    del number
+    history = memory.history(thread, user_id=USER)
+    history.add_summary(f"They spoke: {said} {answered}", history.summary_window())
+
+
+def _undo_summary(memory: ConversationMemory, thread: str, *_: Any) -> None:
+    memory.history(thread, user_id=USER).undo_summary()
+
+
+def _retract(
+    memory: ConversationMemory, thread: str, said: str, answered: str, number: int
+) -> None:
+    del thread, said, answered
+    profile = memory.profile(USER)
+    if profile.items:
+        profile.retract(profile.items[number % len(profile.items)].id)
+
+
+def _restore(
+    memory: ConversationMemory, thread: str, said: str, answered: str, number: int
+) -> None:
+    del thread, said, answered
+    profile = memory.profile(USER)
+    gone = [item for item in profile.items if item.state == "retracted"]
+    if gone:
+        profile.restore(gone[number % len(gone)].id)
+
+
+def _forget(memory: ConversationMemory, thread: str, said: str, answered: str, number: int) -> None:
+    del said, answered
+    known = memory.history(thread, user_id=USER).entries
+    if known:
+        memory.forget(user_id=USER, thread_id=thread, entry_ids=[known[number % len(known)].id])
+
+
+def _forget_thread(memory: ConversationMemory, thread: str, *_: Any) -> None:
+    memory.forget(user_id=USER, thread_id=thread)
+
+
+_STEPS: dict[str, Callable[..., None]] = {
+    "say": _say,
+    "edit": _edit,
+    "undo": _undo,
+    "redo": _redo,
+    "clear": _clear,
+    "fork": _fork,
+    "summarize": _summarize,
+    "undo_summary": _undo_summary,
+    "retract": _retract,
+    "restore": _restore,
+    "forget": _forget,
+    "forget_thread": _forget_thread,
+}
+
+
+def run_step(memory: ConversationMemory, step: Step) -> None:
+    """Run a step; one that has nothing to work on does nothing."""
+    try:
+        step(memory)
+    except (ConvMemError, ValueError):
+        return
+
+
+def describe(memory: ConversationMemory) -> dict[str, Any]:
+    """Return all that an assistant could know of the user, by value."""
+    threads = sorted(info.key.thread_id for info in memory.threads(USER))
+    histories = {name: memory.history(name, user_id=USER) for name in threads}
+    return {
+        "threads": threads,
+        "contexts": {
+            name: [one.model_dump() for one in history.context().messages]
+            for name, history in histories.items()
+        },
+        "summaries": {
+            name: history.last_summary and history.last_summary.contents
+            for name, history in histories.items()
+        },
+        "profile": memory.profile(USER).to_json(),
+        "recall": {
+            text: [
+                (block.text, [(one.line.line_id, round(one.relevance, 9)) for one in block.matches])
+                for block in memory.recall(text, user_id=USER, k=3).blocks
+            ]
+            for text in QUESTIONS
+        },
+    }
+
+
+def compare(seed: int) -> str | None:
+    """Return what is different in the random log of a seed; None if nothing is."""
+    rng = random.Random(seed)
+    script = make_script(rng)
+    cut = rng.randint(1, len(script))
+    with script_ids(), make_memory() as whole:
+        for number, (_, step) in enumerate(script):
+            run_step(whole, step)
+            if number + 1 == cut:
+                last, then = ids.make_ulid(), _list_entries(whole)
+        now = _list_entries(whole)
+        erased = {name: sorted(known - now.get(name, set())) for name, known in then.items()}
+        past = whole.as_of(last)
+        found = describe(past)
+    with script_ids(), make_memory() as fresh:
+        for _, step in script[:cut]:
+            run_step(fresh, step)
+        assert ids.make_ulid() == last
+        for thread, names in erased.items():
+            if names:
+                fresh.forget(user_id=USER, thread_id=thread, entry_ids=names)
+        fresh.time_ms = ids.get_ulid_ms(last)
+        fresh._profiles = Profiles(fresh.log, now_ms=fresh.time_ms)
+        expected = describe(fresh)
+    if found == expected:
+        return None
+    names = [name for name, _ in script]
+    wrong = [name for name in expected if found[name] != expected[name]]
+    return f"seed {seed}, cut {cut} of {names}: {wrong} differ"
+
+
+def _list_entries(memory: ConversationMemory) -> dict[str, set[str]]:
+    """Return the ids of all entries by thread."""
+    log = memory.log
+    return {
+        info.key.thread_id: {entry.id for entry in log.entries(info.key)}
+        for info in log.threads(USER)
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare, print what is different, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="tests.fuzz.time_travel", description=__doc__)
+    parser.add_argument("--logs", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    wrong = 0
+    for seed in range(options.seed, options.seed + options.logs):
+        told = compare(seed)
+        if told is not None:
+            wrong += 1
+            print(told)
+    print(f"{options.logs} logs, {wrong} different")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
