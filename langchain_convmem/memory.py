@@ -111,6 +111,12 @@ SummarizeWhen: TypeAlias = Literal["background", "foreground"] | Callable[[Threa
 """When a thread that is due is compacted: by a worker thread after the turn, within the turn, or by
 whoever the function hands the thread to."""
 
+_READING = (
+    *("embeddings", "settings", "before_write", "rewriter", "reranker"),
+    *("token_counter", "profile_tokens"),
+)
+"""Options that say how a memory is read, at any time."""
+
 _DEFAULT_RECALL_TOKENS = 1000
 """Budget of recalled text where neither a call nor the settings name one."""
 
@@ -166,16 +172,9 @@ class ConversationMemory:
         Raises:
             ConfigError: If an option makes no sense; the message names it.
         """
+        given = locals()  # before any other name is bound
         check_profile_tokens(profile_tokens, is_optional=False)
-        self._reads_as: dict[str, Any] = {
-            "embeddings": embeddings,
-            "settings": settings,
-            "before_write": before_write,
-            "rewriter": rewriter,
-            "reranker": reranker,
-            "token_counter": token_counter,
-            "profile_tokens": profile_tokens,
-        }
+        self._reads_as = {name: given[name] for name in _READING}
         self._has_own_recall = recall is not None
         drafting = DraftBuilder(before_write)
         counters = TokenCounters(read_counter(token_counter))

@@ -64,7 +64,7 @@ class LogBound:
         else:
             self.time_ms = _read_time(when)
 
-    def covers(self, entry_id: str) -> bool:
+    def is_before_end(self, entry_id: str) -> bool:
         """Return whether an entry had been written."""
         if self._last is not None:
             return entry_id <= self._last
@@ -136,7 +136,7 @@ class LogAsOf:
         return self._select(await self.log.aentries(key, after=after, until=until), last)
 
     def _select(self, entries: Iterable[Entry], last: int | None = None) -> list[Entry]:
-        known = [entry for entry in entries if self._bound.covers(entry.id)]
+        known = [entry for entry in entries if self._bound.is_before_end(entry.id)]
         return known if last is None else known[len(known) - min(last, len(known)) :]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
@@ -159,7 +159,7 @@ class LogAsOf:
         now: list[ThreadInfo] = yield from perform(self.log.threads, self.log.athreads, user_id)
         then = []
         for info in now:
-            if self._bound.time_ms >= info.last_ms and self._covers_all(info):
+            if self._bound.time_ms >= info.last_ms and self._is_complete(info):
                 then.append(info)
                 continue
             if info.first_ms > self._bound.time_ms:
@@ -170,7 +170,7 @@ class LogAsOf:
                 then.append(replace(info, entries=len(entries), last_ms=last_ms))
         return sorted(then, key=lambda info: info.last_ms, reverse=True)
 
-    def _covers_all(self, info: ThreadInfo) -> bool:
+    def _is_complete(self, info: ThreadInfo) -> bool:
         """Return whether nothing of a thread can have been written since."""
         return self._bound.time_ms > info.last_ms
 
@@ -211,7 +211,7 @@ class LogAsOf:
         size = _PAGE if limit is None else limit
         while True:
             page = read(owner, at, limit=size)
-            lines += (line for line in page.lines if self._bound.covers(line.entry_id))
+            lines += (line for line in page.lines if self._bound.is_before_end(line.entry_id))
             controls += self._select(page.controls)
             if page.cursor == at:
                 break
@@ -274,13 +274,13 @@ class LogAsOf:
 
     def owners(self) -> list[Owner]:
         """Return whose entries the log holds now; see `OwnerListing`."""
-        return list(self._need_owners().owners())
+        return list(self._get_owner_listing().owners())
 
     async def aowners(self) -> list[Owner]:
         """Return the owners, without blocking the event loop."""
-        return list(await self._need_owners().aowners())
+        return list(await self._get_owner_listing().aowners())
 
-    def _need_owners(self) -> OwnerListing:
+    def _get_owner_listing(self) -> OwnerListing:
         if not isinstance(self.log, OwnerListing):
             raise ConfigError(f"{type(self.log).__name__} cannot list whose entries it has")
         return self.log

@@ -168,10 +168,10 @@ class TurnView:
             stores=self.options.remember,
         )
         if block.text:
-            return (yield from self._read_beside_steps(block, locate, thread, note_later))
+            return (yield from self._read_view_with_block_steps(block, locate, thread, note_later))
         return (yield from self.read_thread_view_steps(locate, thread, turn, note_later=note_later))
 
-    def _read_beside_steps(
+    def _read_view_with_block_steps(
         self, block: ProfileBlock, locate: Locate, thread: LiveThread, note_later: bool
     ) -> Steps[ModelContext]:
         """Return what the model gets of the thread in the room that a profile's block leaves."""
