@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.effects import run_sync
@@ -107,7 +108,7 @@ def measure_turns(folder: Path, turns: int) -> dict[str, float]:
         times: dict[int, list[float]] = {0: [], 150: []}
         for number in range(turns):
             for tokens in (0, 150):
-                config = {
+                config: RunnableConfig = {
                     "configurable": {
                         "user_id": "ana",
                         "thread_id": f"now{tokens}",

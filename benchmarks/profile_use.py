@@ -53,8 +53,11 @@ class AskedMemory:
         said: list[BaseMessage] = []
         for role, text, time_ms in messages:
             self._last_ms = max(self._last_ms, time_ms)
-            kind = HumanMessage if role == "user" else AIMessage
-            said.append(kind(text, additional_kwargs={"timestamp": time_ms}))
+            marks = {"timestamp": time_ms}
+            if role == "user":
+                said.append(HumanMessage(text, additional_kwargs=marks))
+            else:
+                said.append(AIMessage(text, additional_kwargs=marks))
         self._memory.add_messages(said, thread_id=thread, user_id="u")
 
     def prepare(self) -> None:
@@ -124,7 +127,8 @@ def measure_dialogues(folder: Path, embeddings: Embedder, tokens: int) -> dict[s
         threads: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
         for row in data["lines"]:
             role: Literal["user", "assistant"] = "user" if row["speaker"] == "User" else "assistant"
-            threads[f"s{row['session']}"].append((role, row["text"], parse_time(row["time"])))
+            time_ms = int(parse_time(row["time"]).timestamp() * 1000)
+            threads[f"s{row['session']}"].append((role, row["text"], time_ms))
         for name, messages in threads.items():
             memory.add(name, messages)
         memory.prepare()
