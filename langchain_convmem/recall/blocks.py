@@ -686,6 +686,7 @@ def _write_matches(
         columns.relevance,
         columns.similarity,
         columns.meaning,
+        columns.words,
         columns.speaker,
         columns.own,
         columns.smoothed,
@@ -695,9 +696,11 @@ def _write_matches(
     places = lexical.find_shared(list(term_of.values()), list(numbers))
     found: dict[int, LineMatch] = {}
     for number, held, row in zip(numbers, places, rows, strict=True):
-        relevance, similarity, meaning, speaker, own, smoothed = row
+        relevance, similarity, meaning, word_part, speaker, own, smoothed = row
         line = table.find_line(number)
         reasons = ["meaning"] if meaning >= _TELLING else []
+        if own - meaning - word_part >= _TELLING:
+            reasons.append("kind")
         if held:
             reasons.append(f"words: {', '.join([words[place] for place in held])}")
         if speaker > 0:

@@ -53,7 +53,7 @@ Chosen on five dialogues between people, where 3 to 4 % of unrelated questions p
 _NEAR_CLEAR = 4.5
 _NEAR_REPLY = 7.5
 _RELATED_EVIDENCE = 3.5
-_STANDING_OUT = 5.0
+_STANDING_OUT = 4.5
 _NEAR_BEST = 0.8
 _LEADING = 1
 _LOOSE = 2.5
@@ -63,9 +63,9 @@ _FADING = (0.8, 1.5)
 _MOST_LOOSE = 13
 # What a question about nobody gets of what the user stated, where nothing answers it clearly: so
 # many at most, from so much evidence on next to what is related, and from so much alone.
-_MOST_NEARBY = 3
-_STATED_NEARBY = 1.5
-_STATED_ALONE = 3.0
+_MOST_NEARBY = 2
+_STATED_NEARBY = 2.5
+_STATED_ALONE = 3.5
 # Of so few all are worth their room; all numbers above grow with how many there are.
 _FEW = 8
 # What is `compute_needed` with one line, and so much more for every factor of e.
@@ -244,6 +244,8 @@ def _select_if_related(found: _RankedRows) -> _Worth:
 
 def _select_if_unrelated(found: _RankedRows) -> _Worth:
     near = found.evidence >= _STANDING_OUT * max(found.scale, 1.0)
+    if found.two_sided:
+        near &= found.substance
     if not found.two_sided or found.clarity >= 1:
         return near, np.zeros_like(near)
     loose = found.stated & ~near & (found.evidence >= _STATED_ALONE * max(found.scale, 1.0))

@@ -132,6 +132,8 @@ class RecallSettings:
 
     Attributes:
         dense_weight: Weight of the standardised cosine similarity; 0 embeds no question.
+        kind_weight: Weight of lines that name something of a kind which an English question names
+            ("pets": a cat), standardised likewise and added to the same score; 0 leaves it out.
         crowding: Share taken from a segment's cosine of its mean cosine with the lines that are
             nearest to it: what is near to many lines says less by being near to the question.
         doubt_embedder: Whether meaning counts less where one of the package's own embedders hardly
@@ -190,6 +192,7 @@ class RecallSettings:
     """
 
     dense_weight: float = 1.0
+    kind_weight: float = 1.0
     crowding: float = 0.5
     doubt_embedder: bool = True
     lexical_weight: float = 1.0
@@ -254,6 +257,7 @@ class RecallSettings:
         of 10 blocks.
         """
         return cls(
+            kind_weight=0.0,
             crowding=0.0,
             doubt_embedder=False,
             lexical_weight=0.0,

@@ -26,7 +26,11 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.recall.vectors import SegmentVectors
-from langchain_convmem.words.analysis import extract_query_terms, select_telling_words
+from langchain_convmem.words.analysis import (
+    extract_query_terms,
+    find_kinds,
+    select_telling_words,
+)
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.speech import Mark, is_asking_advice
 
@@ -361,13 +365,20 @@ class _SegmentScores(NamedTuple):
     """What each segment scores on its own; columns of equal length.
 
     Segments out of scope count as average, so that they move nothing; so does, in its meaning, a
-    segment without a vector. `trust` is what the embedder knows of the texts, 0 to 1.
+    segment without a vector. `kinds` is what is of the kinds that the question names; None where it
+    names none that anything is of. `trust` is what the embedder knows of the texts, 0 to 1.
     """
 
     similarity: NDArray[np.float32]
     meaning: NDArray[np.float32]
     words: NDArray[np.float32]
+    kinds: NDArray[np.float32] | None = None
     trust: float = 0.0
+
+    @property
+    def told(self) -> NDArray[np.float32]:
+        """Meaning and kinds together: what may be told in other words; do not write."""
+        return self.meaning if self.kinds is None else self.meaning + self.kinds
 
 
 class _Cosines(NamedTuple):
@@ -408,17 +419,16 @@ def _score_parts(
         words = view.lexical.compute_scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
     else:
         words = np.zeros(len(view.lexical))
-    word_part = standardize(
-        words[view.at],
-        counted,
-        settings.lexical_weight,
-        # Of a word that a single segment holds.
-        least_deviation=settings.least_deviation * view.lexical.rarest,
-        also=view.passing,
-    )
+    word_part = _standardize_words(view, words, settings.lexical_weight)
+    kinds = find_kinds(view.query.search_text) if settings.kind_weight else {}
+    kind_part: NDArray[np.float32] | None = None
+    if kinds:
+        scores = view.lexical.compute_kind_scores(kinds, ignored=view.muted)
+        if scores.any():
+            kind_part = _standardize_words(view, scores, settings.kind_weight)
     if cosines is None:
         nothing = np.zeros(len(word_part), dtype=np.float32)
-        return _SegmentScores(nothing, nothing, word_part)
+        return _SegmentScores(nothing, nothing, word_part, kind_part)
     compared = cosines.present
     if compared is None or counted is None:
         compared = counted if compared is None else compared
@@ -426,7 +436,21 @@ def _score_parts(
         compared = compared & counted
     weight = settings.dense_weight * cosines.trust
     meaning = standardize(cosines.nearness, compared, weight, also=view.passing)
-    return _SegmentScores(cosines.similarity, meaning, word_part, cosines.trust)
+    return _SegmentScores(cosines.similarity, meaning, word_part, kind_part, cosines.trust)
+
+
+def _standardize_words(
+    view: _RankingView, scores: NDArray[np.float64], weight: float
+) -> NDArray[np.float32]:
+    """Return scores of all segments as deviations of those that are scored."""
+    return standardize(
+        scores[view.at],
+        view.counted,
+        weight,
+        # Of a word that a single segment holds.
+        least_deviation=view.settings.least_deviation * view.lexical.rarest,
+        also=view.passing,
+    )
 
 
 def _add_neighbours(
@@ -441,7 +465,7 @@ def _add_neighbours(
 
 def _score(view: _RankingView, parts: _SegmentScores) -> Columns:
     query, table, settings, at = view.query, view.table, view.settings, view.at
-    own = parts.meaning + parts.words
+    own = parts.told + parts.words
     starts = table.find_session_starts() if view.scored is None else None
     smoothed = _smooth(view, own, starts)
     speaker = _compute_speaker_bonus(query, table, at)
@@ -651,12 +675,13 @@ def _compute_vague_relevance(
     loss = view.lexical.keep("length loss", None, lambda: _compute_length_loss(view.lexical))
     # Each summand is worked out in the same place, which is still at hand then.
     relevance: NDArray[np.float32] = bonus * _VAGUE_BONUS
-    relevance += parts.meaning
+    told = parts.told
+    relevance += told
     share = np.float32(1.0) - (np.float32(1.0) - _VAGUE_WORDS) * np.float32(parts.trust)
     more = np.minimum(parts.words, _MOST_OF_WORDS)
     more *= share
     relevance += more
-    np.subtract(smoothed, parts.meaning, out=more)
+    np.subtract(smoothed, told, out=more)
     more -= parts.words
     more *= _VAGUE_NEIGHBOURS
     relevance += more

@@ -6,10 +6,13 @@ The analysis is part of what a log stores with its lines: raise `ANALYSIS_VERSIO
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Protocol, TypeAlias
 
 from langchain_convmem.records import DialogLine
@@ -54,6 +57,10 @@ class TermIndex(Protocol):
 
     def find_documents(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
         """Return the documents of those terms that have any."""
+        ...
+
+    def find_terms_with(self, character: str) -> list[str]:
+        """Return the terms that hold a character."""
         ...
 
 
@@ -110,7 +117,8 @@ def extract_query_terms(
 ) -> dict[str, str]:
     """Return the distinct terms of a question in order, each with the word that stands for it.
 
-    A word stands for several terms where its stem depends on the language of the line.
+    A word stands for several terms where its stem depends on the language of the line, and a lone
+    character of a script without blanks for all pairs of an index that hold it.
 
     Args:
         text: The question.
@@ -119,7 +127,12 @@ def extract_query_terms(
     """
     held = () if index is None else index.find_documents(_LANGUAGE_OF)
     words, telling = _extract_query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
-    return dict(words if stop_words or not telling else telling)
+    terms = dict(words if stop_words or not telling else telling)
+    if index is not None:
+        for term, word in tuple(terms.items()):
+            if len(term) == 1 and _IS_UNSPACED.match(term):
+                terms |= dict.fromkeys(index.find_terms_with(term), word)
+    return terms
 
 
 def select_telling_words(text: str) -> frozenset[str]:
@@ -160,6 +173,45 @@ def _analyze_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
     else:
         found = {stem(word, language): run for language in languages}
     return tuple(found.items()), not is_function_word(word, languages[0])
+
+
+# -- kinds of things ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def find_kinds(text: str) -> Mapping[str, frozenset[str]]:
+    """Return the terms of an English question that name a kind of thing.
+
+    Each comes with the terms of what is of that kind, its own among them: "pet" with "cat". Of
+    words that name the same kind, such as "job" and "profession", the first stands for all.
+    """
+    runs = _split_question(text)
+    if detect_language([run.casefold() for run in runs]) != ENGLISH:
+        return {}
+    _, telling = _extract_query_words(text, ())
+    kinds = _load_kinds()
+    found: dict[str, frozenset[str]] = {}
+    for term, _ in telling:
+        if term in kinds and kinds[term] not in found.values():
+            found[term] = kinds[term]
+    return found
+
+
+@cache
+def _load_kinds() -> Mapping[str, frozenset[str]]:
+    """Return by the stem of a word that names a kind the stems of what is of it; read once.
+
+    `kinds.json` lists by language what a kind is called and what is of it: everyday English, of
+    people, pets, homes, work, health, food, travel and pastimes.
+    """
+    data = json.loads(files(__package__).joinpath("kinds.json").read_text("utf-8"))
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    for language, listed in data.items():
+        for kind in listed:
+            names = {stem(word, language) for word in kind["names"]}
+            for name in names:
+                kinds[name] |= names | {stem(word, language) for word in kind["members"]}
+    return {name: frozenset(terms) for name, terms in kinds.items()}
 
 
 def is_stop_word(word: str) -> bool:

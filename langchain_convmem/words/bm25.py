@@ -105,6 +105,10 @@ class LexicalIndex:
         self.settle()
         return _DocumentsByTerm(terms, self._postings)
 
+    def find_terms_with(self, character: str) -> list[str]:
+        """Return the terms that hold a character, in the order in which they came."""
+        return self._postings.find_terms_with(character)
+
     def find_shared(self, terms: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
         """Return which of the terms, by their places, each of some documents was added with."""
         found: list[list[int]] = [[] for _ in numbers]
@@ -156,6 +160,41 @@ class LexicalIndex:
         if self._present < len(self):
             scores[self._removed.view] = 0.0
         return scores
+
+    def compute_kind_scores(
+        self,
+        kinds: Mapping[str, Iterable[str]],
+        *,
+        ignored: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return what documents score by terms of the kinds that a question names.
+
+        All terms of a kind count as one: a document that holds any of them scores how rare such
+        documents are, unless it holds the name of the kind itself. Removed ones score 0.
+
+        Args:
+            kinds: By the term that names a kind the terms of what is of it.
+            ignored: Documents that do not count in how rare a kind is.
+        """
+        self.settle()
+        counted = ~self._removed.view if ignored is None else ~(self._removed.view | ignored)
+        present = int(np.count_nonzero(counted))
+        scores = np.zeros(len(self))
+        for name, terms in kinds.items():
+            holding = self._select_holding(terms)
+            having = np.count_nonzero(holding & counted)
+            holding &= ~self._select_holding([name])
+            scores[holding] += math.log1p((present - having + 0.5) / (having + 0.5))
+        scores[self._removed.view] = 0.0
+        return scores
+
+    def _select_holding(self, terms: Iterable[str]) -> NDArray[np.bool_]:
+        """Return which documents hold any of some terms, removed ones included."""
+        mask = np.zeros(len(self), dtype=np.bool_)
+        postings = self._postings
+        found = [postings.find_postings(term) for term in terms if term in postings]
+        mask[join_columns(part.numbers for part in chain.from_iterable(found))] = True
+        return mask
 
     def select_marked(self, mark: str) -> NDArray[np.bool_]:
         """Return which documents bear a mark of `speech.find_marks`, removed ones included.
@@ -229,7 +268,7 @@ _MANY = 64
 # And for more at once it takes much memory.
 _MOST_UNSORTED = 20_000
 # One question looks up each of its terms several times.
-_MOST_LOOKED_UP = 64
+_MOST_LOOKED_UP = 256
 Column: TypeAlias = "array[int] | memoryview[int]"
 
 
@@ -276,6 +315,10 @@ class Postings:
     def __contains__(self, term: object) -> bool:
         """Return whether a document has a term."""
         return term in self._terms
+
+    def find_terms_with(self, character: str) -> list[str]:
+        """Return the terms that hold a character, in the order in which they came."""
+        return [term for term in self._terms if character in term]
 
     def find_postings(self, term: str) -> list[TermPostings]:
         """Return where a term stands, in parts one after another, if `settle` was called.

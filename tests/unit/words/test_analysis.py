@@ -98,6 +98,15 @@ def test_a_word_is_searched_by_the_languages_of_its_question_and_of_the_lines_al
     assert extract_query_terms("Perros!", index) == {"perro": "Perros", "perr": "Perros"}
 
 
+def test_a_lone_character_without_blanks_stands_for_the_pairs_that_hold_it():
+    index = LexicalIndex()
+    index.add([analyze("猫を飼っています"), analyze("犬と猫"), analyze("犬です")])
+    terms = extract_query_terms("猫", index)
+    assert terms == dict.fromkeys(["猫", "猫を", "と猫"], "猫")
+    assert [score > 0 for score in index.compute_scores(terms)] == [True, True, False]
+    assert extract_query_terms("猫") == {"猫": "猫"}
+
+
 # -- languages ---------------------------------------------------------------------------------
 
 # Said, asked with other forms of the words, asked in so few words that they tell no language.

@@ -171,3 +171,36 @@ def test_marks_of_later_documents_count():
     assert index.select_marked("asks").tolist() == [True, False]
     index.add([["tree", "=asks"]])
     assert index.select_marked("asks").tolist() == [True, False, True]
+
+
+# -- kinds of things ---------------------------------------------------------------------------
+
+PETS = {"pet": ["pet", "cat", "dog"]}
+
+
+def test_all_terms_of_a_kind_count_as_one_by_how_rare_they_are_together():
+    index = index_of([["cat", "dog"], ["dog"], ["tree"], ["house"]])
+    once = math.log1p((4 - 2 + 0.5) / (2 + 0.5))
+    assert index.compute_kind_scores(PETS).tolist() == pytest.approx([once, once, 0, 0])
+
+
+def test_a_document_that_names_the_kind_itself_is_left_to_its_words():
+    index = index_of([["pet", "cat"], ["dog"], ["tree"]])
+    once = math.log1p((3 - 2 + 0.5) / (2 + 0.5))
+    assert index.compute_kind_scores(PETS).tolist() == pytest.approx([0, once, 0])
+
+
+def test_removed_documents_are_of_no_kind_and_ignored_ones_make_none_more_common():
+    index = index_of([["cat"], ["dog"], ["dog"], ["tree"], ["house"]])
+    index.remove([0])
+    ignored = np.array([False, True, False, False, False])
+    once = math.log1p((3 - 1 + 0.5) / (1 + 0.5))
+    found = index.compute_kind_scores(PETS, ignored=ignored)
+    assert found.tolist() == pytest.approx([0, once, once, 0, 0])
+
+
+def test_several_kinds_add_up():
+    index = index_of([["cat", "oak"], ["oak"], ["house"]])
+    both = index.compute_kind_scores({**PETS, "plant": ["oak"]})
+    pet, plant = index.compute_kind_scores(PETS), index.compute_kind_scores({"plant": ["oak"]})
+    assert both.tolist() == (pet + plant).tolist()
