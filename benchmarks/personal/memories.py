@@ -34,6 +34,7 @@ _ASKED_IN = "asked-now"
 _LABELS = {"user": "User", "assistant": "Assistant"}
 _USER_LINES = replace(
     RecallSettings(),
+    kind_weight=0.0,
     crowding=0.0,
     doubt_embedder=False,
     meaning_first=False,

@@ -10,6 +10,7 @@ COSTS: dict[str, str] = {
     "TurnOptions.context_tokens": "Counting every part; what does not fit is left out, oldest first.",
     "TurnOptions.remember": "False: the turn cannot be recalled, retried or exported.",
     "RecallSettings.dense_weight": "0 saves embedding the question, and loses what was told in other words.",
+    "RecallSettings.kind_weight": 'Some tenths of a millisecond for a question that names a kind; 0 loses what is asked for by its kind, such as a cat by "pets".',
     "RecallSettings.doubt_embedder": "False: in languages that the embedder does not know, lines come back that have nothing to do with the question.",
     "RecallSettings.lexical_weight": "0 loses rare words: names, numbers, product codes.",
     "RecallSettings.stop_words": "True: slower, and long lines rise.",
