@@ -332,7 +332,7 @@ class _ClaimComparison:
             else:
                 # A number may be told in words that no rule reads, which are lost then.
                 is_open = (
-                    value.kind in ("amount", "time")
+                    value.kind in ("amount", "time", "day")
                     and bool(support and self._list_lost(support))
                     and not self._is_set_apart(value, claim)
                 )

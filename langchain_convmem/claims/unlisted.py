@@ -45,7 +45,9 @@ _HINDI_PARTS = {"साढ़े": 30, "सवा": 15, "पौने": -15}
 """Minutes that are added to the hour named after these."""
 _HINDI_PART = re.compile(rf"(?<!\S)({'|'.join(_HINDI_PARTS)})\s({_HINDI_WORD}|\d\d?)(?=\s?बजे)")
 _HUNDRED = 100
-_DENIALS = re.compile(r"(?<!\w)(?:못\w*|안(?=\s)|않\w*|없\w*|아니\w*)|(?<!\S)(?:नहीं|मत)(?!\S)")
+_DENIALS = re.compile(
+    r"(?<!\w)(?:못\w*|안(?=\s)|않\w*|없\w*|아니\w*|싫\w*)|(?<!\S)(?:नहीं|मत)(?!\S)"
+)
 _WORD = re.compile(r"[^\s.,!?।]+")
 _PART = re.compile(r"[,;:]|지만|는데|लेकिन|मगर|क्योंकि")
 

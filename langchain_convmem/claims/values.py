@@ -117,6 +117,7 @@ g 0.001 mg|milligrams?|milligramm|milligrammes?|miligramos?|milligrammi|miligram
 g 1 g|gr|grams?|gramm|grammes?|gramos?|grammi|grammo|gramas?|gram|гр?|грамм\\w*|克|グラム|그램|ग्राम|غرام\\w*|جرام\\w*
 g 1000 kg|kilo|kilos|kilograms?|kilogramm|kilogrammes?|kilogramos?|kili|chili|chilo|quilos?|кг|킬로(?:그램)?(?!미터)|किलो(?:ग्राम)?(?![\u0900-\u097f])|kilogram\\w*|килограмм\\w*|公斤|千克|キロ(?!メ)|キログラム|كيلو\\w*
 g 500 斤
+g 100 ett[io]
 g 1000000 ton[ay]|tonnes?|tonnen?|tons?|toneladas?|тонн\\w*|吨
 lb 1 lbs?|磅
 oz 1 oz|ounces?
