@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @command("serve", "convmem prompts serve", "convmem prompts serve --function getDate")
 @functions_option
 def serve(terminal: Terminal, *, functions: tuple[str, ...]) -> int:
-    """Serve an editor with the findings of prompt files, over standard input and output.
+    """Serve an editor with findings.
 
-    Speaks the Language Server Protocol: findings while you type, and the names of constants and
-    variables after '{{'. Needs the extra `lsp`.
+    Speaks the Language Server Protocol over standard input and output: findings while you type, and
+    the names of constants and variables after '{{'. Needs the extra `lsp`.
     """
     if terminal.as_json:
         raise ConfigError("an editor is spoken with in its own protocol; leave out --json")

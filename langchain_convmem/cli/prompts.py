@@ -343,9 +343,10 @@ _CASE_ENDINGS = (".cases.yaml", ".cases.yml", ".cases.json")
     help="The cases.  [default: assistant.cases.yaml or .json beside assistant.prompt]",
 )
 def run_cases(terminal: Terminal, *, file: str, cases: str | None) -> int:
-    """Compare the messages of a prompt file with those that its cases expect.
+    """Compare a prompt file with its cases.
 
-    Prints what differs, as diff does. Exits with 1 if anything does.
+    A case says which messages must come out. Prints what differs, as diff does. Exits with 1 if
+    anything does.
     """
     from langchain_convmem.prompts.cases import compare_case, read_cases, render_case
 

@@ -53,7 +53,6 @@ def test_empty_environment_variables_count_as_unset(environ):
         ["recall", "q", "-k", "0"],
         ["recall", "q", "-k", "many"],
         ["recall", "q", "-k", "3", "--max-tokens", "100"],
-        ["log"],
         ["export"],
         ["copy", "--from", "a.db"],
         ["copy", "--to", "a.db"],
@@ -206,7 +205,7 @@ def test_a_completion_script_asks_the_program_itself(shell, capsys):
     ("typed", "offered"),
     [
         ("convmem pro", "plain,prompts\n"),
-        ("convmem prompts c", "plain,check\nplain,compile\n"),
+        ("convmem prompts c", "plain,check\nplain,convert\nplain,compile\n"),
         ("convmem recall --thr", "plain,--thread\n"),
         ("convmem completion z", "plain,zsh\n"),
         ("convmem nosuch --th", ""),
