@@ -51,6 +51,7 @@ _PARENTHESIS = re.compile(r"[()]")
 _LONGEST_FORMAT = 65_536
 _PLAIN = frozenset({bool, float, int, type(None)})
 _ASCII_SPACES = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f "
+_TITLE_WORD_BYTES = 700
 _WIDE_SPACES = "\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -90,6 +91,14 @@ def _read_text(meter: Meter, value: Any) -> str:
 
 def _estimate_case(text: str) -> int:
     return len(text) if text.isascii() else 3 * measure_text(text)
+
+
+def _estimate_title(text: str) -> int:
+    # Jinja's own takes some microseconds for each word: as long as much larger texts take.
+    words = sum(map(text.count, "-({[<" + _ASCII_SPACES)) + 1
+    if not text.isascii():
+        words += sum(map(text.count, _WIDE_SPACES))
+    return _estimate_case(text) + _TITLE_WORD_BYTES * words
 
 
 def _estimate_strip(text: str, chars: Any = None, *_: Any) -> int:
@@ -592,9 +601,8 @@ _METERED_FILTERS: Mapping[str, Callable[..., Any]] = {
         for name in ("items", "map", "reject", "rejectattr", "select", "selectattr", "unique")
     },
     **{name: _weigh_all(name) for name in ("dictsort", "max", "min", "sort")},
-    **{
-        name: _wrap_text(name, _estimate_case) for name in ("capitalize", "lower", "title", "upper")
-    },
+    **{name: _wrap_text(name, _estimate_case) for name in ("capitalize", "lower", "upper")},
+    "title": _wrap_text("title", _estimate_title),
     "e": _escape_text,
     "escape": _escape_text,
     "float": _read_float,

@@ -125,6 +125,13 @@ def test_a_value_is_counted_before_it_is_made():
     assert meter.made > 100
 
 
+def test_words_that_are_capitalised_one_by_one_are_counted_one_by_one():
+    assert ChatTemplate("{{ 'two words'|title }}").render([]) == "Two Words"
+    template = ChatTemplate("{{ ('a ' * 1000000)|title }}")
+    with pytest.raises(ChatTemplateError, match="the template makes a value"):
+        template.render([])
+
+
 def test_values_that_come_one_by_one_count_one_by_one():
     meter = Meter(TemplateLimits())
     values = CountedValues(meter, iter("abc"))
