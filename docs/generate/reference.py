@@ -72,6 +72,12 @@ PAGES = (
         ("recall",),
     ),
     ApiPage(
+        "user_profile",
+        "What is known of a user",
+        "What `memory.profile` returns. [What it does](../../concepts/profile.md).",
+        ("profile",),
+    ),
+    ApiPage(
         "summaries",
         "Summaries",
         "What compacts long threads. [What it does](../../concepts/summaries.md).",
