@@ -19,6 +19,7 @@ _FRAME = "border-left:3px solid currentColor;padding-left:.6em;margin:.4em 0"
 _FAINT = "opacity:.7;font-size:.9em"
 _BAR, _GAP, _HEIGHT, _LOW = 10, 14, 60, 6
 """Widths and heights of the picture, in pixels."""
+_WRAP = ' style="white-space:pre-wrap"'
 _SHOWN_BLOCKS = 8
 _SHOWN_REPR = 60
 
@@ -163,7 +164,7 @@ def render_prompt(
     """
     marks = {"error": "✖", "warning": "▲"}
     shown = "".join(
-        f"<pre>{marks.get(level, '·')} {html.escape(_drop_surrogates(text))}</pre>"
+        f"<pre{_WRAP}>{marks.get(level, '·')} {html.escape(_drop_surrogates(text))}</pre>"
         for level, text in findings
     )
     rows = [(f"<b>{escape_html(title)}</b>", escape_html(text)) for title, text in sections.items()]
