@@ -81,7 +81,10 @@ def render_markdown(text: str) -> Markup:
     What is not closed yet, as in a reply that was cut, is text. Rendered anew only if it is not
     among the latest 2,048.
     """
-    return Markup(_make_parser().render(text))  # noqa: S704 - the parser escapes all text
+    html: str = _make_parser().render(text)
+    # Code may be wider than the page: it is scrolled by keys, too. In text, `<` is escaped.
+    focusable = html.replace("<pre>", '<pre tabindex="0">')
+    return Markup(focusable)  # noqa: S704 - the parser escapes all text
 
 
 def render_plain(text: str) -> Markup:

@@ -92,6 +92,10 @@ def test_links_of_a_reply_lead_out_without_a_trace():
     ) in html
 
 
+def test_code_of_a_reply_is_scrolled_by_keys():
+    assert render_markdown("```\n<pre>\n```").startswith('<pre tabindex="0"><code>&lt;pre&gt;')
+
+
 def test_headings_of_a_reply_stand_below_those_of_the_page():
     assert "<h4>One</h4>" in render_markdown("# One")
     assert "<h6>Six</h6>" in render_markdown("###### Six")
