@@ -48,6 +48,7 @@ RUNS: dict[str, Run] = {
     "summary_gates": Run(("benchmarks.summary_gates",), prints_json=False),
     "loss": Run(("benchmarks.loss",)),
     "injections": Run(("benchmarks.injections",)),
+    "profiles": Run(("benchmarks.profiles",), prints_json=False),
     "long_chat": Run(("benchmarks.long_chat",)),
     "install": Run(("benchmarks.install_size",)),
     "quickstart": Run(("benchmarks.quickstart",)),

@@ -249,7 +249,7 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
     items = [_resolve(item, speaker) for item in read(marked, lexicon, reader.values)]
     if speaker:
         items = [part for item in items for part in _add_speaker(item, speaker, language)]
-    if speaker and language == "english" and _begins_with_deed(items):
+    if speaker and language == "english" and _starts_with_deed(items):
         items.insert(0, _make_person(speaker, role="agent"))
     if speaker and language == "japanese" and _has_unsaid_subject(items):
         items.insert(0, _make_person(speaker, role="agent"))
@@ -270,7 +270,7 @@ def _add_speaker(item: Item, speaker: str, language: str) -> Iterator[Item]:
     yield item
 
 
-def _begins_with_deed(items: Sequence[Item]) -> bool:
+def _starts_with_deed(items: Sequence[Item]) -> bool:
     """Return whether a sentence leaves out who owes or lends: "owe Sam 20"."""
     return bool(items) and items[0].kind in _DIRECTIONS and items[0].text.lower() in _SHORT_DEEDS
 
@@ -511,7 +511,7 @@ def find_cast(clause: Clause, names: frozenset[str]) -> Cast:
         clause: The clause.
         names: Known ones, which count at the start of a sentence, too.
     """
-    clause = _unify_names(clause, names)
+    clause = _merge_names(clause, names)
     known = [
         item
         for item in clause.items
@@ -523,7 +523,7 @@ def find_cast(clause: Clause, names: frozenset[str]) -> Cast:
     return Cast(clause, roles)
 
 
-def _unify_names(clause: Clause, names: frozenset[str]) -> Clause:
+def _merge_names(clause: Clause, names: frozenset[str]) -> Clause:
     """Return a clause in which the cases of a name have one key: "Magda", "Magdzie"."""
     if clause.language not in _OBLIQUE or not names:
         return clause

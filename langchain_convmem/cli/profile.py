@@ -52,7 +52,7 @@ def show_profile(
     retract: str | None,
     restore: str | None,
 ) -> int:
-    """Show what is known of a user: what they said, verbatim, with its dates.
+    """Show what is known of a user, in their own words.
 
     An ITEM is the beginning of an item's id, which --json prints. Decisions are stored in the log.
     """

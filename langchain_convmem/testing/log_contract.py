@@ -1030,6 +1030,7 @@ class MessageLogContract(ABC):
         log.add_states("ana", "buffer", {"t1": "new", "t2": "new", "Zoë 🦊": {"n": [1]}})
         found = {thread: one.value for thread, one in log.list_states("ana", "buffer").items()}
         assert found == {"t1": "there before", "t2": "new", "Zoë 🦊": {"n": [1]}}
+        say(log, LONE, "Hi")
         log.add_states(None, "buffer", {"t1": "nobody's"})
         assert log.list_states(None, "buffer")["t1"] == log.get_state(LONE, "buffer")
 

@@ -33,7 +33,7 @@ def command_lines() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         for block in blocks(page, "") + blocks(page, "console"):
             for line in re.sub(r"\\\n\s*", "", block).splitlines():
-                for part in re.split(r" ; | \| ", line.removeprefix("$ ")):
+                for part in re.split(r" ; | \| | > ", line.removeprefix("$ ")):
                     if part.startswith("convmem "):
                         yield page.name, part
 

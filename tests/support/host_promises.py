@@ -237,11 +237,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             },
         ),
         "own models": Promise(
-            "Models of the memory's own: tagged as internal, `convmem.own_models` counts them",
-            differs={
-                "graph of ids": "counted in each of its nodes: `model` looks lines up once more, "
-                "since what was forgotten after `recall` must not reach a model"
-            },
+            "Models of the memory's own: tagged as internal, `convmem.own_models` counts them"
         ),
         "models of the hook": Promise("Those of a write hook as well, for question and reply"),
         "own tokens": Promise(

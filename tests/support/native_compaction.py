@@ -67,6 +67,12 @@ class _CompactingConnection(LoopbackConnection):
     def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
         return next(self.find_faults(request.body), None)
 
+    def is_for_embeddings(self) -> bool:
+        return False
+
+    def write_embeddings(self, request: dict[str, Any], maker: Any) -> Any:
+        raise NotImplementedError
+
     def find_faults(self, body: dict[str, Any]) -> Iterator[ScriptedError]:
         """Yield what is wrong with a request."""
         raise NotImplementedError

@@ -25,6 +25,7 @@ BUILT_IN = {
     "DimensionMismatchError": ValueError,
     "EmbedderChangedError": RuntimeError,
     "HistoryWriteError": RuntimeError,
+    "ReadOnlyError": RuntimeError,
     "ImportFormatError": ValueError,
     "InvalidMessageError": ValueError,
     "LineStoreError": ConnectionError,

@@ -92,17 +92,6 @@ def test_models_of_the_memorys_own_are_tagged_and_counted(host, run, asking, mod
     assert own == [{"calls": 1, "input_tokens": 1, "output_tokens": 2}]
 
 
-@differs("own models", "graph of ids")
-def test_a_graph_whose_state_holds_ids_looks_lines_up_in_both_nodes(host, run, asking, model):
-    watcher = _watched(run, host.app(asking, model))
-    tagged = [
-        INTERNAL_TAG in watcher.runs[run_id]["tags"] for run_id in watcher.from_chain("model")
-    ]
-    assert tagged == [True, True, False]
-    own = [data["calls"] for name, data in _events(watcher) if name == "convmem.own_models"]
-    assert own == [1, 1]
-
-
 @kept_by_all("models of the hook")
 def test_models_of_the_write_hook_are_tagged_too(host, run, model):
     censor = ScriptedChatModel(replies=["fine"])

@@ -204,7 +204,7 @@ def test_a_completion_script_asks_the_program_itself(shell, capsys):
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("convmem pro", "plain,prompts\n"),
+        ("convmem prom", "plain,prompts\n"),
         ("convmem prompts c", "plain,check\nplain,convert\nplain,compile\n"),
         ("convmem recall --thr", "plain,--thread\n"),
         ("convmem completion z", "plain,zsh\n"),

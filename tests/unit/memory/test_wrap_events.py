@@ -262,6 +262,7 @@ def test_a_turn_tells_what_the_model_got_and_what_was_stored_in_counts(told, way
         "blocks": 1,
         "lines": 1,
         "opened": 0,
+        "profile": 0,
     }
     assert got["tokens"] > 0
     assert kept == {"messages": 1, "replaced": 0, "interrupted": 0}

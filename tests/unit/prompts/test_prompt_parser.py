@@ -247,7 +247,6 @@ class TestFields:
             ("- f = m = n", "f", "m = n"),
             ("- money = $5 \\1 %s {0}", "money", "$5 \\1 %s {0}"),
             ("- t = __ x __", "t", "__ x __"),
-            ("--y = 8", "y", "8"),
         ],
     )
     def test_keys_and_values_are_taken_literally(self, line: str, key: str, value: str) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from pathlib import Path
 
 import pytest
 
@@ -178,22 +177,28 @@ def test_what_cannot_be_opened_is_refused_with_its_path(tmp_path):
     assert caught.value.path == str(path)
 
 
-def test_two_files_that_are_the_same_thread_are_refused():
-    def read(path):
-        return Source(str(path), GOOD)
+def _write_files(folder, *names):
+    paths = [folder / name for name in names]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(GOOD)
+    return paths
 
+
+def test_two_files_that_are_the_same_thread_are_refused(tmp_path):
+    paths = _write_files(tmp_path, "a/chat.jsonl", "b/chat.jsonl")
     with pytest.raises(ImportFormatError, match=r"a/chat\.jsonl.*--thread"):
-        read_files([Path("a/chat.jsonl"), Path("b/chat.jsonl")], read=read)
+        read_files(paths)
 
 
-def test_progress_counts_files_from_none_to_all():
+def test_progress_counts_the_bytes_of_all_files(tmp_path):
     seen = []
-    read_files(
-        [Path("a.jsonl"), Path("b.jsonl")],
-        read=lambda path: Source(str(path), GOOD),
-        progress=lambda done, total: seen.append((done, total)),
-    )
-    assert seen == [(0, 2), (1, 2), (2, 2)]
+    paths = _write_files(tmp_path, "a.jsonl", "b.jsonl")
+    read_files(paths, progress=lambda done, total: seen.append((done, total)))
+    whole = 2 * len(GOOD)
+    assert {total for _, total in seen} == {whole}
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert {len(GOOD), whole} <= {done for done, _ in seen}
 
 
 def test_a_refusal_survives_pickling():
