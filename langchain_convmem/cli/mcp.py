@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -24,7 +21,7 @@ _TOKEN = "CONVMEM_MCP_TOKEN"  # noqa: S105 - the name of a variable
     "mcp",
     "convmem mcp                                # over standard input, as desktop hosts start it",
     "convmem mcp --http                         # http://127.0.0.1:8000/mcp",
-    "convmem mcp --http --tokens tokens.json    # one memory for each token's user",
+    "convmem mcp --http --tokens tokens.txt     # one memory for each token's user",
 )
 @db_option
 @user_option
@@ -35,7 +32,7 @@ _TOKEN = "CONVMEM_MCP_TOKEN"  # noqa: S105 - the name of a variable
     "--tokens",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="A JSON file that maps bearer tokens to users. For one token of --user: "
+    help="A token for each user: lines of a user, a blank and a token. For one token of --user: "
     f"the environment variable {_TOKEN}.",
 )
 @click.option(
@@ -63,6 +60,7 @@ def serve_mcp(
     asks for. Beyond this machine, a token is required.
     """
     from langchain_convmem.integrations.mcp_server import make_mcp_server
+    from langchain_convmem.web.access import is_loopback
 
     known = read_tokens(tokens, os.environ.get(_TOKEN), user) if http else None
     if http and known is None and not is_loopback(host):
@@ -88,37 +86,24 @@ def serve_mcp(
     return 0
 
 
-def read_tokens(path: str | None, token: str | None, user: str) -> Mapping[str, str] | None:
+def read_tokens(path: str | None, token: str | None, user: str) -> dict[str, str] | None:
     """Return the user of each token; None where there are none.
 
     Args:
-        path: A JSON file that maps tokens to users.
+        path: A file of tokens, as `convmem web` takes it.
         token: The token of `user`.
         user: Whose that is.
 
     Raises:
-        ConfigError: If the file is not such a map, or others may read it; no token is quoted.
+        ConfigError: If the file is no such file, or others may read it; no token is quoted.
     """
+    from langchain_convmem.web.access import read_user_tokens
+
     if path is None:
         return {token: user} if token else None
     if token:
         raise ConfigError(f"{_TOKEN} is set and --tokens is given; use one of the two")
-    file = Path(path)
-    try:
-        shared = os.name == "posix" and file.stat().st_mode & 0o077
-        tokens = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is no JSON file that can be read") from error
-    if shared:
+    tokens = read_user_tokens(path)
+    if os.name == "posix" and Path(path).stat().st_mode & 0o077:
         raise ConfigError(f"{path} holds tokens and others may read it; run: chmod 600 {path}")
-    if not isinstance(tokens, dict) or not all(isinstance(one, str) for one in tokens.values()):
-        raise ConfigError(f'{path} must map tokens to users, such as {{"TOKEN": "ana"}}')
-    return tokens
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host name reaches this machine alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return {one: user for user, one in tokens.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import subprocess
@@ -113,8 +112,8 @@ async def talk(address: str, user: str) -> list[str]:
 
 
 async def test_over_http_each_token_has_a_memory_of_its_own(tmp_path):
-    tokens = tmp_path / "tokens.json"
-    tokens.write_text(json.dumps(TOKENS))
+    tokens = tmp_path / "tokens.txt"
+    tokens.write_text("".join(f"{user} {token}\n" for token, user in TOKENS.items()))
     tokens.chmod(0o600)
     with serving(tmp_path, "--tokens", str(tokens)) as address:
         answers = await asyncio.gather(*(talk(address, user) for user in USERS))
@@ -139,8 +138,8 @@ async def test_over_http_without_a_token_it_serves_this_machine_and_no_other_sit
 
 @pytest.mark.parametrize("mode", [0o644, 0o600])
 def test_what_makes_a_server_unsafe_is_refused(tmp_path, mode):
-    tokens = tmp_path / "tokens.json"
-    tokens.write_text('{"secret-token-0123456789": 7}')
+    tokens = tmp_path / "tokens.txt"
+    tokens.write_text("secret-token-0123456789" if mode == 0o600 else "ana secret-token-0123456789")
     tokens.chmod(mode)
     options = ["--http", "--tokens", str(tokens)]
     run = subprocess.run(
@@ -148,7 +147,7 @@ def test_what_makes_a_server_unsafe_is_refused(tmp_path, mode):
         env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert run.returncode == 1
-    assert ("chmod 600" if mode == 0o644 else "must map tokens to users") in run.stderr
+    assert ("chmod 600" if mode == 0o644 else "expected a user, a blank and a token") in run.stderr
     assert "secret-token" not in run.stderr
 
 
