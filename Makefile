@@ -54,9 +54,10 @@ demo: $(VENV)/.base ## Import weeks of dialogue, then chat in a new process that
 WORKERS ?= auto
 # The tests start processes, each of which would compile the whole package again.
 test: export PYTHONDONTWRITEBYTECODE =
-# What repeats a promise at length (slow), and the tests of the benchmarks, are left to `make check`.
+# What repeats a promise at length (slow), and the tests of the benchmarks, are left to `make check`;
+# what the pages of the documentation show is run by `make docs`.
 test: $(VENV)/.dev ## Set up and run the tests that need nothing but wheels
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/unit/benchmarks -m "not slow and not package and not postgres and not redis and not node and not local and not web and not browser"
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/unit/benchmarks --ignore-glob '*/test_docs_*.py' -m "not slow and not package and not postgres and not redis and not node and not local and not web and not browser"
 
 # -- what developers run ------------------------------------------------------------------------
 
@@ -66,6 +67,7 @@ check: $(VENV)/.dev ## Format, lint, types, layers, unit and contract tests
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not postgres and not node and not browser and not sockets" tests/unit tests/contract
+	@$(RUN) -m pytest -q -m slow tests/integration
 
 format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
@@ -109,7 +111,8 @@ reference: $(VENV)/.docs ## Write the pages of the reference from the code
 pictures: $(VENV)/.docs ## Draw the pictures of the documentation, and record a chat
 	@$(RUN) docs/generate/pictures.py --chat
 
-docs: $(VENV)/.docs ## Draw the pictures and build the documentation; a warning is an error
+docs: $(VENV)/.docs ## Run what the pages show, draw the pictures and build the documentation; a warning is an error
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal tests/integration/test_docs_*.py
 	@$(RUN) docs/generate/pictures.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
 
