@@ -85,7 +85,7 @@ browser: $(VENV)/.docs ## The site, and whatever else people see, in headless Ch
 	@$(BIN)/pip install --quiet --disable-pip-version-check --group browser
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install --yes -qq chromium) >/dev/null 2>&1 || true
 	@if command -v npm >/dev/null; then npm install --silent --no-save --no-audit --no-fund --prefix build/node axe-core@4; fi
-	@$(RUN) -m pytest -q -m browser tests/integration
+	@$(RUN) -m pytest -q -p no:randomly -m browser tests/integration  # in order: one Chromium at a time
 
 migration: $(OTHERS)/.ready ## What docs/how_to/migration.md shows of other libraries, run beside ours
 	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py docs/how_to/migration.md
