@@ -4,6 +4,7 @@ import html
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from threading import Semaphore
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -11,6 +12,7 @@ from web_client import COUNTING, ORIGIN, open_client, read_events, say, show
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.web.access import Access
+from langchain_convmem.web.live import LiveReply
 from langchain_convmem.web.threads import UNTITLED
 
 PARKED = "I parked on level C, next to the blue pillar."
@@ -90,7 +92,14 @@ def test_stopping_keeps_what_came_marked_as_interrupted(client, memory):
     assert "interrupted" in show(client, "/messages", "t1")
 
 
-def test_a_second_tab_follows_a_reply_from_its_beginning(client):
+def test_a_second_tab_follows_a_reply_from_its_beginning(client, monkeypatch):
+    following, follow = Semaphore(0), LiveReply.follow
+
+    def follow_and_tell(reply):
+        following.release()
+        return follow(reply)
+
+    monkeypatch.setattr(LiveReply, "follow", follow_and_tell)
     with ThreadPoolExecutor(2) as pool:
         fields = {"user": "ana", "thread": "t1", "text": "Count."}
         first = pool.submit(client.post, "/say", data=fields)
@@ -98,6 +107,8 @@ def test_a_second_tab_follows_a_reply_from_its_beginning(client):
         second = pool.submit(client.get, "/live", params={"user": "ana", "thread": "t1"})
         other = client.get("/live", params={"user": "ben", "thread": "t1"})
         assert other.status_code == 204  # another user's thread of the same name
+        assert following.acquire(timeout=20)
+        assert following.acquire(timeout=20)
         post(client, "/stop", "t1")
         heard = [read_events(one.result(20).text) for one in (first, second)]
     for events in heard:
