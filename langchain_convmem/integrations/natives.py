@@ -15,8 +15,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.records import Context, Control, Draft, Entry, ThreadKey
+from langchain_convmem.records import Context, Entry, ThreadKey
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
+from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.live import find_frontier, find_live_entries
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ class NativeThread:
     def retract_steps(self, entry: Entry) -> Steps[None]:
         """Take an entry out of every view; the log keeps it."""
         log = self._memory.log
-        draft = Draft(role="control", control=Control((entry.id,), "undo"))
-        yield from perform(log.append, log.aappend, self._key, [draft])
+        drafts = draft_retraction([entry.id], "undo")
+        yield from perform(log.append, log.aappend, self._key, drafts)
 
 
 def has_item(message: BaseMessage) -> bool:

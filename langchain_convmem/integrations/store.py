@@ -23,14 +23,13 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.records import (
-    Control,
-    Draft,
     Entry,
     LineMatch,
     Recall,
     ThreadInfo,
     ThreadKey,
 )
+from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.lines import format_iso_time, name_speaker
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import read_messages
@@ -213,10 +212,12 @@ class ConversationStore(BaseStore):
         )
         best = {hit.line.entry_id: hit for hit in _list_hits(recall)}
         found: list[SearchItem] = []
+        read: dict[ThreadKey, dict[str, Item]] = {}
         for hit in best.values():
             key = hit.line.key
-            items = yield from self._read_items_steps(key, names[key.thread_id])
-            item = items.get(hit.line.line_id.rpartition("#")[0] or hit.line.line_id)
+            if key not in read:
+                read[key] = yield from self._read_items_steps(key, names[key.thread_id])
+            item = read[key].get(hit.line.line_id.rpartition("#")[0] or hit.line.line_id)
             if item is not None:
                 found.append(_score_item(item, hit.similarity))
         return found
@@ -322,8 +323,7 @@ class ConversationStore(BaseStore):
         entries: list[Entry] = yield from perform(log.entries, log.aentries, key)
         gone = [one.id for one in find_live_entries(entries) if one.message_id == message_id]
         if gone:
-            draft = Draft(role="control", control=Control(tuple(gone), "undo"))
-            yield from perform(log.append, log.aappend, key, [draft])
+            yield from perform(log.append, log.aappend, key, draft_retraction(gone, "undo"))
 
 
 def _quote_label(text: str) -> str:

@@ -68,7 +68,7 @@ _OF_THE_ENTRY = frozenset({"attempt_of", FORKED_FROM, "own_tokens", "provenance"
 def plan_clear(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that empties every view; nothing if they are empty."""
     shown = [*find_live_entries(entries), *find_pin_entries(entries)]
-    return _retract([entry.id for entry in shown], "cleared")
+    return draft_retraction([entry.id for entry in shown], "cleared")
 
 
 def plan_undo(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
@@ -144,7 +144,7 @@ def plan_redo(entries: Sequence[Entry]) -> list[Draft]:
         if entry.control is None and entry.role != "summary":
             return []
         if _is_redoable(entry, shown):
-            return _retract([entry.id], "undo")
+            return draft_retraction([entry.id], "undo")
     return []
 
 
@@ -314,7 +314,8 @@ def _make_text_message(old: Entry, text: str) -> BaseMessage:
     return HumanMessage(text, **more) if old.role == "user" else SystemMessage(text, **more)
 
 
-def _retract(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
+def draft_retraction(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
+    """Return the control entry that takes entries out of every view; nothing without ids."""
     return [Draft(role="control", control=Control(tuple(ids), reason))] if ids else []
 
 
@@ -333,7 +334,7 @@ def _retract_with_summaries(
         kept: Those of `ids` that something else retracts.
     """
     named = [entry.id for entry in live if entry.id in ids and entry.id not in kept]
-    return _retract([*named, *find_summaries_over(live, ids)], reason)
+    return draft_retraction([*named, *find_summaries_over(live, ids)], reason)
 
 
 # -- A spoken reply, cut to what was heard of it: the rest was never said -------------------------
