@@ -283,6 +283,7 @@ class WebChat:
         else:
             await self.replies.recover(place.key)
         window, at = _read_window(request), _read_number(request, "at")
+        live = self._find_live(place)  # first: a reply that ends meanwhile must not be in neither
         infos = await self.memory.athreads(place.user_id)
         info = next((one for one in infos if one.key == place.key), None)
         page = await self.reader.read_page(place.key, window=window, at=at, info=info)
@@ -298,7 +299,7 @@ class WebChat:
             total=total,
             listed=LISTED,
             is_archived_list=False,
-            live=self._find_live(place),
+            live=live,
             settings=settings,
             window=window,
             next_window=window * 4,
@@ -308,13 +309,14 @@ class WebChat:
         """Show the messages of a thread alone, for a page that is open already."""
         place = self._find_place(request)
         window = _read_window(request)
+        live = self._find_live(place)
         page = await self.reader.read_page(place.key, window=window)
         return self._render(
             request,
             "messages.html",
             place,
             page=page,
-            live=self._find_live(place),
+            live=live,
             window=window,
             next_window=window * 4,
         )

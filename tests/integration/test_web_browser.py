@@ -371,6 +371,30 @@ def test_two_tabs_that_speak_at_once_are_answered_one_after_the_other(chat, addr
         assert roles == ["user", "assistant", "user", "assistant"]
 
 
+def test_a_reload_that_comes_while_another_waits_is_not_lost(chat, address):
+    with chat("zoe", "tabs") as one:
+        other = one.context.new_page()
+        other.set_default_timeout(PATIENCE_MS)
+        other.goto(f"{address}/chat?user=zoe&thread=tabs")
+        other.wait_for_selector("html[data-ready]")
+        held: list[Any] = []
+        is_held = [True]
+
+        def hold(route: Any) -> None:
+            held.append(route) if is_held[0] else route.continue_()
+
+        other.route("**/threads?*", hold)
+        with other.expect_request("**/threads?*"):
+            say(one, "The first.")
+        wait_for_text(other, ".message.user .body", "The first.")
+        say(one, "The second.")
+        is_held[0] = False
+        for route in held:
+            route.continue_()
+        wait_for_text(other, ".message.user .body", "The second.")
+        assert own_texts(other) == ["The first.", "The second."]
+
+
 def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_path):
     def open_thread(address: str) -> Any:
         return browser.open(f"{address}/chat?user=xia&thread=t1")

@@ -20,7 +20,8 @@
     return answer;
   }
 
-  const load = (path, target) => htmx.ajax("GET", path, { target, swap: "innerHTML" });
+  // Each target is a source of its own: of what one source asks for while it waits, htmx keeps only the last.
+  const load = (path, target) => htmx.ajax("GET", path, { target, source: target, swap: "innerHTML" });
 
   function showToast(text, action, run) {
     const toast = document.createElement("div");
@@ -60,7 +61,7 @@
   const isAtEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 120;
   const goToEnd = () => { scroll.scrollTop = scroll.scrollHeight; };
 
-  async function refresh({ keepPlace = false } = {}) {
+  async function reload({ keepPlace }) {
     const stay = keepPlace && !isAtEnd();
     const top = scroll.scrollTop;
     await load(address("/messages", { window: messages.dataset.window }), "#messages");
@@ -72,6 +73,24 @@
       find("#title").textContent = now.textContent;
       document.title = `${now.textContent} · convmem`;
     }
+  }
+
+  // One reload at a time: what is asked for meanwhile is one more, which sees all that was said until then.
+  let reloading = null, next = null;
+  function refresh({ keepPlace = false } = {}) {
+    next = { keepPlace: keepPlace && (next?.keepPlace ?? true) };
+    reloading ??= (async () => {
+      try {
+        while (next && !busy) {
+          const now = next;
+          next = null;
+          await reload(now);
+        }
+      } finally {
+        reloading = next = null; // whoever is busy reloads at the end
+      }
+    })();
+    return reloading;
   }
 
   function addMessage(role, text) {
@@ -458,7 +477,7 @@
   channel?.addEventListener("message", ({ data }) => {
     if (data.user !== user || busy || !panel) return;
     if (data.thread !== thread || !messages) { load(address("/threads"), "#threads"); return; }
-    setTimeout(() => attempt(refresh)({ keepPlace: true }), data.kind === "began" ? 150 : 0);
+    setTimeout(() => busy || attempt(refresh)({ keepPlace: true }), data.kind === "began" ? 150 : 0);
   });
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && messages && !busy && !find(".editor")) attempt(refresh)({ keepPlace: true });
