@@ -395,6 +395,23 @@ def test_a_reload_that_comes_while_another_waits_is_not_lost(chat, address):
         assert own_texts(other) == ["The first.", "The second."]
 
 
+def test_what_another_tab_says_leaves_an_open_editor_alone(chat, address):
+    with chat("yan", "tabs") as one:
+        say(one, "The first.")
+        other = one.context.new_page()
+        other.set_default_timeout(PATIENCE_MS)
+        other.goto(f"{address}/chat?user=yan&thread=tabs")
+        other.wait_for_selector("html[data-ready]")
+        other.locator('.message.user [data-do="edit"]').click(force=True)
+        other.locator(".editor textarea").fill("Half a thought")
+        say(one, "The second.")
+        other.wait_for_timeout(500)
+        assert other.locator(".editor textarea").input_value() == "Half a thought"
+        other.locator(".editor textarea").press("Escape")
+        wait_for_text(other, ".message.user .body", "The second.")
+        assert own_texts(other) == ["The first.", "The second."]
+
+
 def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_path):
     def open_thread(address: str) -> Any:
         return browser.open(f"{address}/chat?user=xia&thread=t1")

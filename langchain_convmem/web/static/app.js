@@ -76,7 +76,7 @@
   }
 
   // One reload at a time: what is asked for meanwhile is one more, which sees all that was said until then.
-  let reloading = null, next = null;
+  let reloading = null, next = null, isBehind = false;
   function refresh({ keepPlace = false } = {}) {
     next = { keepPlace: keepPlace && (next?.keepPlace ?? true) };
     reloading ??= (async () => {
@@ -84,6 +84,7 @@
         while (next && !busy) {
           const now = next;
           next = null;
+          isBehind = false;
           await reload(now);
         }
       } finally {
@@ -270,6 +271,7 @@
       form.remove();
       hidden.forEach((one) => { one.hidden = false; });
       find('[data-do="edit"]', article)?.focus();
+      if (isBehind) attempt(refresh)({ keepPlace: true });
     };
     cancel.addEventListener("click", leave);
     field.addEventListener("keydown", (event) => {
@@ -477,7 +479,10 @@
   channel?.addEventListener("message", ({ data }) => {
     if (data.user !== user || busy || !panel) return;
     if (data.thread !== thread || !messages) { load(address("/threads"), "#threads"); return; }
-    setTimeout(() => busy || attempt(refresh)({ keepPlace: true }), data.kind === "began" ? 150 : 0);
+    setTimeout(() => {
+      if (find(".editor")) isBehind = true; // what is typed there stays until it is saved or left
+      else if (!busy) attempt(refresh)({ keepPlace: true });
+    }, data.kind === "began" ? 150 : 0);
   });
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && messages && !busy && !find(".editor")) attempt(refresh)({ keepPlace: true });
