@@ -412,6 +412,24 @@ def test_what_another_tab_says_leaves_an_open_editor_alone(chat, address):
         assert own_texts(other) == ["The first.", "The second."]
 
 
+def test_a_reply_that_comes_outlives_a_rename(chat, gate):
+    with chat("una", "named") as page:
+        say(page, PARKED)
+        page.fill("#text", "Slowly, please.")
+        page.keyboard.press("Enter")
+        wait_for_text(page, ".is-live .body", "One, two")
+        page.get_by_label("More about this conversation").click()
+        page.get_by_role("button", name="Rename").click()
+        page.fill("#rename input[name=title]", "Counting")
+        page.locator("#rename .primary").click()
+        wait_for_text(page, "#threads", "Counting")
+        assert "One, two" in page.locator(".is-live .body").inner_text()
+        gate.opened.set()
+        wait_for_text(page, f"{REPLY} .body", "five.")
+        say(page, "And after it?")
+        assert own_texts(page) == [PARKED, "Slowly, please.", "And after it?"]
+
+
 def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_path):
     def open_thread(address: str) -> Any:
         return browser.open(f"{address}/chat?user=xia&thread=t1")

@@ -62,10 +62,13 @@
   const goToEnd = () => { scroll.scrollTop = scroll.scrollHeight; };
 
   async function reload({ keepPlace }) {
-    const stay = keepPlace && !isAtEnd();
-    const top = scroll.scrollTop;
-    await load(address("/messages", { window: messages.dataset.window }), "#messages");
-    if (stay) scroll.scrollTop = top; else goToEnd();
+    if (!busy) { // a reply that is being shown reloads the messages at its end
+      isBehind = false;
+      const stay = keepPlace && !isAtEnd();
+      const top = scroll.scrollTop;
+      await load(address("/messages", { window: messages.dataset.window }), "#messages");
+      if (stay) scroll.scrollTop = top; else goToEnd();
+    }
     const title = find("#threads a[aria-current] bdi");
     await load(address("/threads"), "#threads");
     const now = find("#threads a[aria-current] bdi") || title;
@@ -81,17 +84,22 @@
     next = { keepPlace: keepPlace && (next?.keepPlace ?? true) };
     reloading ??= (async () => {
       try {
-        while (next && !busy) {
+        while (next) {
           const now = next;
           next = null;
-          isBehind = false;
           await reload(now);
         }
       } finally {
-        reloading = next = null; // whoever is busy reloads at the end
+        reloading = next = null;
       }
     })();
     return reloading;
+  }
+
+  // What happened elsewhere leaves alone what is typed or shown here; it is caught up with at the end of that.
+  function catchUp() {
+    if (find(".editor")) isBehind = true;
+    else if (!busy) attempt(refresh)({ keepPlace: true });
   }
 
   function addMessage(role, text) {
@@ -271,7 +279,7 @@
       form.remove();
       hidden.forEach((one) => { one.hidden = false; });
       find('[data-do="edit"]', article)?.focus();
-      if (isBehind) attempt(refresh)({ keepPlace: true });
+      if (isBehind) catchUp();
     };
     cancel.addEventListener("click", leave);
     field.addEventListener("keydown", (event) => {
@@ -479,13 +487,10 @@
   channel?.addEventListener("message", ({ data }) => {
     if (data.user !== user || busy || !panel) return;
     if (data.thread !== thread || !messages) { load(address("/threads"), "#threads"); return; }
-    setTimeout(() => {
-      if (find(".editor")) isBehind = true; // what is typed there stays until it is saved or left
-      else if (!busy) attempt(refresh)({ keepPlace: true });
-    }, data.kind === "began" ? 150 : 0);
+    setTimeout(catchUp, data.kind === "began" ? 150 : 0);
   });
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && messages && !busy && !find(".editor")) attempt(refresh)({ keepPlace: true });
+    if (!document.hidden && messages) catchUp();
   });
 
   // -- files --------------------------------------------------------------------------------------
