@@ -78,6 +78,15 @@ def say(page: Any, text: str) -> None:
     )
 
 
+def open_tab(page: Any) -> Any:
+    """Open what a page shows in one more tab of the same browser."""
+    tab = page.context.new_page()
+    tab.set_default_timeout(PATIENCE_MS)
+    tab.goto(page.url)
+    tab.wait_for_selector("html[data-ready]")
+    return tab
+
+
 def last_reply(page: Any) -> str:
     return str(page.locator(f"{REPLY} .body").last.inner_text())
 
@@ -339,11 +348,9 @@ def test_two_users_talk_at_once_and_never_meet(chat, gate):
         assert own_texts(two) == ["Quickly, uri."]
 
 
-def test_two_tabs_show_the_same_reply_while_it_comes(chat, address, gate):
+def test_two_tabs_show_the_same_reply_while_it_comes(chat, gate):
     with chat("vic", "tabs") as one:
-        other = one.context.new_page()
-        other.goto(f"{address}/chat?user=vic&thread=tabs")
-        other.wait_for_selector("html[data-ready]")
+        other = open_tab(one)
         one.fill("#text", "Slowly, both.")
         one.keyboard.press("Enter")
         for page in (one, other):
@@ -354,11 +361,9 @@ def test_two_tabs_show_the_same_reply_while_it_comes(chat, address, gate):
             assert own_texts(page) == ["Slowly, both."]
 
 
-def test_two_tabs_that_speak_at_once_are_answered_one_after_the_other(chat, address):
+def test_two_tabs_that_speak_at_once_are_answered_one_after_the_other(chat):
     with chat("wim", "tabs") as one:
-        other = one.context.new_page()
-        other.goto(f"{address}/chat?user=wim&thread=tabs")
-        other.wait_for_selector("html[data-ready]")
+        other = open_tab(one)
         for page, text in ((one, "One says this."), (other, "Other says that.")):
             page.fill("#text", text)
             page.evaluate("document.querySelector('#composer').requestSubmit()")
@@ -371,12 +376,9 @@ def test_two_tabs_that_speak_at_once_are_answered_one_after_the_other(chat, addr
         assert roles == ["user", "assistant", "user", "assistant"]
 
 
-def test_a_reload_that_comes_while_another_waits_is_not_lost(chat, address):
+def test_a_reload_that_comes_while_another_waits_is_not_lost(chat):
     with chat("zoe", "tabs") as one:
-        other = one.context.new_page()
-        other.set_default_timeout(PATIENCE_MS)
-        other.goto(f"{address}/chat?user=zoe&thread=tabs")
-        other.wait_for_selector("html[data-ready]")
+        other = open_tab(one)
         held: list[Any] = []
         is_held = [True]
 
@@ -395,13 +397,10 @@ def test_a_reload_that_comes_while_another_waits_is_not_lost(chat, address):
         assert own_texts(other) == ["The first.", "The second."]
 
 
-def test_what_another_tab_says_leaves_an_open_editor_alone(chat, address):
+def test_what_another_tab_says_leaves_an_open_editor_alone(chat):
     with chat("yan", "tabs") as one:
         say(one, "The first.")
-        other = one.context.new_page()
-        other.set_default_timeout(PATIENCE_MS)
-        other.goto(f"{address}/chat?user=yan&thread=tabs")
-        other.wait_for_selector("html[data-ready]")
+        other = open_tab(one)
         other.locator('.message.user [data-do="edit"]').click(force=True)
         other.locator(".editor textarea").fill("Half a thought")
         say(one, "The second.")
