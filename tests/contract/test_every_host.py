@@ -321,14 +321,14 @@ async def test_a_session_takes_back_item_by_item_and_starts_anew(memory):
 
 async def test_what_a_write_hook_hides_is_in_no_item(memory):
     def hide(message):
-        return message.model_copy(update={"content": str(message.content).replace("4711", "[pin]")})
+        return message.model_copy(update={"content": str(message.content).replace("47-11", "[pin]")})
 
     hooked = ConversationMemory(InMemoryLog(), before_write=hide)
     session = ConversationSession(hooked, "t", user_id="ana")
-    await session.add_items([{"role": "user", "content": "PIN 4711"}])
-    agent = PydanticAgent(TestModel(custom_output_text="4711 it is."))
+    await session.add_items([{"role": "user", "content": "PIN 47-11"}])
+    agent = PydanticAgent(TestModel(custom_output_text="47-11 it is."))
     history = PydanticAIHistory(hooked, "t", user_id="ana")
-    await history.aadd((await agent.run("Say 4711.")).new_messages())
-    assert "4711" not in str(await session.get_items())
-    assert "4711" not in str(await history.aload())
-    assert "4711" not in str(hooked.history("t", user_id="ana").entries)
+    await history.aadd((await agent.run("Say 47-11.")).new_messages())
+    assert "47-11" not in str(await session.get_items())
+    assert "47-11" not in str(await history.aload())
+    assert "47-11" not in str(hooked.history("t", user_id="ana").entries)

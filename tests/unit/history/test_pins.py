@@ -223,9 +223,9 @@ def test_other_pins_stay_when_a_message_is_forgotten(told, memory):
 
 
 def test_the_applications_own_pin_is_erased_by_its_id(told, memory):
-    pin = told.pin("Her PIN is 1234.")
+    pin = told.pin("Her PIN is 12-34.")
     forget(memory, told, pin.id)
-    assert "1234" not in str(told.entries)
+    assert "12-34" not in str(told.entries)
 
 
 class ForgetsMeanwhile(InMemoryLog):

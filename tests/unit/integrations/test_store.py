@@ -175,15 +175,15 @@ def test_items_are_not_trusted_as_words_of_the_user(memory, store):
 
 def test_a_write_hook_reaches_items(memory):
     def hide(message):
-        return message.model_copy(update={"content": message.content.replace("4711", "[pin]")})
+        return message.model_copy(update={"content": message.content.replace("47-11", "[pin]")})
 
     hooked = ConversationMemory(InMemoryLog(), before_write=hide)
     store = ConversationStore(hooked, user_id="ana")
-    store.put(("a",), "k", {"content": "My PIN is 4711."})
-    store.put(("a",), "l", {"pin": "4711", "n": 1})
+    store.put(("a",), "k", {"content": "My PIN is 47-11."})
+    store.put(("a",), "l", {"pin": "47-11", "n": 1})
     assert store.get(("a",), "k").value == {"content": "My PIN is [pin]."}
     assert store.get(("a",), "l").value == {"pin": "[pin]", "n": 1}
-    assert "4711" not in str(hooked.history("store/a", user_id="ana").entries)
+    assert "47-11" not in str(hooked.history("store/a", user_id="ana").entries)
 
 
 # -- two users ------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def test_a_format_that_nobody_knows_is_refused_with_those_there_are(imported, ch
 def _no_boats(message):
     if "boat" in message.text:
         return None
-    message.content = str(message.text).replace("4242", "[number]")
+    message.content = str(message.text).replace("42-42", "[number]")
     return message
 
 
@@ -174,16 +174,16 @@ def test_what_the_hook_leaves_out_is_skipped_with_a_reason(discreet, chat, way):
 def test_an_export_goes_through_the_hook_with_its_edits(discreet, tmp_path, way):
     with ConversationMemory(InMemoryLog()) as other:
         history = other.history("t", user_id="ana")
-        history.add_messages([HumanMessage("A boat?", id="q0"), SystemMessage("Dial 4242.")])
-        history.add_messages([HumanMessage("Who?", id="q1"), AIMessage("4242.", id="a1")])
-        history.replace("a1", "Dial 4242!")
-        history.add_summary("They dialled 4242.", history.summary_window())
+        history.add_messages([HumanMessage("A boat?", id="q0"), SystemMessage("Dial 42-42.")])
+        history.add_messages([HumanMessage("Who?", id="q1"), AIMessage("42-42.", id="a1")])
+        history.replace("a1", "Dial 42-42!")
+        history.add_summary("They dialled 42-42.", history.summary_window())
         path = _export(tmp_path / "export.jsonl", other.log)
     report = WAYS[way](discreet, path, user_id="ana")
     assert report.skipped == ("message 'q0' of thread 't': the write hook stores nothing of it",)
     shown = discreet.history("t", user_id="ana")
     assert shown.last_summary.contents == ("They dialled [number].",)
-    assert "4242" not in str([(entry.contents, entry.message) for entry in shown.entries])
+    assert "42-42" not in str([(entry.contents, entry.message) for entry in shown.entries])
     shown.undo_summary()
     assert [message.text for message in shown.messages] == [
         "Dial [number].",

@@ -103,22 +103,22 @@ def test_a_history_that_comes_with_the_first_run_is_stored_turn_by_turn(quick):
 def test_what_is_marked_as_not_to_be_stored_reaches_the_model_and_not_the_log(quick):
     model = ScriptedChatModel(replies=["Quiet.", "Yes."])
     agent = agent_with(quick, model)
-    secret = HumanMessage("My code is 1234.", additional_kwargs={"remember": False})
+    secret = HumanMessage("My code is 12-34.", additional_kwargs={"remember": False})
     agent.invoke({"messages": [secret]}, at())
-    assert shape(model.seen[0]) == ["human: My code is 1234."]
+    assert shape(model.seen[0]) == ["human: My code is 12-34."]
     assert entries(quick) == [], "no answer is stored to what is not"
 
 
 def test_the_log_holds_what_the_write_hook_leaves():
     def hook(message):
-        return message.model_copy(update={"content": message.text.replace("1234", "****")})
+        return message.model_copy(update={"content": message.text.replace("12-34", "****")})
 
     with ConversationMemory.open(":memory:", before_write=hook) as memory:
-        model = ScriptedChatModel(replies=[calls("yard"), "It is 1234.", "Yes."])
+        model = ScriptedChatModel(replies=[calls("yard"), "It is 12-34.", "Yes."])
         agent = agent_with(memory, model, checkpointer=InMemorySaver())
-        agent.invoke(says("My code is 1234."), at())
+        agent.invoke(says("My code is 12-34."), at())
         agent.invoke(says("Again?"), at())
-        assert "1234" not in str(view(memory))
+        assert "12-34" not in str(view(memory))
         assert len(entries(memory)) == 6, "what the hook made is recognised"
 
 
@@ -138,7 +138,7 @@ def test_what_the_write_hook_refuses_is_not_searched_for_either():
     ) as memory:
         memory.add_messages([HumanMessage("Hello.")], user_id="ana", thread_id="old")
         agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), options={"recall": True})
-        secret = HumanMessage("My code is 1234.", additional_kwargs={"secret": True})
+        secret = HumanMessage("My code is 12-34.", additional_kwargs={"secret": True})
         agent.invoke({"messages": [secret, HumanMessage("Hello?")]}, at())
     assert told == ["Hello?"]
 
