@@ -121,7 +121,7 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     del values["type"]
     values.setdefault("content", "")
     # Chunks change their content while they are made.
-    message = cls(**(copy.deepcopy(values) if issubclass(cls, lc.AIMessageChunk) else values))
+    message = cls(**(copy.deepcopy(values) if cls is lc.AIMessageChunk else values))
     # The constructor refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
     own = message.__dict__
@@ -507,6 +507,8 @@ def _decode_tags(found: dict[str, Any]) -> Any:
 
 
 _DECODER = json.JSONDecoder(object_hook=_decode_tags)
+_UNTAGGED_DECODER = json.JSONDecoder()
+"""For texts without a tag, as most are: no map of theirs has to be looked at."""
 
 
 def dump_json(value: Any, *, what: str = "value") -> str:
@@ -553,12 +555,13 @@ def _split_surrogates(plain: Any) -> Any:
 
 def load_json(text: str) -> Any:
     """Return the value that `dump_json` wrote."""
+    decoder = _DECODER if '"$' in text else _UNTAGGED_DECODER
     try:
-        value, end = _DECODER.raw_decode(text)
+        value, end = decoder.raw_decode(text)
     except json.JSONDecodeError:
         end = -1
     # Only what nobody of ours wrote begins or ends with blanks, for which `decode` looks first.
-    return value if end == len(text) else _DECODER.decode(text)
+    return value if end == len(text) else decoder.decode(text)
 
 
 # -- Values that are not messages, as a log keeps them --------------------------------------------
