@@ -321,7 +321,8 @@ async def test_a_session_takes_back_item_by_item_and_starts_anew(memory):
 
 async def test_what_a_write_hook_hides_is_in_no_item(memory):
     def hide(message):
-        return message.model_copy(update={"content": str(message.content).replace("47-11", "[pin]")})
+        hidden = str(message.content).replace("47-11", "[pin]")
+        return message.model_copy(update={"content": hidden})
 
     hooked = ConversationMemory(InMemoryLog(), before_write=hide)
     session = ConversationSession(hooked, "t", user_id="ana")
