@@ -268,9 +268,9 @@ class MessageLogContract(ABC):
             say(log, key, f"line {number}")
         for number, key in enumerate(keys):
             assert list_texts(log.entries(key)) == [f"line {number}"], key
-            assert f"line {number}" in list_texts(log.changes(key.owner).entries), key
-        assert len(log.changes(Owner(user_id="bo")).entries) == len(ODD_IDS)
-        assert len(log.changes(Owner(thread_id="s")).entries) == 1
+        for owner in {key.owner for key in keys}:
+            own = [f"line {number}" for number, key in enumerate(keys) if key.owner == owner]
+            assert list_texts(log.changes(owner).entries) == own, owner
 
     def test_a_batch_with_one_bad_message_leaves_nothing(self, log: ContractLog) -> None:
         say(log, ANA, "before")

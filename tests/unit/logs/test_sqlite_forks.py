@@ -67,7 +67,14 @@ def in_child(body):
 
 
 @needs_fork
-@pytest.mark.parametrize("scenario", SCENARIOS, ids="-".join)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(scenario, marks=pytest.mark.slow if "third" in scenario else ())
+        for scenario in SCENARIOS
+    ],
+    ids="-".join,
+)
 def test_what_was_acknowledged_around_a_fork_is_there(scenario, path):
     for seed in range(2):
         outcome = Run(scenario, path.with_name(f"{seed}.db"), seed).finish()

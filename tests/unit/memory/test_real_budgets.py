@@ -257,7 +257,15 @@ COMBINATIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", COMBINATIONS, ids=str)
+# What is set of the summariser alone is tried at length.
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, marks=pytest.mark.slow if "settings" in options else ())
+        for options in COMBINATIONS
+    ],
+    ids=str,
+)
 def test_plain_settings_work_or_are_corrected_and_none_raises(options, caplog):
     options = dict(options)
     window, asked = options.pop("window", None), options.pop("summarizer", "model")

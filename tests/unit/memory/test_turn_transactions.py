@@ -111,6 +111,7 @@ def test_a_relevance_buffer_is_kept_beside(log):
         assert counts_of(log, wrapped(memory)) == (7, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "most"), [(conversed, (6, 2)), (acted, (11, 2)), (graphed, (14, 2))]
 )

@@ -51,7 +51,13 @@ def test_there_are_enough_hostile_templates():
     assert len(HOSTILE) >= 40
 
 
-@pytest.mark.parametrize("name", sorted(HOSTILE))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.startswith("nested list") else ())
+        for name in sorted(HOSTILE)
+    ],
+)
 def test_a_hostile_template_ends_with_our_error_within_its_memory(name):
     # Time of this process is not asserted: it is the benchmark that says what it took.
     tracemalloc.start()
