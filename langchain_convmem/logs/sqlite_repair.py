@@ -479,10 +479,14 @@ def _rebuild_indexes(db: sqlite3.Connection, report: VerifyReport) -> bool:
 def _drop_doubled_segments(db: sqlite3.Connection) -> None:
     """Write derived rows into a new table, each place once: two would stop a new index.
 
-    To delete single rows, SQLite would ask the index that is at fault.
+    To delete single rows, SQLite would ask the index that is at fault. Nor would it take rows of
+    no entry, or of no embedder.
     """
     with read_leniently(db):
-        found = db.execute("SELECT * FROM segments NOT INDEXED").fetchall()
+        found = db.execute(
+            "SELECT * FROM segments NOT INDEXED WHERE seq IN (SELECT seq FROM entries NOT INDEXED) "
+            "AND fingerprint IN (SELECT fingerprint FROM fingerprints NOT INDEXED)"
+        ).fetchall()
     sound = [row for row in found if not any(isinstance(value, Garbled) for value in row)]
     db.execute("DROP TABLE segments")
     db.execute(list_expected_objects()["segments"])

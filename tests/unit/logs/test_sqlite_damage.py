@@ -538,14 +538,15 @@ def test_a_schema_that_says_something_else_is_refused_and_repaired(path, log, wo
         assert list_texts(again.entries(KEY)) == ["one", "two"]
 
 
-def test_two_index_rows_of_one_place_do_not_stop_a_repair(path, log):
+@pytest.mark.parametrize("other", [2, 7], ids=["of an entry that has one", "of no entry"])
+def test_an_index_row_of_another_place_does_not_stop_a_repair(path, log, other):
     entries = say_all(log, KEY, ["one", "two", "three"])
     rows = [StoredSegment(one.position, 0, 0, f"park{one.position}", None) for one in entries]
     log.save_segments(KEY.owner, "static", rows)
     log.close()
     data = path.read_bytes()
     assert data.count(b"\x03park3") == 1
-    path.write_bytes(data.replace(b"\x03park3", b"\x02park3"))
+    path.write_bytes(data.replace(b"\x03park3", bytes([other]) + b"park3"))
     with SQLiteLog(path) as again:
         assert not again.verify().ok
         assert again.repair().ok
