@@ -94,6 +94,7 @@ from langchain_convmem.logs.sqlite_rows import (
     link_rows,
     name_thread,
     read_controls,
+    read_either,
     read_key,
     read_later,
     read_leniently,
@@ -891,15 +892,27 @@ class SQLiteLog(TransactionTwins):
 
 def _find_owner(db: sqlite3.Connection, owner: Owner) -> tuple[int | None, int]:
     """Return an owner's number and generation; one without rows is of the newest epoch."""
-    found = db.execute(
-        "SELECT owner, generation FROM owners WHERE user_id = ? AND lone_thread = ?",
-        _name_owner(owner),
-    ).fetchone()
-    if found is None:
+    try:
+        found = db.execute(f"{_FIND_OWNER} {_BY_NAME}", _name_owner(owner)).fetchall()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        # The index of names is damaged, or the table is and the index alone still tells.
+        found = read_either(
+            db,
+            f"{_FIND_OWNER} NOT INDEXED {_BY_NAME}",
+            f"SELECT owner, NULL FROM owners {_BY_NAME}",
+            _name_owner(owner),
+        )
+    if not found:
         return None, _read_epoch(db)
-    number, generation = found
+    [(number, generation), *_] = found
     # Whoever cannot tell when something was forgotten last begins anew.
     return number, generation if isinstance(generation, int) else _read_epoch(db)
+
+
+_FIND_OWNER = "SELECT owner, generation FROM owners"
+_BY_NAME = "WHERE user_id = ? AND lone_thread = ?"
 
 
 def _make_thread(db: sqlite3.Connection, key: ThreadKey) -> int:

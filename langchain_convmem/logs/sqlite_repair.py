@@ -470,29 +470,47 @@ def _restore_numbers(db: sqlite3.Connection) -> None:
 
 def _rebuild_indexes(db: sqlite3.Connection, report: VerifyReport) -> bool:
     if any(complaint in problem for problem in report.problems for complaint in _INDEX_COMPLAINTS):
-        _drop_doubled_segments(db)
+        _rewrite_segments(db)
         db.execute("REINDEX")
         return True
     return False
 
 
-def _drop_doubled_segments(db: sqlite3.Connection) -> None:
-    """Write derived rows into a new table, each place once: two would stop a new index.
+def _rewrite_segments(db: sqlite3.Connection) -> None:
+    """Write derived rows and their embedders into new tables, each once: two would stop an index.
 
-    To delete single rows, SQLite would ask the index that is at fault. Nor would it take rows of
-    no entry, or of no embedder.
+    A damaged index hides what is there, so it was written again. To delete single rows, SQLite
+    would ask the index that is at fault; nor would it take rows of no entry, or of no embedder.
     """
+    numbers, names = _read_embedders(db)
     with read_leniently(db):
         found = db.execute(
-            "SELECT * FROM segments NOT INDEXED WHERE seq IN (SELECT seq FROM entries NOT INDEXED) "
-            "AND fingerprint IN (SELECT fingerprint FROM fingerprints NOT INDEXED)"
+            "SELECT * FROM segments NOT INDEXED "
+            "WHERE seq IN (SELECT seq FROM entries NOT INDEXED) AND typeof(fingerprint) = 'integer'"
         ).fetchall()
-    sound = [row for row in found if not any(isinstance(value, Garbled) for value in row)]
-    db.execute("DROP TABLE segments")
-    db.execute(list_expected_objects()["segments"])
-    if sound:
-        marks = ", ".join("?" * len(sound[0]))
-        db.executemany(f"INSERT OR IGNORE INTO segments VALUES ({marks})", sound)
+        columns = [row[1] for row in db.execute("PRAGMA table_info(segments)")]
+    for table in ("segments", "fingerprints"):
+        db.execute(f"DROP TABLE {table}")
+    for table in ("fingerprints", "segments"):
+        db.execute(list_expected_objects()[table])
+    rows = [(number, name) for name, number in names.items()]
+    db.executemany("INSERT INTO fingerprints(fingerprint, name) VALUES (?, ?)", rows)
+    embedder = columns.index("fingerprint")
+    insert = f"INSERT OR IGNORE INTO segments VALUES ({', '.join('?' * len(columns))})"
+    for row in found:
+        if row[embedder] in numbers and not any(isinstance(value, Garbled) for value in row):
+            values = list(row)
+            values[embedder] = numbers[row[embedder]]
+            db.execute(insert, values)
+
+
+def _read_embedders(db: sqlite3.Connection) -> tuple[dict[int, int], dict[str, int]]:
+    """Return the number to use for each embedder's number, and the number of each name."""
+    with read_leniently(db):
+        found = db.execute("SELECT fingerprint, name FROM fingerprints NOT INDEXED").fetchall()
+    names: dict[str, int] = {}
+    named = [(number, name) for number, name in found if isinstance(name, str)]
+    return {number: names.setdefault(name, number) for number, name in named}, names
 
 
 def _drop_segments(db: sqlite3.Connection) -> int:
@@ -507,7 +525,7 @@ def _drop_segments(db: sqlite3.Connection) -> int:
         "OR typeof(analysis) != 'integer' OR typeof(terms) != 'text' "
         "OR typeof(vector) NOT IN ('null', 'blob') OR length(vector) % 2 "
         "OR seq NOT IN (SELECT seq FROM entries) "
-        "OR fingerprint NOT IN (SELECT fingerprint FROM fingerprints)"
+        "OR fingerprint NOT IN (SELECT fingerprint FROM fingerprints WHERE typeof(name) = 'text')"
     ).rowcount
 
 

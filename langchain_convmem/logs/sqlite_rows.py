@@ -78,14 +78,9 @@ def read_key(user_id: object, thread_id: object) -> ThreadKey | None:
 
 def find_thread(db: sqlite3.Connection, key: ThreadKey) -> int | None:
     """Return a thread's number; None if nothing is kept of it."""
-    values = name_thread(key)
-    try:
-        found = db.execute(_FIND_THREAD, values).fetchone()
-    except sqlite3.DatabaseError as error:
-        _require_damage(error)
-        # Without the index of names, which is damaged, the tables themselves still tell.
-        found = db.execute(_SCAN_THREADS, values).fetchone()
-    return None if found is None else int(found[0])
+    # Without the index of names, where it is damaged, the tables themselves still tell.
+    found = read_either(db, _FIND_THREAD, _SCAN_THREADS, name_thread(key))
+    return int(found[0][0]) if found else None
 
 
 def read_named_range(
@@ -203,8 +198,12 @@ def _salvage_later(
     db: sqlite3.Connection, owner: Owner, number: int | None, cursor: int
 ) -> list[tuple[ThreadKey, Row]]:
     with read_leniently(db):
-        query = "SELECT thread, thread_id FROM threads WHERE owner = ?"
-        threads = db.execute(query, (number,)).fetchall()
+        threads = read_either(
+            db,
+            "SELECT thread, thread_id FROM threads WHERE owner = ?",
+            "SELECT thread, thread_id FROM threads NOT INDEXED WHERE owner = ?",
+            (number,),
+        )
     found = [
         (ThreadKey(owner.user_id, _name_later(owner, name)), row)
         for thread, name in threads
@@ -229,6 +228,17 @@ def is_damage(error: sqlite3.DatabaseError) -> bool:
     """Return whether SQLite could not read what is stored, while other rows may be readable."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     return code in _ROW_DAMAGES or is_garbled(error)
+
+
+def read_either(
+    db: sqlite3.Connection, query: str, other: str, values: Sequence[object]
+) -> list[Any]:
+    """Return the rows of a query; those of another where the first hits damage."""
+    try:
+        return db.execute(query, values).fetchall()
+    except sqlite3.DatabaseError as error:
+        _require_damage(error)
+    return db.execute(other, values).fetchall()
 
 
 def _require_damage(error: sqlite3.DatabaseError) -> None:

@@ -555,6 +555,51 @@ def test_an_index_row_of_another_place_does_not_stop_a_repair(path, log, other):
         assert stored == ["park1", "park2"]
 
 
+def edit_page(path, name, change):
+    """Change the first page of a table or an index, as bytes."""
+    with plain(path) as db:
+        query = "SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_master"
+        page, size = db.execute(f"{query} WHERE name = ?", (name,)).fetchone()
+    data = bytearray(path.read_bytes())
+    at = slice((page - 1) * size, page * size)
+    data[at] = change(data[at])
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("table", ["owners", "threads"])
+@pytest.mark.parametrize("name", ["{}", "sqlite_autoindex_{}_1"], ids=["table", "index"])
+def test_a_page_of_names_that_cannot_be_read_hides_nothing(path, log, table, name):
+    say_all(log, KEY, ["one", "two"])
+    log.backup(path.with_name("backup.db"))
+    log.close()
+    edit_page(path, name.format(table), lambda page: bytes([page[0] ^ 8]) + page[1:])
+    with SQLiteLog(path) as again:
+        assert list_texts(again.entries(KEY)) == ["one", "two"]
+        assert list_texts(again.changes(KEY.owner).entries) == ["one", "two"]
+        assert [line.text for line in again.line_changes(KEY.owner).lines] == ["one", "two"]
+        assert not again.verify().ok
+    assert SQLiteLog.repair_file(path, path.with_name("backup.db")).ok
+    with SQLiteLog(path) as again:
+        assert list_texts(again.changes(KEY.owner).entries) == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["fingerprints", "sqlite_autoindex_fingerprints_1"])
+def test_an_embedders_name_that_is_damaged_does_not_stop_a_repair(path, log, name):
+    entries = say_all(log, KEY, ["one", "two"])
+    rows = [StoredSegment(one.position, 0, 0, f"park{one.position}", None) for one in entries]
+    log.save_segments(KEY.owner, "static", rows)
+    log.close()
+    edit_page(path, name, lambda page: page.replace(b"static", b"stadic"))
+    with SQLiteLog(path) as again:
+        again.save_segments(KEY.owner, "static", rows)  # nobody finds that there are any
+        assert not again.verify().ok
+        assert again.repair().ok
+        again.save_segments(KEY.owner, "static", rows)  # where the table's name is another now
+        assert list_texts(again.entries(KEY)) == ["one", "two"]
+        stored = [row.terms for row in again.load_segments(KEY.owner, "static")]
+        assert stored == ["park1", "park2"]
+
+
 NO_NAMES = ["''", "x'7431'", "CAST(x'74ff' AS TEXT)"]
 
 
