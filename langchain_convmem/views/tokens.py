@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 Script: TypeAlias = Literal[
@@ -122,6 +123,8 @@ _TO_RUNS = bytes(
 _LONG_RUN = 8
 _NON_ASCII = re.compile("[^\x00-\x7f]+")
 
+_KEPT = 500
+"""Weights of texts of at most so many characters are kept for a while."""
 _SAMPLE = 600
 """So many characters tell whether a text is English."""
 _FEW_ENGLISH, _MANY_ENGLISH = 0.10, 0.26
@@ -142,7 +145,8 @@ def weigh_text(text: str) -> dict[Script, float]:
     foreign = "" if len(plain) == len(text) else "".join(_NON_ASCII.findall(text))
     weights: dict[Script, float] = {}
     if plain:
-        weights["latin"], weights["numbers"] = _weigh_ascii(plain, len(foreign))
+        weigh = _weigh_short_ascii if len(plain) <= _KEPT else _weigh_ascii
+        weights["latin"], weights["numbers"] = weigh(plain, len(foreign))
     if foreign:
         _weigh_foreign(foreign, weights)
     return weights
@@ -170,6 +174,12 @@ def _weigh_ascii(plain: bytes, accents: int) -> tuple[float, float]:
         runs = plain.translate(_TO_RUNS).split()
         numbers += sum([_weigh_excess(run, price) for run in runs if len(run) >= _LONG_RUN])
     return words, numbers
+
+
+@lru_cache(maxsize=4096)
+def _weigh_short_ascii(plain: bytes, accents: int) -> tuple[float, float]:
+    # Kept, since a line that was recalled, or stands in a thread, is counted turn after turn.
+    return _weigh_ascii(plain, accents)
 
 
 def _find_letter_price(plain: bytes, letters: int, marks: int, accents: int) -> float:
