@@ -22,7 +22,7 @@ _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _AS_BASE_32 = str.maketrans(_DIGITS, "0123456789abcdefghijklmnopqrstuv")
 _DIGIT_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _TIME_DIGITS = 10
-_BYTES = 16
+_BYTES, _TIME_BYTES = 16, 6
 _HALVES = Struct(">QQ")
 _RANDOM_BITS = 80
 _NUMBER_BITS = 40
@@ -40,6 +40,18 @@ def get_ulid_ms(ulid: str) -> int:
     if _ULID_TEXT.fullmatch(ulid) is not None:  # `is_ulid`, at every read of every entry
         return int(ulid[:_TIME_DIGITS].translate(_AS_BASE_32), 32)
     return int(ULID.from_str(ulid).milliseconds)  # other spellings, or a refusal
+
+
+def get_packed_ulid_ms(packed: bytes) -> int:
+    """Return the time the ULID of 16 bytes was created, in milliseconds since the epoch.
+
+    Raises:
+        ValueError: If there are more or fewer.
+    """
+    if len(packed) != _BYTES:
+        msg = f"a ULID has {_BYTES} bytes, got {len(packed)}"
+        raise ValueError(msg)
+    return int.from_bytes(packed[:_TIME_BYTES], "big")
 
 
 def is_ulid(text: str) -> bool:

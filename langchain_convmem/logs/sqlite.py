@@ -23,7 +23,12 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from langchain_convmem.errors import ConfigError, LogError
-from langchain_convmem.ids import decode_ulid, get_now_ms, get_ulid_ms, make_numbered_ulid
+from langchain_convmem.ids import (
+    get_now_ms,
+    get_packed_ulid_ms,
+    get_ulid_ms,
+    make_numbered_ulid,
+)
 from langchain_convmem.logs.base import (
     AppendPlan,
     EncodedDraft,
@@ -381,12 +386,7 @@ class SQLiteLog(TransactionTwins):
         check_user(user_id)
         with self._connections.read() as db:
             try:
-                found = db.execute(
-                    "SELECT t.thread_id, count(*), min(e.id), max(e.id) FROM owners o "
-                    "JOIN threads t ON t.owner = o.owner JOIN entries e ON e.thread = t.thread "
-                    "WHERE o.user_id = ? GROUP BY t.thread ORDER BY max(e.id) DESC",
-                    (user_id or "",),
-                ).fetchall()
+                found = db.execute(_LIST_THREADS, (user_id or "",)).fetchall()
                 return [_read_info(user_id, *columns) for columns in found]
             except ValueError:
                 pass  # an id is damaged
@@ -1044,6 +1044,16 @@ def _check_key(signer: Signer, key_id: bytes | None, path: Path) -> None:
 # -- reading ------------------------------------------------------------------------------------
 
 
+# An index counts; only the rows at the ends of a thread are read.
+_LIST_THREADS = (
+    "SELECT t.thread_id, count(*), "
+    "(SELECT id FROM entries WHERE thread = t.thread ORDER BY seq LIMIT 1), "
+    "(SELECT id FROM entries WHERE thread = t.thread ORDER BY seq DESC LIMIT 1) AS last "
+    "FROM owners o JOIN threads t ON t.owner = o.owner JOIN entries e ON e.thread = t.thread "
+    "WHERE o.user_id = ? GROUP BY t.thread ORDER BY last DESC"
+)
+
+
 def _read_info(
     user_id: str | None, name: object, count: int, first: bytes, last: bytes
 ) -> ThreadInfo:
@@ -1056,9 +1066,7 @@ def _read_info(
     if key is None:
         raise ValueError("a name is not text")
     try:
-        return ThreadInfo(
-            key, count, get_ulid_ms(decode_ulid(first)), get_ulid_ms(decode_ulid(last))
-        )
+        return ThreadInfo(key, count, get_packed_ulid_ms(first), get_packed_ulid_ms(last))
     except TypeError as error:
         raise ValueError("an id is not 16 bytes") from error
 
@@ -1240,7 +1248,10 @@ def _save_segments(
     number = _find_owner(db, owner)[0]
     db.execute("INSERT OR IGNORE INTO fingerprints(name) VALUES (?)", (fingerprint,))
     asked = "SELECT fingerprint FROM fingerprints WHERE name = ?"
-    made_by = db.execute(asked, (fingerprint,)).fetchone()[0]
+    found = db.execute(asked, (fingerprint,)).fetchone()
+    if found is None:  # its index is damaged; rows that are not kept are derived anew
+        return
+    made_by = found[0]
     db.executemany(
         "INSERT INTO segments(seq, part, segment, fingerprint, terms, vector, analysis, "
         "terms_check, vector_check) "

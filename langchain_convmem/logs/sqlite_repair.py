@@ -39,7 +39,7 @@ from langchain_convmem.logs.sqlite_maintenance import (
     list_links,
     verify_file,
 )
-from langchain_convmem.logs.sqlite_rows import read_key, read_leniently, read_one
+from langchain_convmem.logs.sqlite_rows import name_thread, read_key, read_leniently, read_one
 from langchain_convmem.logs.sqlite_signing import bridge_gap, bury, open_read_only
 from langchain_convmem.logs.verification import Finding
 from langchain_convmem.records import Entry, ThreadKey
@@ -149,20 +149,21 @@ class Repair:
 
     def _restore_names(self, db: sqlite3.Connection) -> None:
         """Give owners and threads the names by which their entries were signed."""
-        for thread, owner, key in [*self._source.list_threads(), *_list_own_names(db)]:
+        _add_missing_owners(db)
+        named = [*self._source.list_threads(), *_list_own_names(db), *_list_possible_names(db)]
+        for thread, owner, key in named:
             found = _read_names(db, thread)
             if found is None or found == (owner, key):
                 continue
             if self._is_signed_as(db, thread, key):
-                lone = "" if key.user_id else key.thread_id
-                db.execute(
-                    "UPDATE owners SET user_id = ?, lone_thread = ? WHERE owner = ?",
-                    (key.user_id or "", lone, owner),
-                )
                 db.execute(
                     "UPDATE threads SET owner = ?, thread_id = ? WHERE thread = ?",
-                    (owner, key.thread_id, thread),
+                    (_name_owner(db, owner, key), key.thread_id, thread),
                 )
+        db.execute(
+            "DELETE FROM owners WHERE typeof(user_id) != 'text' "
+            "AND owner NOT IN (SELECT owner FROM threads)"
+        )
 
     def _restore_threads(self, db: sqlite3.Connection) -> None:
         """Create threads that are missing; not where any may have been forgotten since."""
@@ -173,7 +174,7 @@ class Repair:
         for _, _, key in self._source.list_threads():
             if key in known:
                 continue
-            names = key.user_id or "", "" if key.user_id else key.thread_id
+            names = name_thread(key)[:2]
             db.execute(
                 "INSERT OR IGNORE INTO owners(user_id, lone_thread, generation) VALUES (?, ?, ?)",
                 (*names, epoch),
@@ -413,6 +414,54 @@ def _list_own_names(db: sqlite3.Connection) -> list[tuple[int, int, ThreadKey]]:
     """Return number, owner's number and key of each thread whose names can be read."""
     owners = dict(db.execute("SELECT thread, owner FROM threads").fetchall())
     return [(thread, owners[thread], key) for thread, key in _list_threads(db)]
+
+
+def _list_possible_names(db: sqlite3.Connection) -> list[tuple[int, int, ThreadKey]]:
+    """Return the same for threads without a readable owner, with each owner that has no thread.
+
+    An owner whose number is damaged is one, and the threads' signatures tell whose they are.
+    """
+    with read_leniently(db):
+        threads = db.execute(
+            "SELECT t.thread, t.thread_id FROM threads t JOIN owners o ON o.owner = t.owner "
+            "WHERE typeof(o.user_id) != 'text'"
+        ).fetchall()
+        owners = db.execute(
+            "SELECT owner, user_id FROM owners WHERE owner NOT IN (SELECT owner FROM threads)"
+        ).fetchall()
+    pairs = [
+        (thread, owner, read_key(user_id, name))
+        for thread, name in threads
+        for owner, user_id in owners
+    ]
+    return [(thread, owner, key) for thread, owner, key in pairs if key is not None]
+
+
+def _add_missing_owners(db: sqlite3.Connection) -> None:
+    """Give threads whose owner is not there one without a name, for the time being."""
+    db.execute(
+        "INSERT INTO owners(owner, user_id, lone_thread, generation) "
+        "SELECT DISTINCT owner, CAST(owner AS BLOB), '', (SELECT forget_epoch FROM meta) "
+        "FROM threads WHERE typeof(owner) = 'integer' AND owner NOT IN (SELECT owner FROM owners)"
+    )
+
+
+def _name_owner(db: sqlite3.Connection, owner: int, key: ThreadKey) -> int:
+    """Return the number of the owner of a thread; the one given is named so where there is none."""
+    names = name_thread(key)[:2]
+    there = db.execute(
+        "SELECT owner FROM owners NOT INDEXED WHERE user_id = ? AND lone_thread = ?", names
+    ).fetchone()
+    if there is not None:
+        return int(there[0])
+    query = "UPDATE owners SET user_id = ?, lone_thread = ? WHERE owner = ?"
+    if not db.execute(query, (*names, owner)).rowcount:
+        db.execute(
+            "INSERT INTO owners(owner, user_id, lone_thread, generation) "
+            "SELECT ?, ?, ?, forget_epoch FROM meta",
+            (owner, *names),
+        )
+    return owner
 
 
 def _read_names(db: sqlite3.Connection, thread: int) -> tuple[int, ThreadKey | None] | None:
@@ -775,6 +824,7 @@ def _copy_readable(
             # What holds a value that it must not is left out.
             with suppress(*_UNREADABLE):
                 target.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
+    _add_missing_owners(target)
     unread = _copy_entries(source, target)
     # None of these positions may be given again.
     query = "UPDATE meta SET position_floor = max(position_floor, ?)"

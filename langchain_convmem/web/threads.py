@@ -59,6 +59,8 @@ LISTED = 60
 """Threads that a list shows at first."""
 FOUND = 40
 """Lines that a search for words shows at most."""
+_FEW = 20
+"""So many titles are read one by one."""
 _WHOLE = 400
 """A thread with more entries is titled by one of its latest."""
 _PAGE = 20_000
@@ -230,12 +232,12 @@ class ThreadReader:
 
     async def read_titles(self, user_id: str, thread_ids: Sequence[str]) -> dict[str, str]:
         """Return the titles of some of a user's threads; of one that is gone, its id."""
-        infos = await self.memory.athreads(user_id)
-        wanted = set(thread_ids)
-        found = await self._read_titles(
-            user_id, [info for info in infos if info.key.thread_id in wanted]
-        )
-        return {**{name: name for name in wanted}, **found}
+        # Not a list of all threads, which takes the longer the more is stored.
+        infos = []
+        for name in dict.fromkeys(thread_ids):
+            title = await self.memory.aget_title(name, user_id=user_id)
+            infos.append(ThreadInfo(ThreadKey(user_id, name), 0, 0, 0, title))
+        return await self._read_titles(user_id, infos)
 
     async def _read_titles(self, user_id: str, infos: Sequence[ThreadInfo]) -> dict[str, str]:
         unnamed = [info for info in infos if not info.title]
@@ -253,7 +255,7 @@ class ThreadReader:
         if not infos or not isinstance(log, ThreadState):
             return {}
         found: Mapping[str, StateDocument | None]
-        if isinstance(log, StateBatches) and len(infos) > 1:
+        if isinstance(log, StateBatches) and len(infos) > _FEW:
             found = await log.alist_states(user_id, TITLE_DOCUMENT)
         else:
             keys = [info.key for info in infos]
@@ -261,9 +263,14 @@ class ThreadReader:
         return {name: _read_text(document, "title") for name, document in found.items()}
 
     async def _make_title(self, info: ThreadInfo) -> str:
-        """Return a title made of what was said first, and keep it where the log keeps documents."""
+        """Return a title made of what was said first, and keep it where the log keeps documents.
+
+        Of a thread that is gone it is its id.
+        """
         log = self.memory.log
         entries = await log.aentries(info.key, last=_WHOLE)
+        if not entries:
+            return info.key.thread_id
         title = await run_in_worker(partial(make_title, entries))
         if not title:
             return UNTITLED
@@ -307,7 +314,6 @@ class ThreadReader:
         if at is not None and entries[0].position > at:
             entries = await self._read_from(key, at)
         if info is None:
-            # Not a list of all threads, which takes the longer the more is stored.
             title = await self.memory.aget_title(key.thread_id, user_id=key.user_id)
             info = ThreadInfo(key, _WHOLE if has_earlier else len(entries), 0, 0, title)
         titles = await self._read_titles(str(key.user_id), [info])

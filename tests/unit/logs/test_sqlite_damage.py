@@ -583,6 +583,29 @@ def test_a_page_of_names_that_cannot_be_read_hides_nothing(path, log, table, nam
         assert list_texts(again.changes(KEY.owner).entries) == ["one", "two"]
 
 
+@pytest.mark.parametrize("key", [KEY, ThreadKey(None, "lone")], ids=["user", "lone thread"])
+@pytest.mark.parametrize("has_backup", [True, False])
+@pytest.mark.parametrize("is_new_file", [True, False])
+def test_an_owners_number_that_is_damaged_is_found_by_signatures(
+    path, log, key, has_backup, is_new_file
+):
+    other = ThreadKey("another", "t1")
+    say_all(log, key, ["one", "two"])
+    say_all(log, other, ["three"])
+    log.backup(path.with_name("backup.db"))
+    log.close()
+    damage(path, "UPDATE owners SET owner = 9 WHERE owner = 1")
+    if is_new_file:
+        edit_page(path, "documents", lambda page: bytes([page[0] ^ 8]) + page[1:])
+    report = SQLiteLog.repair_file(path, path.with_name("backup.db") if has_backup else None)
+    assert (report.ok, bool(report.kept)) == (True, is_new_file)
+    with SQLiteLog(path) as again:
+        assert list_texts(again.entries(key)) == ["one", "two"]
+        assert list_texts(again.changes(key.owner).entries) == ["one", "two"]
+        assert list_texts(again.entries(other)) == ["three"]
+        assert set(again.owners()) == {key.owner, other.owner}
+
+
 @pytest.mark.parametrize("name", ["fingerprints", "sqlite_autoindex_fingerprints_1"])
 def test_an_embedders_name_that_is_damaged_does_not_stop_a_repair(path, log, name):
     entries = say_all(log, KEY, ["one", "two"])
