@@ -34,6 +34,7 @@ from langchain_convmem.protocols import MessageLog, OwnerListing
 from langchain_convmem.records import (
     CitedSentence,
     Context,
+    DialogLine,
     Draft,
     Entry,
     ForgetReceipt,
@@ -988,6 +989,37 @@ class ConversationMemory:
 
     arecall = twin(recall)
     """Async `recall`."""
+
+    @sync
+    def search(
+        self, words: str, *, user_id: str | None = None, thread_id: str | None = None
+    ) -> Steps[list[DialogLine]]:
+        """Return the lines that hold all of these words, the latest first.
+
+        Letters are compared without case, and parts of longer words count. `recall` finds what
+        helps answer a question, in other words as well. Nothing is embedded; of a user who was
+        recalled from before, only what is new is read from the log.
+
+        Args:
+            words: Words with blanks between them, in any order.
+            user_id: Whose lines; or
+            thread_id: the thread of no user.
+
+        Raises:
+            ConfigError: If there are no words, or neither a user nor a thread is given.
+            LogError: If the log cannot be read.
+        """
+        wanted = words.casefold().split()
+        if not wanted:
+            raise ConfigError("words is blank; give at least one word to search for")
+        recall, owner = self.line_recall, _find_owner(user_id, thread_id)
+        lines = yield from perform(recall.find_lines, recall.afind_lines, owner, wanted)
+        # Of two of the same millisecond, the one stored later leads.
+        lines.sort(key=lambda line: line.time_ms)
+        return lines[::-1]
+
+    asearch = twin(search)
+    """Async `search`."""
 
     def _recall_steps(
         self,

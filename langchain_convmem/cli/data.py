@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_convmem.logs.verification import Finding, LogReport
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.protocols import ChainedLog, MessageLog
-    from langchain_convmem.records import DialogLine, Entry, Owner
+    from langchain_convmem.records import Entry, Owner
     from langchain_convmem.transfer import CopyReport, ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
 
@@ -259,9 +259,6 @@ def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> 
     return 0
 
 
-_LINES_AT_ONCE = 5_000
-
-
 @command("search", "convmem search 'long ladder'", "convmem search invoice --user ana -n 50 --json")
 @click.argument("words", metavar="WORDS")
 @db_option
@@ -284,14 +281,8 @@ def search(terminal: Terminal, *, words: str, db: str, user: str, limit: int) ->
     from langchain_convmem.cli.rendering import encode_found_lines, format_found_lines
 
     with open_memory(db) as memory:
-        wanted = words.casefold().split()
-        lines = [
-            line
-            for line in _list_lines(memory, user)
-            if all(word in line.text.casefold() for word in wanted)
-        ]
+        lines = memory.search(words, user_id=user)
         titles = {info.key.thread_id: info.title for info in memory.threads(user_id=user)}
-    lines.sort(key=lambda line: line.time_ms, reverse=True)
     if terminal.as_json:
         terminal.print_json(encode_found_lines(lines[:limit], titles))
     else:
@@ -299,22 +290,6 @@ def search(terminal: Terminal, *, words: str, db: str, user: str, limit: int) ->
         if len(lines) > limit:
             terminal.note(f"and {len(lines) - limit} more; -n shows more")
     return 0 if lines else 1
-
-
-def _list_lines(memory: ConversationMemory, user: str) -> list[DialogLine]:
-    """Return the dialog lines of a user that views still show."""
-    from langchain_convmem.records import Owner
-    from langchain_convmem.views.lines import make_dialog_lines
-
-    owner, cursor = Owner(user_id=user), 0
-    lines: list[DialogLine] = []
-    gone: set[str] = set()
-    while (page := memory.log.changes(owner, cursor, limit=_LINES_AT_ONCE)).entries:
-        for entry in page.entries:
-            gone |= set(entry.control.retracts) if entry.control is not None else set()
-            lines += make_dialog_lines(entry)
-        cursor = page.cursor
-    return [line for line in lines if line.entry_id not in gone]
 
 
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")

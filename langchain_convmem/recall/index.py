@@ -13,7 +13,7 @@ import os
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -42,6 +42,7 @@ from langchain_convmem.recall.segments import (
     read_complete,
     read_terms,
     read_vector,
+    select_holding,
 )
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Entry, LineChanges, Owner, StoredSegment
@@ -630,6 +631,19 @@ class LogReader:
             take(changes.lines)
             if changes.is_last:
                 return False
+
+
+def scan_lines(log: MessageLog, owner: Owner, words: Collection[str]) -> list[DialogLine]:
+    """Return an owner's lines that hold all of these words, folded ones, in commit order.
+
+    Raises:
+        LogError: If the log cannot be read.
+    """
+    reader, found = LogReader(log, owner), list[DialogLine]()
+    while reader.read(lambda lines: found.extend(select_holding(lines, words))):
+        reader.rewind()
+        found.clear()
+    return [line for line in found if line.entry_id not in reader.retracted]
 
 
 class _LineReading(Protocol):

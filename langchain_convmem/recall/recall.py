@@ -39,6 +39,7 @@ from langchain_convmem.recall.index import (
     OwnerIndex,
     count_waiting,
     embed_pending,
+    scan_lines,
     wait_until_done,
 )
 from langchain_convmem.recall.options import (
@@ -56,7 +57,7 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.recall.ranking import Columns, Ranking, rank
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.records import Owner, Recall, ThreadKey
+from langchain_convmem.records import DialogLine, Owner, Recall, ThreadKey
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.tokens import count_text_tokens
@@ -115,6 +116,22 @@ class DialogRecall(ABC):
         return self
 
     # -- recalling ---------------------------------------------------------------------------
+
+    def find_lines(self, owner: Owner, words: Collection[str]) -> list[DialogLine]:
+        """Return an owner's lines that hold all of these words, in commit order.
+
+        Args:
+            owner: Whose lines.
+            words: Folded words, at least one; parts of longer ones count.
+
+        Raises:
+            LogError: If the log cannot be read.
+        """
+        return scan_lines(self.log, owner, words)
+
+    async def afind_lines(self, owner: Owner, words: Collection[str]) -> list[DialogLine]:
+        """Find lines without blocking the event loop."""
+        return await run_in_worker(partial(self.find_lines, owner, words))
 
     @sync
     def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Steps[Recall]:
@@ -511,6 +528,18 @@ class LineRecall(DialogRecall):
         Nothing else is closed; recalls still work. Idempotent.
         """
         BACKLOG.close(self._indexes.indexes)
+
+    def find_lines(self, owner: Owner, words: Collection[str]) -> list[DialogLine]:
+        """Return an owner's lines that hold all of these words; see `DialogRecall.find_lines`.
+
+        Of an owner who was searched before, only what is new is read from the log.
+        """
+        index = self._indexes.find_kept((owner,))
+        if index is None:
+            return super().find_lines(owner, words)
+        with index.lock:
+            index.catch_up()
+            return index.table.find_lines(words)
 
     def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
         """Return the steps that drop from memory what the log has forgotten of an owner.

@@ -14,6 +14,7 @@ import zlib
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -289,6 +290,11 @@ class SegmentTable:
         """Return the numbers of an entry's lines, in order; none of one that is not there."""
         return _to_tuple(self._lines_of_entry.get(entry_id, ()))
 
+    def find_lines(self, words: Collection[str]) -> list[DialogLine]:
+        """Return the lines that hold all of these words, folded ones, in the order of adding."""
+        live = self._live.view[self._first_segment[:-1]].tolist()
+        return select_holding(compress(self._lines, live), words)
+
     def list_places(self, numbers: Iterable[int]) -> Iterator[Place]:
         """Yield where segments are stored, in the order of `numbers`."""
         for number in numbers:
@@ -501,6 +507,13 @@ class SegmentTable:
 def fold(text: str) -> str:
     """Return a text as it is compared: without case, blanks as one."""
     return " ".join(text.casefold().split())
+
+
+def select_holding(lines: Iterable[DialogLine], words: Collection[str]) -> list[DialogLine]:
+    """Return the lines that hold all of these words, folded ones, as words or as parts of some."""
+    longest, *others = sorted(words, key=len, reverse=True)
+    found = [line for line in lines if longest in line.text.casefold()]
+    return [line for line in found if all(word in line.text.casefold() for word in others)]
 
 
 def _to_tuple(numbers: int | tuple[int, ...]) -> tuple[int, ...]:

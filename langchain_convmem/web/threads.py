@@ -15,16 +15,14 @@ from urllib.parse import urlencode
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import (
     CACHE_PREFIX,
-    LineSource,
     OwnerListing,
     StateBatches,
     ThreadState,
 )
-from langchain_convmem.records import DialogLine, Entry, Owner, StateDocument, ThreadInfo, ThreadKey
+from langchain_convmem.records import Entry, StateDocument, ThreadInfo, ThreadKey
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.edits import plan_redo
-from langchain_convmem.views.lines import make_dialog_lines
-from langchain_convmem.views.live import find_live_entries, find_retracted_ids
+from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.web.display import (
     NotedBlock,
     RecallNote,
@@ -63,7 +61,6 @@ _FEW = 20
 """So many titles are read one by one."""
 _WHOLE = 400
 """A thread with more entries is titled by one of its latest."""
-_PAGE = 20_000
 _BLOCKS = 8
 _ATTEMPTS = 5
 SETTABLE = ("recall", "recall_tokens", "recall_k", "history_tokens", "context_tokens")
@@ -448,7 +445,7 @@ class ThreadReader:
         if not query.strip():
             return SearchPage()
         recall = await self.memory.arecall(query, user_id=user_id, k=_BLOCKS, remember=False)
-        lines = await run_in_worker(partial(self._find_words, Owner(user_id=user_id), query))
+        lines = await self.memory.asearch(query, user_id=user_id)
         threads = [block.lines[0].key.thread_id for block in recall.blocks]
         titles = await self.read_titles(
             user_id, [*threads, *(line.key.thread_id for line in lines[:FOUND])]
@@ -466,36 +463,6 @@ class ThreadReader:
             recall.problems,
             titles,
         )
-
-    def _find_words(self, owner: Owner, query: str) -> list[DialogLine]:
-        """Return the lines that hold each word of a query, latest first; one more than is shown."""
-        words = query.casefold().split()
-        found: dict[str, DialogLine] = {}
-        dead: set[str] = set()
-        for lines, controls in self._read_lines(owner):
-            dead |= find_retracted_ids(controls)
-            for line in lines:
-                text = line.text.casefold()
-                if all(word in text for word in words):
-                    found[f"{line.key.thread_id}\0{line.entry_id}\0{line.part}"] = line
-        kept = [line for line in found.values() if line.entry_id not in dead]
-        return sorted(kept, key=lambda one: one.time_ms, reverse=True)[: FOUND + 1]
-
-    def _read_lines(self, owner: Owner) -> Any:
-        """Yield lines and control entries of an owner, page by page, in commit order."""
-        log, cursor = self.memory.log, 0
-        while True:
-            if isinstance(log, LineSource):
-                page: Any = log.line_changes(owner, cursor, limit=_PAGE)
-                lines, controls = page.lines, page.controls
-            else:
-                page = log.changes(owner, cursor, limit=_PAGE)
-                lines = [line for entry in page.entries for line in make_dialog_lines(entry)]
-                controls = [entry for entry in page.entries if entry.control is not None]
-            yield lines, controls
-            if page.cursor == cursor:
-                return
-            cursor = page.cursor
 
 
 def _read_text(document: StateDocument | None, name: str) -> str | None:
