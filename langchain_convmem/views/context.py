@@ -946,11 +946,14 @@ def _find_floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
 
 
 def _find_turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
+    # A turn stands where it began, be it with a system message.
+    firsts: dict[str, int] = {}
     spans: dict[str, tuple[int, int]] = {}
     for entry in entries:
-        if entry.control is None and entry.role not in ("system", "summary"):
-            first, _ = spans.get(entry.turn_id, (entry.position, 0))
-            spans[entry.turn_id] = (first, entry.position)
+        if entry.control is None and entry.role != "summary":
+            first = firsts.setdefault(entry.turn_id, entry.position)
+            if entry.role != "system":
+                spans[entry.turn_id] = (first, entry.position)
     return spans.values()
 
 

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Context, Entry
+from langchain_convmem.testing.log_contract import retract, say_all
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import LivePart, build_context, is_current, narrow_live_part
 from langchain_convmem.views.messages import count_tokens
@@ -141,3 +142,16 @@ def test_a_note_comes_back_from_its_document():
 )
 def test_a_note_of_another_form_is_none(document):
     assert LivePart.read(document) is None
+
+
+def test_a_turn_stands_where_it_began_though_what_began_it_was_taken_back():
+    with InMemoryLog() as log:
+        [began] = say_all(log, KEY, [SystemMessage("Be kind.")], turn="a")
+        retract(log, KEY, began.id)
+        say_all(log, KEY, [HumanMessage("Hi")], turn="b")
+        say_all(log, KEY, [AIMessage("Late.")], turn="a")
+        say_all(log, KEY, [HumanMessage("More")], turn="c")
+        entries = log.entries(KEY)
+    part = note(entries)
+    read = entries if part is None else needed(part, entries)
+    assert without_numbering(shown(read, part)) == without_numbering(shown(entries))
