@@ -280,7 +280,7 @@ WRITING = {
 
 NOT_WRITING = {
     ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
-    "refresh arefresh reindex areindex "
+    "search asearch refresh arefresh reindex areindex "
     "get_embedder_use aget_embedder_use forget aforget stats astats "
     "flush aflush summarizes turn_memory "
     "profile aprofile as_of time_ms get_title aget_title set_title aset_title archive aarchive "
