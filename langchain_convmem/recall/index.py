@@ -197,10 +197,18 @@ class OwnerIndex:
         """Store what could not be stored until now."""
         self._stored.save()
 
+    def read_on(self) -> None:
+        """Take in what is new in the log; nothing is sent to the embedder.
+
+        Raises:
+            LogError: If the log cannot be read; the next call resumes here.
+        """
+        self._follow("nothing")
+
     def drop_forgotten(self) -> None:
         """Rebuild if the log has forgotten something; nothing is sent to the embedder."""
         try:
-            self._follow("nothing")
+            self.read_on()
         except LogError:
             # The next recall says so if it still cannot be read; here nothing may be left.
             self._reset()

@@ -538,7 +538,7 @@ class LineRecall(DialogRecall):
         if index is None:
             return super().find_lines(owner, words)
         with index.lock:
-            index.catch_up()
+            index.read_on()
             return index.table.find_lines(words)
 
     def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog
@@ -70,3 +71,23 @@ def test_no_words_are_refused(memory, words):
         memory.search(words, user_id="ana")
     with pytest.raises(ConfigError, match="user"):
         memory.search("ladder")
+
+
+class _CountedEmbedding(DeterministicFakeEmbedding):
+    sent: list[str] = []  # noqa: RUF012 - a field
+
+    def embed_documents(self, texts):
+        self.sent += texts
+        return super().embed_documents(texts)
+
+
+def test_nothing_is_sent_to_an_embedder_that_costs():
+    embeddings = _CountedEmbedding(size=8)
+    with ConversationMemory(InMemoryLog(), embeddings=embeddings) as memory:
+        memory.refresh(user_id="ana")
+        assert search(memory, "ladder") == []
+        memory.add_messages([HumanMessage("A ladder.")], user_id="ana", thread_id="t")
+        assert search(memory, "ladder") == ["A ladder."]
+        assert embeddings.sent == []
+        memory.refresh(user_id="ana")
+        assert embeddings.sent == ["A ladder."]
