@@ -49,8 +49,7 @@ def get_packed_ulid_ms(packed: bytes) -> int:
         ValueError: If there are more or fewer.
     """
     if len(packed) != _BYTES:
-        msg = f"a ULID has {_BYTES} bytes, got {len(packed)}"
-        raise ValueError(msg)
+        raise _make_length_error(packed)
     return int.from_bytes(packed[:_TIME_BYTES], "big")
 
 
@@ -71,8 +70,7 @@ def decode_ulid(packed: bytes) -> str:
         ValueError: If there are more or fewer.
     """
     if len(packed) != _BYTES:
-        msg = f"a ULID has {_BYTES} bytes, got {len(packed)}"
-        raise ValueError(msg)
+        raise _make_length_error(packed)
     # As halves that fit a machine word, since larger numbers are slow.
     high, low = _HALVES.unpack(packed)
     pairs = _DIGIT_PAIRS
@@ -83,6 +81,10 @@ def decode_ulid(packed: bytes) -> str:
         f"{pairs[low >> 40 & 1023]}{pairs[low >> 30 & 1023]}{pairs[low >> 20 & 1023]}"
         f"{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
     )
+
+
+def _make_length_error(packed: bytes) -> ValueError:
+    return ValueError(f"a ULID has {_BYTES} bytes, got {len(packed)}")
 
 
 def _format_ulid(value: int) -> str:

@@ -99,7 +99,7 @@ from langchain_convmem.logs.sqlite_rows import (
     link_rows,
     name_thread,
     read_controls,
-    read_either,
+    read_first,
     read_key,
     read_later,
     read_leniently,
@@ -892,18 +892,7 @@ class SQLiteLog(TransactionTwins):
 
 def _find_owner(db: sqlite3.Connection, owner: Owner) -> tuple[int | None, int]:
     """Return an owner's number and generation; one without rows is of the newest epoch."""
-    try:
-        found = db.execute(f"{_FIND_OWNER} {_BY_NAME}", _name_owner(owner)).fetchall()
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        # The index of names is damaged, or the table is and the index alone still tells.
-        found = read_either(
-            db,
-            f"{_FIND_OWNER} NOT INDEXED {_BY_NAME}",
-            f"SELECT owner, NULL FROM owners {_BY_NAME}",
-            _name_owner(owner),
-        )
+    found = read_first(db, _FIND_OWNER, _name_owner(owner))
     if not found:
         return None, _read_epoch(db)
     [(number, generation), *_] = found
@@ -911,8 +900,15 @@ def _find_owner(db: sqlite3.Connection, owner: Owner) -> tuple[int | None, int]:
     return number, generation if isinstance(generation, int) else _read_epoch(db)
 
 
-_FIND_OWNER = "SELECT owner, generation FROM owners"
-_BY_NAME = "WHERE user_id = ? AND lone_thread = ?"
+# Where the index of names is damaged, the table still tells; where that is, the index alone.
+_FIND_OWNER = tuple(
+    f"SELECT {columns} WHERE user_id = ? AND lone_thread = ?"
+    for columns in (
+        "owner, generation FROM owners",
+        "owner, generation FROM owners NOT INDEXED",
+        "owner, NULL FROM owners",
+    )
+)
 
 
 def _make_thread(db: sqlite3.Connection, key: ThreadKey) -> int:

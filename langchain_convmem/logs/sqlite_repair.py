@@ -417,9 +417,10 @@ def _list_own_names(db: sqlite3.Connection) -> list[tuple[int, int, ThreadKey]]:
 
 
 def _list_possible_names(db: sqlite3.Connection) -> list[tuple[int, int, ThreadKey]]:
-    """Return the same for threads without a readable owner, with each owner that has no thread.
+    """Return number, owner's number and key that threads without a readable owner may have.
 
-    An owner whose number is damaged is one, and the threads' signatures tell whose they are.
+    The owner may be any that has no thread, such as one whose number is damaged; the signatures of
+    a thread's entries tell whose it is.
     """
     with read_leniently(db):
         threads = db.execute(

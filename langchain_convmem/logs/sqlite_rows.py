@@ -79,7 +79,7 @@ def read_key(user_id: object, thread_id: object) -> ThreadKey | None:
 def find_thread(db: sqlite3.Connection, key: ThreadKey) -> int | None:
     """Return a thread's number; None if nothing is kept of it."""
     # Without the index of names, where it is damaged, the tables themselves still tell.
-    found = read_either(db, _FIND_THREAD, _SCAN_THREADS, name_thread(key))
+    found = read_first(db, (_FIND_THREAD, _SCAN_THREADS), name_thread(key))
     return int(found[0][0]) if found else None
 
 
@@ -198,12 +198,8 @@ def _salvage_later(
     db: sqlite3.Connection, owner: Owner, number: int | None, cursor: int
 ) -> list[tuple[ThreadKey, Row]]:
     with read_leniently(db):
-        threads = read_either(
-            db,
-            "SELECT thread, thread_id FROM threads WHERE owner = ?",
-            "SELECT thread, thread_id FROM threads NOT INDEXED WHERE owner = ?",
-            (number,),
-        )
+        query = "SELECT thread, thread_id FROM threads {} WHERE owner = ?"
+        threads = read_first(db, (query.format(""), query.format("NOT INDEXED")), (number,))
     found = [
         (ThreadKey(owner.user_id, _name_later(owner, name)), row)
         for thread, name in threads
@@ -230,15 +226,16 @@ def is_damage(error: sqlite3.DatabaseError) -> bool:
     return code in _ROW_DAMAGES or is_garbled(error)
 
 
-def read_either(
-    db: sqlite3.Connection, query: str, other: str, values: Sequence[object]
+def read_first(
+    db: sqlite3.Connection, queries: Sequence[str], values: Sequence[object]
 ) -> list[Any]:
-    """Return the rows of a query; those of another where the first hits damage."""
-    try:
-        return db.execute(query, values).fetchall()
-    except sqlite3.DatabaseError as error:
-        _require_damage(error)
-    return db.execute(other, values).fetchall()
+    """Return the rows of the first of some queries that hits no damage; the last one may raise."""
+    for query in queries[:-1]:
+        try:
+            return db.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            _require_damage(error)
+    return db.execute(queries[-1], values).fetchall()
 
 
 def _require_damage(error: sqlite3.DatabaseError) -> None:
