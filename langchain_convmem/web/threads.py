@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from langchain_convmem.effects import run_async
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import (
     CACHE_PREFIX,
@@ -20,6 +21,7 @@ from langchain_convmem.protocols import (
     ThreadState,
 )
 from langchain_convmem.records import Entry, StateDocument, ThreadInfo, ThreadKey
+from langchain_convmem.titles import list_titles_steps
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.edits import plan_redo
 from langchain_convmem.views.live import find_live_entries
@@ -230,10 +232,11 @@ class ThreadReader:
     async def read_titles(self, user_id: str, thread_ids: Sequence[str]) -> dict[str, str]:
         """Return the titles of some of a user's threads; of one that is gone, its id."""
         # Not a list of all threads, which takes the longer the more is stored.
-        infos = []
-        for name in dict.fromkeys(thread_ids):
-            title = await self.memory.aget_title(name, user_id=user_id)
-            infos.append(ThreadInfo(ThreadKey(user_id, name), 0, 0, 0, title))
+        keys = [ThreadKey(user_id, name) for name in dict.fromkeys(thread_ids)]
+        given: Mapping[ThreadKey, str] = {}
+        if isinstance(self.memory.log, ThreadState):
+            given = await run_async(list_titles_steps(self.memory.log, user_id, keys))
+        infos = [ThreadInfo(key, 0, 0, 0, given.get(key, "")) for key in keys]
         return await self._read_titles(user_id, infos)
 
     async def _read_titles(self, user_id: str, infos: Sequence[ThreadInfo]) -> dict[str, str]:
