@@ -247,11 +247,11 @@ def test_a_graph_whose_stream_is_closed_at_once_goes_on_from_its_checkpoint(host
     model.replies = ["One two three", "Never."]
     app = host.app(memory, model, recall=False, checkpointer=InMemorySaver())
     _close(app)
+    if app.graph.get_state(at()).next:  # on a busy machine it may end before that is written
+        pytest.skip("LangGraph kept nothing of what the model said")
     for _ in range(2):
         assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
         app.graph.invoke(None, at())
-        if len(model.seen) > 1:  # on a busy machine LangGraph may end before it has written one
-            pytest.skip("LangGraph kept no checkpoint of what the model said")
 
 
 # -- a process that ends ------------------------------------------------------------------------

@@ -5,6 +5,7 @@ What an undo showed again is tracked by what the views show, not by what the log
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
@@ -187,8 +188,9 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(steps, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_nothing_is_lost_told_twice_or_compacted_against_an_undo(chosen):
     with InMemoryLog() as log:
         thread = OpenThread(log)
@@ -197,7 +199,7 @@ def test_nothing_is_lost_told_twice_or_compacted_against_an_undo(chosen):
 
 
 @given(st.lists(steps, max_size=20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_fork_shows_the_same_and_goes_its_own_way(chosen):
     with InMemoryLog() as log:
         thread = OpenThread(log)
