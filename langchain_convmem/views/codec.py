@@ -121,8 +121,8 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     del values["type"]
     values.setdefault("content", "")
     # Chunks change their content while they are made.
-    message = cls(**(copy.deepcopy(values) if cls is lc.AIMessageChunk else values))
-    # The constructor refuses what is not such a message, but also completes and derives fields
+    message = _construct(cls, copy.deepcopy(values) if cls is lc.AIMessageChunk else values.copy())
+    # Validation refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
     own = message.__dict__
     for key, value in values.items():
@@ -131,6 +131,16 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     for key in _list_derived(cls):
         if key not in values:
             own[key] = []
+    return message
+
+
+def _construct(cls: type[BaseMessage], values: dict[str, Any]) -> BaseMessage:
+    """Return `cls(**values)` as pydantic makes it, past the constructors that only hand on.
+
+    They take a tenth of the time in which an entry is read.
+    """
+    message = cls.__new__(cls)
+    cls.__pydantic_validator__.validate_python(values, self_instance=message)
     return message
 
 

@@ -63,6 +63,18 @@ def test_a_message_survives_the_way_through_text(name):
 
 
 @pytest.mark.parametrize("name", SAMPLE_MESSAGES)
+def test_a_message_that_is_read_is_built_as_its_constructor_builds_it(name):
+    message = SAMPLE_MESSAGES[name]()
+    read = decode_message(encode_message(message))
+    fields = {key: value for key, value in encode_message(message).items() if key != "type"}
+    made = type(message)(**{"content": "", **fields})
+    assert list(read.__dict__) == list(made.__dict__)
+    assert read.__pydantic_fields_set__ == made.__pydantic_fields_set__
+    assert read.__pydantic_extra__ == made.__pydantic_extra__
+    assert read.__pydantic_private__ == made.__pydantic_private__
+
+
+@pytest.mark.parametrize("name", SAMPLE_MESSAGES)
 def test_every_sample_body_is_plain_json(name):
     fields = json.loads(encode_body(make_draft(SAMPLE_MESSAGES[name]())))
     assert fields["v"] == CODEC_VERSION == 1
