@@ -147,10 +147,14 @@ def _listen(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         msg = f"cannot listen on {host}, port {port}: {error.strerror or error}; try --port 0"
         raise ConfigError(msg) from error
+    # Connections take this over. asyncio sets it only where a socket names its protocol, which this
+    # one does not: each answer on an open connection would wait 40 ms for the reader's receipt.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _print_address(terminal: Terminal, host: str, port: int, access: Access) -> None:

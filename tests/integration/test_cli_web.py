@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import main
+from langchain_convmem.cli.web import _listen
 from langchain_convmem.offline import OfflineChatModel
 
 PARKED = "I parked on level C, next to the <b>blue</b> pillar."
@@ -33,6 +35,15 @@ def folder(tmp_path, monkeypatch):
         memory.set_title("monday", "The car", user_id="ana")
         memory.archive("monday", user_id="ana")
     return tmp_path
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_no_answer_waits_for_the_receipt_of_its_head(host):
+    with _listen(host, 0) as listener, socket.create_connection(listener.getsockname()[:2]):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.sockets

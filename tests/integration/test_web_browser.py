@@ -511,6 +511,7 @@ def test_the_switch_goes_before_what_the_device_prefers(chat):
 def test_keys_alone_reach_everything_in_order(chat):
     with chat("ana", "keys") as page:
         say(page, "Hello keys.")
+        page.locator("#threads a", has_text="Hello keys.").wait_for()  # the list comes last
         page.focus(".skip")
         assert page.locator(".skip").evaluate("one => one.getBoundingClientRect().top") >= 0
         names = []
