@@ -218,11 +218,12 @@
   }
 
   async function say(text, id) {
+    const asked = post("/say", id ? { text, id } : { text }); // first: the page is drawn while it is on its way
     history.replaceState(null, "", address("/chat"));
     findAll(".welcome, .notice", messages).forEach((one) => one.remove());
     addMessage("user", text);
     channel?.postMessage({ user, thread, kind: "began" });
-    await follow(() => post("/say", id ? { text, id } : { text }), text);
+    await follow(() => asked, text);
   }
 
   async function answerAgain(message) {
