@@ -178,6 +178,8 @@ class TokenCounters:
         self._given = given
         self._lock = make_lock()
         self._models: dict[str, _Learned] = {}
+        # Asked for each text of a recall: no lock for that.
+        self._of_any = count_tokens if given is None else given
 
     def get_counter(self, model: str | None = None) -> TokenCounter:
         """Return the counter for a model.
@@ -186,12 +188,10 @@ class TokenCounters:
             model: Its name. None: not known; where all that was learned is of one model, it is
                 taken for that.
         """
-        if self._given is not None:
-            return self._given
+        if self._given is not None or model is None:
+            return self._of_any
         with self._lock:
-            known = self._models.get(model) if model is not None else None
-            if known is None and model is None and len(self._models) == 1:
-                [known] = self._models.values()
+            known = self._models.get(model)
             return count_tokens if known is None else known.counter
 
     def learn(
@@ -215,6 +215,7 @@ class TokenCounters:
             learned = self._models.setdefault(model, _Learned())
             learned.ratios = _learn_ratios(learned.ratios, weights, tokens - frame)
             learned.counter = _make_counter(learned.ratios)
+            self._of_any = learned.counter if len(self._models) == 1 else count_tokens
         return True
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
@@ -139,14 +140,23 @@ _ENGLISH = frozenset(
 )
 
 
-def weigh_text(text: str) -> dict[Script, float]:
+def weigh_text(text: str) -> Mapping[Script, float]:
     """Return the tokens of a text by script, at the prices above; nothing is rounded."""
+    return _weigh_kept(text) if len(text) <= _KEPT else _weigh(text)
+
+
+@lru_cache(maxsize=4096)
+def _weigh_kept(text: str) -> Mapping[Script, float]:
+    # Kept, since a line that was recalled, or stands in a thread, is counted turn after turn.
+    return _weigh(text)
+
+
+def _weigh(text: str) -> dict[Script, float]:
     plain = text.encode("ascii", "ignore")
     foreign = "" if len(plain) == len(text) else "".join(_NON_ASCII.findall(text))
     weights: dict[Script, float] = {}
     if plain:
-        weigh = _weigh_short_ascii if len(plain) <= _KEPT else _weigh_ascii
-        weights["latin"], weights["numbers"] = weigh(plain, len(foreign))
+        weights["latin"], weights["numbers"] = _weigh_ascii(plain, len(foreign))
     if foreign:
         _weigh_foreign(foreign, weights)
     return weights
@@ -174,12 +184,6 @@ def _weigh_ascii(plain: bytes, accents: int) -> tuple[float, float]:
         runs = plain.translate(_TO_RUNS).split()
         numbers += sum([_weigh_excess(run, price) for run in runs if len(run) >= _LONG_RUN])
     return words, numbers
-
-
-@lru_cache(maxsize=4096)
-def _weigh_short_ascii(plain: bytes, accents: int) -> tuple[float, float]:
-    # Kept, since a line that was recalled, or stands in a thread, is counted turn after turn.
-    return _weigh_ascii(plain, accents)
 
 
 def _find_letter_price(plain: bytes, letters: int, marks: int, accents: int) -> float:
