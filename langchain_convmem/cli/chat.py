@@ -17,7 +17,14 @@ from langchain_convmem.cli.models import (
     run_with_tools,
     translate_errors,
 )
-from langchain_convmem.cli.options import command, db_option, open_memory, refuse_usage, user_option
+from langchain_convmem.cli.options import (
+    PROFILE_TOKENS,
+    command,
+    db_option,
+    open_memory,
+    refuse_usage,
+    user_option,
+)
 from langchain_convmem.cli.output import Styled, Terminal, format_count
 from langchain_convmem.errors import ConfigError
 
@@ -100,7 +107,7 @@ def chat(
     template = _make_plain_prompt() if prompt is None else _load_prompt(prompt, terminal)
     template = _fill_variables(template, variables)
     functions = load_tools(tools)
-    with open_memory(db, create=not goes_on) as memory:
+    with open_memory(db, create=not goes_on, profile_tokens=PROFILE_TOKENS) as memory:
         place = _choose_thread(memory, user, thread, goes_on=goes_on)
         remembered = ThreadModel(memory, user)
         name, url = (None, None) if named else remembered.read(place)
@@ -291,6 +298,7 @@ class ChatSession:
             "title": self._give_title,
             "forget": self._forget,
             "summary": lambda _: self._show_summary(),
+            "profile": lambda _: self._show_profile(),
         }
         actions[asked.name](asked.text)
         return True
@@ -331,6 +339,13 @@ class ChatSession:
             self.terminal.print_json_line({"kind": "why", **encode_recall(questions[-1], found)})
             return
         self._show(found, format_recall(found))
+
+    def _show_profile(self) -> None:
+        profile = self.memory.profile(self.user_id)
+        if self.terminal.as_json:
+            self.terminal.print_json_line({"kind": "profile", "items": profile.to_json()})
+        else:
+            self.terminal.print_text(profile.to_markdown().rstrip())
 
     def _show_summary(self) -> None:
         summary = self._open_history().last_summary
@@ -480,6 +495,7 @@ HELP = """\
 /why             what was recalled for your last message, and why
 /history         this thread, turn by turn
 /summary         what stands for the older part of this thread
+/profile         what is known of you, in your own words
 /retry           another answer to your last message
 /edit [TEXT]     say TEXT instead of your last message
 /undo            take back your last message and its answer
@@ -490,7 +506,7 @@ HELP = """\
 /quit            end the chat (so does Ctrl-D)
 Any other line is a message; one that starts with // loses its first slash.\
 """
-_PLAIN = ("why", "history", "summary", "retry", "undo", "help", "quit")
+_PLAIN = ("why", "history", "summary", "profile", "retry", "undo", "help", "quit")
 """Commands that take nothing."""
 _WITH_TEXT = ("recall", "title", "forget")
 """Commands that need a text."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SIGNING_KEY = "CONVMEM_SIGNING_KEY"
 """In the environment alone: what stands on a command line, others can see."""
+PROFILE_TOKENS = 150
+"""What a model of the chats gets of what is known of the user, at most."""
 LOG = click.Path(path_type=str)
 """The type of `--db`, `--from` and `--to`: a path or an address; shells complete it as a path."""
 
@@ -113,7 +115,11 @@ def refuse_usage(problem: str) -> NoReturn:
 
 @contextlib.contextmanager
 def open_memory(
-    db: str, *, create: bool = False, embeddings: Embeddings | None = None
+    db: str,
+    *,
+    create: bool = False,
+    embeddings: Embeddings | None = None,
+    profile_tokens: int = 0,
 ) -> Iterator[ConversationMemory]:
     """Open the memory at `--db`, and close it after the block.
 
@@ -121,6 +127,7 @@ def open_memory(
         db: A path or an address.
         create: Make a file that is not there; to read from an empty new one would mislead.
         embeddings: The embedder; None is the one that the memory has.
+        profile_tokens: Budget of what is known of the user in a turn.
 
     Raises:
         ConfigError: If there is no such file, or the address is unusable.
@@ -130,7 +137,9 @@ def open_memory(
     if not create:
         _require_file(db)
     key = read_signing_key()
-    with ConversationMemory.open(db, embeddings=embeddings, signing_key=key) as memory:
+    with ConversationMemory.open(
+        db, embeddings=embeddings, signing_key=key, profile_tokens=profile_tokens
+    ) as memory:
         yield memory
 
 

@@ -15,6 +15,7 @@ import click
 from langchain_convmem.cli.data import write_rows
 from langchain_convmem.cli.models import choose_model
 from langchain_convmem.cli.options import (
+    PROFILE_TOKENS,
     command,
     db_option,
     find_thread,
@@ -136,7 +137,10 @@ def _open_memory(db: str, model: str | None, no_summaries: bool) -> Conversation
     summarizer: Any = None
     if not no_summaries:
         summarizer = ExtractiveSummarizer() if model is None else "auto"
-    return ConversationMemory.open(db, summarizer=summarizer, signing_key=read_signing_key())
+    key = read_signing_key()
+    return ConversationMemory.open(
+        db, summarizer=summarizer, signing_key=key, profile_tokens=PROFILE_TOKENS
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

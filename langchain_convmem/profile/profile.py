@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, sync, twin
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.markup import escape_html, render_table
 from langchain_convmem.profile.statements import (
     KINDS,
     ItemKind,
@@ -328,6 +329,18 @@ class UserProfile:
             lines = (f"- {item.state}: {_escape_markdown(str(item))}" for item in self.past)
             parts.append("\n".join(["## Past", "", *lines]))
         return "\n\n".join(["# Profile", *(parts or ["Nothing is known yet."])]) + "\n"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                escape_html(item.kind if item.is_current else item.state),
+                f"{'<b>pinned</b> ' if item.is_pinned else ''}{escape_html(str(item))}",
+                escape_html(f"{item.slot}: {item.value}" if item.value else item.slot),
+                escape_html(item.key.thread_id),
+            )
+            for item in (*self.current, *self.past)
+        ]
+        return render_table(("kind", "said", "about", "thread"), rows)
 
     def __str__(self) -> str:
         return self.to_markdown()

@@ -59,7 +59,7 @@ KINDS: tuple[ItemKind, ...] = (
 LANGUAGES = ("english", "german", "french", "spanish", "italian")
 """The languages with rules."""
 
-RULES_VERSION = 1
+RULES_VERSION = 2
 """Raised when the rules find other statements, so that what was kept of older ones is read anew."""
 
 LONGEST_TEXT = 20_000

@@ -9,6 +9,7 @@ as it can, in single precision.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -93,6 +94,12 @@ _SAME = 1.1
 _SAME_WORDS = 0.5
 _SAME_MEANING = 1 / 6
 _NEAREST = 8.0
+# What it adds that both say how many there are of what the question asks for: "28-hour contract",
+# "32 hours a week".
+_SAME_UNIT = 0.25
+_COUNTED = re.compile(r"\d[\s-]?([^\W\d_]{2,})")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_UNIT_LETTERS = 4
 # Evidence alone is not enough. Of a few segments one always stands out and another never
 # does, so that they all have so large a share.
 _MOST_EVIDENCE = 0.7
@@ -876,14 +883,29 @@ def _measure_sameness(
     rarity = view.lexical.compute_rarities([terms[place] for place in of_lead])
     total = sum(rarity.values())
     found: list[float] = []
-    for held, near in zip(of_others, _measure_nearness(vectors, numbers), strict=True):
+    lead, *others = numbers
+    units = _find_units(view.table.get_text(lead)) & _find_beginnings(view.query.text)
+    nearness = _measure_nearness(vectors, numbers)
+    for number, held, near in zip(others, of_others, nearness, strict=True):
         shared = sum(rarity[terms[place]] for place in of_lead if place in held)
         words = shared / total if total else 0.0
         is_same = numbered.issubset(held)
         # Of a few segments some are farther apart than chance: that says nothing against them.
         said = _SAME_WORDS * words + _SAME_MEANING * min(max(near, 0.0), _NEAREST)
+        if units and not units.isdisjoint(_find_units(view.table.get_text(number))):
+            said += _SAME_UNIT
         found.append(said if is_same else -np.inf)
     return found
+
+
+def _find_units(text: str) -> frozenset[str]:
+    """Return how the words behind numbers begin, so that hour and hours are the same."""
+    return frozenset(word[:_UNIT_LETTERS].casefold() for word in _COUNTED.findall(text))
+
+
+def _find_beginnings(text: str) -> frozenset[str]:
+    """Return how the words of a text begin."""
+    return frozenset(word[:_UNIT_LETTERS].casefold() for word in _WORD.findall(text))
 
 
 def _measure_nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:

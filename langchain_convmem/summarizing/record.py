@@ -29,6 +29,7 @@ from langchain_convmem.summarizing.telling import tell_facts
 from langchain_convmem.views.facts import Fact
 from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
 from langchain_convmem.views.pins import Pin, find_pins
+from langchain_convmem.views.summaries import DAYS_LINE
 
 FactState: TypeAlias = Literal["told", "listed", "left", "lost"]
 """Told by a summary's text, or a pin; by its list of details; left to recall; in the log alone."""
@@ -186,8 +187,13 @@ def _format_pin(pin: Pin) -> str:
 def _split_pieces(shown: Sequence[Entry]) -> tuple[list[str], list[str]]:
     """Return the texts of summaries, and their lists of details."""
     pieces = [piece for summary in shown for piece in summary.contents]
-    texts = [piece for piece in pieces if not piece.startswith(TITLE)]
+    # A line of days says when something was said, and tells no date that somebody named.
+    texts = [_drop_days(piece) for piece in pieces if not piece.startswith(TITLE)]
     return texts, [piece for piece in pieces if piece.startswith(TITLE)]
+
+
+def _drop_days(piece: str) -> str:
+    return "\n".join(line for line in piece.split("\n") if not DAYS_LINE.fullmatch(line))
 
 
 def _find_states(

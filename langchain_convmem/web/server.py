@@ -25,8 +25,10 @@ from starlette.responses import (
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.ids import make_ulid
+from langchain_convmem.profile.statements import KINDS
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.transfer import export_rows
 from langchain_convmem.turns.options import TurnOptions
@@ -159,6 +161,7 @@ class WebChat:
             "/why": self.show_why,
             "/source": self.show_source,
             "/summaries": self.show_summaries,
+            "/profile": self.show_profile,
             "/search": self.show_search,
             "/settings": self.show_settings,
             "/rename": self.show_rename,
@@ -182,6 +185,7 @@ class WebChat:
             "/archive": self.archive,
             "/settings": self.save_settings,
             "/summaries/undo": self.undo_summary,
+            "/profile": self.decide,
             "/forget": self.forget,
             "/import": self.take_file,
         }
@@ -366,6 +370,33 @@ class WebChat:
             summaries=summaries,
             summarizes=self.memory.summarizes,
         )
+
+    async def show_profile(self, request: Request) -> Response:
+        """Show what is known of a user, in their own words."""
+        place = self._find_place(request)
+        profile = await self.memory.aprofile(place.user_id)
+        is_used = self.memory.turn_memory.get_profile_budget(TurnOptions()) > 0
+        items = {kind: profile.list_kind(kind) for kind in KINDS}
+        return self._render(
+            request, "profile.html", place, items=items, past=profile.past[::-1], is_used=is_used
+        )
+
+    async def decide(self, request: Request) -> Response:
+        """Pin, retract or restore an item of what is known of a user."""
+        form, place = await self._read_form(request)
+        profile = await self.memory.aprofile(place.user_id)
+        decisions = {
+            "pin": profile.apin,
+            "unpin": profile.aunpin,
+            "retract": profile.aretract,
+            "restore": profile.arestore,
+        }
+        verdict = form.require("verdict")
+        if verdict not in decisions:
+            known = ", ".join(decisions)
+            raise ConfigError(f"verdict is {describe_value(verdict)}; expected one of {known}")
+        await decisions[verdict](form.require("item"))
+        return JSONResponse({"decided": verdict})
 
     async def show_search(self, request: Request) -> Response:
         """Show what was said that fits a query."""

@@ -231,6 +231,20 @@ def test_the_panel_shows_what_was_recalled_and_leads_to_the_place(chat):
         assert PARKED in page.locator(".is-here").inner_text()
 
 
+def test_what_is_known_is_pinned_and_corrected_in_the_panel(chat):
+    with chat("kim", "known") as page:
+        say(page, "I'm vegetarian.")
+        page.locator(".menu summary").click()
+        page.locator(".menu-items button", has_text="What is known").click()
+        page.locator("#panel .line", has_text="vegetarian").wait_for()
+        page.get_by_role("button", name="Pin: I'm vegetarian.").click()
+        page.get_by_role("button", name="Unpin").wait_for()
+        page.get_by_role("button", name="Not true: I'm vegetarian.").click()
+        page.locator("[aria-label=Past] .line", has_text="vegetarian").wait_for()
+        page.get_by_role("button", name="Restore: I'm vegetarian.").click()
+        page.locator("[aria-label=Health] .line", has_text="vegetarian").wait_for()
+
+
 def test_search_finds_while_one_types(chat):
     with chat("rosa-searches") as page:
         say(page, PARKED)
@@ -485,7 +499,13 @@ def test_panels_and_dialogs_are_accessible(chat, furnished, width, dark):
         page.locator("#panel .block").first.wait_for()
         assert find_violations(page) == []
         page.keyboard.press("Escape")
-        for item in ("Settings", "Summaries", "Rename", "Forget this conversation"):
+        for item in (
+            "Settings",
+            "Summaries",
+            "What is known",
+            "Rename",
+            "Forget this conversation",
+        ):
             page.locator(".menu summary").click()
             assert find_violations(page) == []
             page.locator(".menu-items button", has_text=item).click()

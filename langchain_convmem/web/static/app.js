@@ -405,6 +405,11 @@
       await load(address("/summaries"), "#panel-body");
       await refresh({ keepPlace: true });
     },
+    decide: async (button) => {
+      const { verdict, item } = button.dataset;
+      await post("/profile", { verdict, item });
+      await load(address("/profile"), "#panel-body");
+    },
     theme: () => {
       const root = document.documentElement;
       const order = ["auto", "light", "dark"];

@@ -89,6 +89,42 @@ def test_of_three_statements_two_are_older(chat, everyday):
     assert sorted(older_lines(found)) == sorted([OLD, NEW])
 
 
+AMOUNTS = [
+    (
+        "How many hours a week is my contract?",
+        "I have an 18-hour contract at the music school, and the timetable is a puzzle.",
+        "Big news from the staff room: from September they give me 22 hours a week.",
+    ),
+    (
+        "How many euros is my rent?",
+        "My rent is 640 euros, and it includes the heating, would you believe it.",
+        "Letter from the landlord: 710 euros from June on, and not a word about the roof.",
+    ),
+    (
+        "Wie viele Stunden hat mein Vertrag?",
+        "Im Laden habe ich einen 20-Stunden-Vertrag, dazu zwei Samstage im Monat.",
+        "Gestern unterschrieben: ab Mai sind es 30 Stunden in der Woche!",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "old", "new"), AMOUNTS, ids=[one[0] for one in AMOUNTS])
+def test_of_two_amounts_of_what_is_asked_for_the_later_leads(chat, everyday, question, old, new):
+    both = [*everyday, *everyday]
+    found = recall_of(chat, both, (old, None), (new, None)).recall(ANA, question, max_tokens=300)
+    assert new in found.blocks[0].text
+    assert old in older_lines(found)
+
+
+def test_an_amount_of_something_else_does_not_lead_by_its_unit(chat, everyday):
+    question, old, _ = AMOUNTS[0]
+    both = [*everyday, *everyday]
+    later = "Roasting a goose takes 4 hours, says my aunt."
+    found = recall_of(chat, both, (old, None), (later, None)).recall(ANA, question, max_tokens=300)
+    assert old in found.blocks[0].text
+    assert older_lines(found) == []
+
+
 @pytest.mark.parametrize("asked", ["3", "5"])
 def test_numbered_things_do_not_replace_each_other(chat, everyday, asked):
     def line(floor, letter):

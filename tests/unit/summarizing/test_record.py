@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -125,6 +126,16 @@ def test_a_promise_is_told_only_with_whose_it_is():
     with remember(SAID[1], teller=ScriptedSummarizer("The fence will be painted.")) as memory:
         memory.summarize("t", user_id="ana", force=True)
         assert states(memory)[SAID[1]] != "told"
+
+
+def test_the_day_on_which_something_was_said_tells_no_date():
+    today = datetime.now(UTC)
+    moved = f"The sofa arrives on {today.day} {today:%B}."
+    teller = ScriptedSummarizer(f"They talked.\n({today:%Y-%m-%d})\nOf a garden and a boiler.")
+    with remember(moved, *SAID[:3], teller=teller) as memory:
+        memory.summarize("t", user_id="ana", force=True)
+        record = memory.summary_record("t", user_id="ana")
+        assert [fact.state for fact in record.facts if fact.kind == "date"] == ["left"]
 
 
 def test_what_is_forgotten_is_in_no_record():

@@ -301,6 +301,48 @@ def test_summaries_say_what_they_cover_and_are_taken_back(client, memory):
     assert "there is no summary of it" in show(client, "/summaries", "t1")
 
 
+def test_what_is_known_of_a_user_is_shown_pinned_retracted_and_restored(client, memory):
+    assert "Nothing is known yet." in show(client, "/profile", "t1")
+    say(client, "t1", "I'm vegetarian. I live in Lisbon.")
+    say(client, "t2", "We moved to Porto.")
+    say(client, "t3", "I'm allergic to figs <b>and</b> nuts.", user="ben")
+    page = show(client, "/profile", "t2")
+    assert "allergic" not in page
+    held, past = page.split('aria-label="Past"')
+    assert "vegetarian" in held
+    assert "Porto" in held
+    assert "Lisbon" in past
+    item = memory.profile("ana").list_kind("health")[0]
+    for verdict, shown in (("pin", "Unpin"), ("unpin", "Pin: "), ("retract", "Restore: ")):
+        assert post(client, "/profile", "t2", verdict=verdict, item=item.id).json() == {
+            "decided": verdict
+        }
+        assert shown in show(client, "/profile", "t2")
+    assert memory.profile("ana").list_kind("health") == ()
+    post(client, "/profile", "t2", verdict="restore", item=item.id)
+    assert [one.id for one in memory.profile("ana").list_kind("health")] == [item.id]
+    assert "&lt;b&gt;" in show(client, "/profile", "t3", user="ben")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "item", "message"),
+    [("erase", "x", "verdict is 'erase'"), ("pin", "no such", "no item"), ("pin", " ", "missing")],
+)
+def test_a_decision_that_cannot_be_is_refused_with_a_sentence(client, verdict, item, message):
+    fields = {"user": "ana", "thread": "t1", "verdict": verdict, "item": item}
+    answer = client.post("/profile", data=fields)
+    assert answer.status_code == 400
+    assert message in answer.text
+
+
+def test_nobody_decides_of_what_is_known_of_another_user(client, memory):
+    say(client, "t1", "I'm vegetarian.")
+    [item] = memory.profile("ana").items
+    fields = {"user": "ben", "thread": "t1", "verdict": "retract", "item": item.id}
+    assert client.post("/profile", data=fields).status_code == 400
+    assert memory.profile("ana").items[0].is_current
+
+
 def test_search_finds_by_meaning_and_word_for_word(client):
     say(client, "t1", PARKED)
     say(client, "t2", "My tea is oolong.")
@@ -496,8 +538,9 @@ def test_every_answer_carries_the_policy_and_is_kept_by_no_cache(client):
 def test_pages_hold_no_scripts_styles_or_handlers_of_their_own(client, memory):
     say(client, "t1", PARKED)
     say(client, "t2", "Where did I park?")
+    say(client, "t3", "I'm vegetarian.")
     parts = ["/chat", "/why", "/settings", "/summaries", "/search", "/import", "/forget", "/rename"]
-    for path in parts:
+    for path in (*parts, "/profile"):
         page = show(client, path, "t2", message=last_id(memory, "t2"), q="park")
         assert not re.search(r"<script(?! src=\"/static/)|<style|\sstyle=|\son\w+=", page), path
         assert not re.search(r"(?:src|href|action)=\"(?:https?:)?//", page), path
