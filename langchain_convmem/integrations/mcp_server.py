@@ -25,6 +25,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 from langchain_convmem.ids import get_now_ms
+from langchain_convmem.profile.profile import ProfileItem, format_items
 from langchain_convmem.records import DialogLine, Entry, Recall, ThreadKey
 from langchain_convmem.turns.turn import fence_blocks
 from langchain_convmem.views.codec import get_line_time_ms
@@ -59,6 +60,7 @@ _INSTRUCTIONS = (
     "it: the first call says what would be erased, a second one with its confirmation erases it."
 )
 _NOTHING = "Nothing that fits was said before."
+_NOTHING_KNOWN = "Nothing is known of the user yet."
 _CONFIRM_MS = 10 * 60 * 1000
 _MOST_LINES = 500
 _RESOURCES = "convmem://threads"
@@ -125,6 +127,25 @@ class McpThreadPage(BaseModel):
     earlier: int | None = Field(description="Pass it as `before` to read on towards the beginning.")
 
 
+class McpItem(BaseModel):
+    """A statement of the user about themselves, or a wish of how to be answered."""
+
+    kind: str = Field(description="What it is about, such as `places`, or `instructions`.")
+    text: str = Field(description="The user's own words.")
+    state: str = Field(description="`current`, or why it does not hold any more.")
+    since: str | None = Field(description="When it was said: ISO 8601, UTC.")
+    thread_id: str
+    message_id: str = Field(description="Id of the message that says it.")
+
+
+class McpProfile(BaseModel):
+    """What is known of the user."""
+
+    items: list[McpItem] = Field(
+        description="What holds, by kind, newest first; then what is past."
+    )
+
+
 class McpNote(BaseModel):
     """What was stored."""
 
@@ -156,9 +177,9 @@ def make_mcp_server(
 ) -> MCPServer[Any]:
     """Return an MCP server over a memory; run it with `run_stdio_async` or `streamable_http_app`.
 
-    It has the tools `recall`, `read_thread`, `list_threads`, `remember` and `forget`, resources of
-    the threads, and the prompts. One server may serve many clients at once. Errors say what is
-    wrong and hold no text of messages.
+    It has the tools `recall`, `profile`, `read_thread`, `list_threads`, `remember` and `forget`,
+    resources of the threads, and the prompts. One server may serve many clients at once. Errors
+    say what is wrong and hold no text of messages.
 
     Args:
         memory: The memory to serve; the caller closes it.
@@ -204,6 +225,7 @@ def _add_tools(server: MCPServer[Any], tools: MemoryTools) -> None:
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
     erases = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
     server.add_tool(tools.recall, title="Recall what was said", annotations=reads)
+    server.add_tool(tools.profile, title="Read what is known of the user", annotations=reads)
     server.add_tool(tools.read_thread, title="Read a conversation", annotations=reads)
     server.add_tool(tools.list_threads, title="List conversations", annotations=reads)
     server.add_tool(tools.remember, title="Remember something", annotations=adds)
@@ -394,6 +416,24 @@ class MemoryTools:
                 query, user_id=user, max_tokens=max_tokens, since=since, until=until, remember=False
             )
         return _make_result(fence_blocks(found.blocks) or _NOTHING, _describe_recall(found))
+
+    async def profile(
+        self,
+        ctx: Ctx,
+        past: Annotated[
+            bool, Field(description="Also what does not hold any more, such as former homes.")
+        ] = False,
+    ) -> Annotated[CallToolResult, McpProfile]:
+        """Read what the user said of themselves, and how they want to be answered, word for word.
+
+        Good to read once when a conversation begins.
+        """
+        user = self.scope.find_user(ctx)
+        with _report_errors():
+            known = await self.memory.aprofile(user)
+        items = (*known.current, *known.past) if past else known.current
+        text = format_items(known.current) or _NOTHING_KNOWN
+        return _make_result(text, McpProfile(items=[_describe_item(item) for item in items]))
 
     async def read_thread(
         self,
@@ -609,6 +649,17 @@ class ForgetTarget:
 def _make_result(text: str, value: BaseModel) -> CallToolResult:
     content = [TextContent(type="text", text=text)]
     return CallToolResult(content=list(content), structured_content=value.model_dump(mode="json"))
+
+
+def _describe_item(item: ProfileItem) -> McpItem:
+    return McpItem(
+        kind=item.kind,
+        text=item.text,
+        state=item.state,
+        since=format_iso_time(item.since_ms),
+        thread_id=item.key.thread_id,
+        message_id=item.message_id,
+    )
 
 
 def _describe_recall(found: Recall) -> McpRecall:
