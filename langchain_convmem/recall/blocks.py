@@ -380,11 +380,11 @@ class _BudgetPacker:
             return []
         # What stands in a group may come back, or it would not stand there.
         group_of = self.group_of
-        near = (*self._find_beside(lines), *lines)
+        near = (*self._list_neighbours(lines), *lines)
         touched = [group_of[line] for line in near if line in group_of]
         return [group for group in self.groups if group in touched]
 
-    def _find_beside(self, lines: dict[int, set[int]]) -> list[int]:
+    def _list_neighbours(self, lines: dict[int, set[int]]) -> list[int]:
         """Return the lines before and after some, as far as there are any."""
         beyond = self._ground.cross_sessions
         first, last = next(iter(lines)), next(reversed(lines))
@@ -401,7 +401,7 @@ class _BudgetPacker:
             self.groups.append(merged)
         for line in merged.lines:
             self.group_of[line] = merged
-        self._near.update(merged.lines, self._find_beside(merged.lines))
+        self._near.update(merged.lines, self._list_neighbours(merged.lines))
 
 
 # -- a number of blocks ------------------------------------------------------------------------

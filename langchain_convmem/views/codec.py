@@ -121,7 +121,7 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     del values["type"]
     values.setdefault("content", "")
     # Chunks change their content while they are made.
-    message = _construct(cls, copy.deepcopy(values) if cls is lc.AIMessageChunk else values.copy())
+    message = _make_message(cls, copy.deepcopy(values) if cls is lc.AIMessageChunk else values.copy())
     # Validation refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
     own = message.__dict__
@@ -134,7 +134,7 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     return message
 
 
-def _construct(cls: type[BaseMessage], values: dict[str, Any]) -> BaseMessage:
+def _make_message(cls: type[BaseMessage], values: dict[str, Any]) -> BaseMessage:
     """Return `cls(**values)` as pydantic makes it, past the constructors that only hand on.
 
     They take a tenth of the time in which an entry is read.
