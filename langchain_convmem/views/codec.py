@@ -121,7 +121,8 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     del values["type"]
     values.setdefault("content", "")
     # Chunks change their content while they are made.
-    message = _make_message(cls, copy.deepcopy(values) if cls is lc.AIMessageChunk else values.copy())
+    own_copy = copy.deepcopy(values) if cls is lc.AIMessageChunk else values.copy()
+    message = _make_message(cls, own_copy)
     # Validation refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
     own = message.__dict__
