@@ -2,8 +2,8 @@
 
 `ConversationMemoryMiddleware` needs the extra `agents`, `make_mcp_server` the extra `mcp`,
 `ConversationStore` the extra `langgraph`, `ConversationSession` the extra `openai-agents`, and
-`PydanticAIHistory` the extra `pydantic-ai`, `MemoryTelemetry` the extra `otel`; the others need
-none.
+`PydanticAIHistory` the extra `pydantic-ai`, `MemoryTelemetry` the extra `otel`,
+`ClaudeMemoryMiddleware` and `MemoryFiles` the extra `anthropic`; the others need none.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
+    from langchain_convmem.integrations.claude_memory import ClaudeMemoryMiddleware, MemoryFiles
     from langchain_convmem.integrations.mcp_server import make_mcp_server
     from langchain_convmem.integrations.openai_agents import ConversationSession
     from langchain_convmem.integrations.pydantic_ai import PydanticAIHistory
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from langchain_convmem.integrations.vector_store_sync import StoreDialect
 
 __all__ = [
+    "ClaudeMemoryMiddleware",
     "ConversationMemoryMiddleware",
     "ConversationSession",
     "ConversationStore",
+    "MemoryFiles",
     "MemoryTelemetry",
     "PydanticAIHistory",
     "StoreDialect",
@@ -38,9 +41,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ClaudeMemoryMiddleware": "integrations.claude_memory",
     "ConversationMemoryMiddleware": "integrations.agents",
     "ConversationSession": "integrations.openai_agents",
     "ConversationStore": "integrations.store",
+    "MemoryFiles": "integrations.claude_memory",
     "MemoryTelemetry": "integrations.telemetry",
     "PydanticAIHistory": "integrations.pydantic_ai",
     "StoreDialect": "integrations.vector_store_sync",

@@ -49,6 +49,7 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/concepts/profile.md",
         "docs/how_to/other_frameworks.md",
         "docs/how_to/stores.md",
+        "docs/how_to/claude_memory.md",
         "docs/how_to/summaries.md",
         "docs/concepts/summaries.md",
         "docs/how_to/text_models.md",
