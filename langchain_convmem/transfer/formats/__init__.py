@@ -20,6 +20,7 @@ from langchain_convmem.transfer.formats import (
     jsonl,
     locomo,
     maps,
+    notes,
     openai,
     sql_history,
 )
@@ -65,6 +66,10 @@ class DatabaseReader:
     read: Callable[[Database, str | None], list[ImportedThread]]
 
 
+_NOTE_READERS: tuple[Reader, ...] = tuple(
+    Reader(one.name, one.form, one.fits, one.read) for one in (notes.MEM0, notes.ZEP, notes.LANGMEM)
+)
+
 READERS = (
     # Those that may be lines stand first: the others need the file to be one JSON document.
     Reader("convmem", convmem.FORM, convmem.fits_export, convmem.read_export),
@@ -94,6 +99,7 @@ READERS = (
         claude.read_tree,
     ),
     Reader("dialogue", dialogue.FORM, dialogue.fits_dialogue, dialogue.read_dialogue),
+    *_NOTE_READERS,
     Reader("locomo", locomo.FORM, locomo.fits_locomo, locomo.read_locomo),
 )
 
