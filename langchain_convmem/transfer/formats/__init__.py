@@ -70,7 +70,7 @@ _NOTE_READERS: tuple[Reader, ...] = tuple(
     Reader(one.name, one.form, one.fits, one.read) for one in (notes.MEM0, notes.ZEP, notes.LANGMEM)
 )
 
-READERS = (
+READERS: tuple[Reader, ...] = (
     # Those that may be lines stand first: the others need the file to be one JSON document.
     Reader("convmem", convmem.FORM, convmem.fits_export, convmem.read_export),
     Reader(
@@ -103,7 +103,7 @@ READERS = (
     Reader("locomo", locomo.FORM, locomo.fits_locomo, locomo.read_locomo),
 )
 
-DATABASE_READERS = (
+DATABASE_READERS: tuple[DatabaseReader, ...] = (
     DatabaseReader(
         "checkpoints",
         checkpoints.FORM,
