@@ -186,7 +186,8 @@ def parse_threads(
 
 def _read_as(name: str, source: Source | Database, thread_id: str | None) -> list[ImportedThread]:
     """Return the threads of a file that must be of the format with this name."""
-    forms = {reader.name: reader.form for reader in (*READERS, *DATABASE_READERS)}
+    forms = {reader.name: reader.form for reader in READERS}
+    forms |= {reader.name: reader.form for reader in DATABASE_READERS}
     if name not in forms:
         raise ConfigError(f"format must be one of {', '.join(forms)}; got {name!r}")
     for reader in READERS:
