@@ -19,6 +19,12 @@ Figures:
     twice           all bytes : all bytes after half of the turns; 2 is growth with the chat, 4 with
                     the square of it
     said            bytes of what was said: the text of all messages, in UTF-8
+
+At the end the checkpoints of `plain state` are imported into a memory of their own
+(`memory.import_file`), and each message of the log is compared with that of the state, field by
+field:
+    imported        messages, and how many differ: must be none
+    shrunk          bytes of the checkpoints : bytes of that memory, indexed
 """
 
 # ruff: noqa: ARG002 - LangChain names what its models are called with
@@ -79,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--tool-every must be at least 1, got {options.tool_every}")
     report = measured(options.turns, options.tool_every)
     print(json.dumps(report, indent=2) if options.json else table(report))
-    return 0
+    return 1 if report["imported"]["differing"] else 0
 
 
 # -- the chat --------------------------------------------------------------------------------
@@ -145,14 +151,15 @@ def measured(turns: int, tool_every: int) -> dict[str, Any]:
     marks = [turns // 4, turns // 2, turns]
     rows = []
     with tempfile.TemporaryDirectory(prefix="benchmark-agent-storage-") as folder:
-        for number, (name, keep_state) in enumerate(SYSTEMS.items()):
-            place = Path(folder) / str(number)
+        for name, keep_state in SYSTEMS.items():
+            place = Path(folder) / name
             place.mkdir()
             progress(f"{name}: {turns} turns")
             rows += [
                 {"system": name, **sizes}
                 for sizes in _chatted(place, keep_state, marks, tool_every)
             ]
+        imported = _imported(Path(folder) / "plain state")
     return {
         "python": platform.python_version(),
         "langchain": version("langchain"),
@@ -165,6 +172,7 @@ def measured(turns: int, tool_every: int) -> dict[str, Any]:
         "twice": {
             name: round(_total(rows, name, 2) / _total(rows, name, 1), 2) for name in SYSTEMS
         },
+        "imported": imported,
         "plain_to_convmem_turn": round(
             _total(rows, "plain state", 2) / _total(rows, "convmem, turn", 2), 1
         ),
@@ -193,6 +201,30 @@ def _chatted(
                     "log": sizes[1],
                     "total": sum(sizes),
                 }
+
+
+def _imported(folder: Path) -> dict[str, Any]:
+    """Import the checkpoints of a chat, and compare what the log has with what the state had."""
+    checkpoints, log = folder / "checkpoints.db", folder / "imported.db"
+    with SqliteSaver.from_conn_string(str(checkpoints)) as saver:
+        state = saver.get_tuple(_HERE)
+        kept: list[BaseMessage] = state.checkpoint["channel_values"]["messages"] if state else []
+    with closing(ConversationMemory.open(log)) as memory:
+        report = memory.import_file(checkpoints, user_id="ana")
+        memory.refresh(user_id="ana")
+        [thread] = report.thread_ids
+        entries = memory.history(thread, user_id="ana").entries
+    stored = [entry.message for entry in entries]
+    pairs = zip(kept, stored, strict=False)
+    differing = sum(one != other for one, other in pairs) + abs(len(kept) - len(stored))
+    sizes = file_bytes(checkpoints), file_bytes(log)
+    return {
+        "messages": len(kept),
+        "differing": differing,
+        "checkpoints": sizes[0],
+        "log": sizes[1],
+        "shrunk": round(sizes[0] / sizes[1], 1),
+    }
 
 
 def _middleware(memory: ConversationMemory, keep_state: KeepState) -> ConversationMemoryMiddleware:
@@ -227,6 +259,13 @@ def table(report: dict[str, Any]) -> str:
     lines += ["", _line("twice the turns, times the bytes", [])]
     lines += [_line(f"  {name}", [f"{times:.2f}"]) for name, times in report["twice"].items()]
     lines += ["", f"plain state : convmem, turn = {report['plain_to_convmem_turn']:.1f}"]
+    found = report["imported"]
+    lines += [
+        "",
+        f"imported: {found['messages']} messages, {found['differing']} differ; "
+        f"{_kib(found['checkpoints'])} KiB of checkpoints became {_kib(found['log'])} KiB, "
+        f"{found['shrunk']:.1f} times less",
+    ]
     return "\n".join(lines)
 
 

@@ -27,6 +27,9 @@ def test_the_report_holds_the_files_of_every_system_after_every_mark(capsys):
     small, whole = (rows[name, 8]["checkpoints"] for name in ("convmem, turn", "convmem, all"))
     assert small < whole
     assert set(report["twice"]) == set(SYSTEMS)
+    imported = report["imported"]
+    assert (imported["messages"], imported["differing"]) == (24, 0)
+    assert imported["shrunk"] == round(imported["checkpoints"] / imported["log"], 1)
 
 
 def test_the_table_names_every_system_and_what_is_compared(capsys):
@@ -36,7 +39,8 @@ def test_the_table_names_every_system_and_what_is_compared(capsys):
     lines = capsys.readouterr().out.splitlines()
     for name in SYSTEMS:
         assert any(line.startswith(f"  {name}: checkpoints") for line in lines)
-    assert lines[-1].startswith("plain state : convmem, turn = ")
+    assert lines[-3].startswith("plain state : convmem, turn = ")
+    assert lines[-1].startswith("imported: 10 messages, 0 differ; ")
 
 
 @pytest.mark.parametrize("wrong", [["--turns", "6"], ["--turns", "0"], ["--tool-every", "0"]])
