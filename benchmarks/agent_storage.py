@@ -260,12 +260,9 @@ def table(report: dict[str, Any]) -> str:
     lines += [_line(f"  {name}", [f"{times:.2f}"]) for name, times in report["twice"].items()]
     lines += ["", f"plain state : convmem, turn = {report['plain_to_convmem_turn']:.1f}"]
     found = report["imported"]
-    lines += [
-        "",
-        f"imported: {found['messages']} messages, {found['differing']} differ; "
-        f"{_kib(found['checkpoints'])} KiB of checkpoints became {_kib(found['log'])} KiB, "
-        f"{found['shrunk']:.1f} times less",
-    ]
+    compared = f"{found['messages']} messages, {found['differing']} differ"
+    sizes = f"{_kib(found['checkpoints'])} KiB of checkpoints became {_kib(found['log'])} KiB"
+    lines += ["", f"imported: {compared}; {sizes}, {found['shrunk']:.1f} times less"]
     return "\n".join(lines)
 
 
