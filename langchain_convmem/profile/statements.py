@@ -62,6 +62,9 @@ LANGUAGES = ("english", "german", "french", "spanish", "italian")
 RULES_VERSION = 2
 """Raised when the rules find other statements, so that what was kept of older ones is read anew."""
 
+_LONG_LEAD, _LONG_WISH, _LEAST_WISH = 60, 90, 20
+"""So many characters before an instruction are left out, and so many are looked at for a reason."""
+
 LONGEST_TEXT = 20_000
 """Characters of a message that are read; what is longer is hardly typed."""
 
@@ -593,7 +596,8 @@ class _SentenceReader:
     def _read_instruction(self, start: int, end: int, sentence: str) -> Statement | None:
         """Return the standing instruction of a sentence; clauses are read to the end of it."""
         frames = self._rules.frames
-        for clause in self._split(sentence):
+        clauses = list(self._split(sentence))
+        for number, clause in enumerate(clauses):
             said = self._strip(sentence[clause.start :])
             if frames["hypothetical_instruction"].match(said):
                 return None
@@ -604,10 +608,34 @@ class _SentenceReader:
                 if match is None or not self._is_standing(rule, said):
                     continue
                 value = self._read_instruction_value(rule, match, said)
-                return Statement(
-                    start, end, "instructions", rule.slot or self._find_topic(said), value
-                )
+                begin, stop = self._trim_instruction(sentence, clauses[number:])
+                slot = rule.slot or self._find_topic(said)
+                return Statement(start + begin, start + stop, "instructions", slot, value)
         return None
+
+    def _trim_instruction(self, sentence: str, clauses: Sequence[_Clause]) -> tuple[int, int]:
+        """Return where the part of a sentence stands that says what is wanted.
+
+        Who speaks without full stops says much before it, and after it why, or asks something.
+
+        Args:
+            sentence: The sentence.
+            clauses: Its clauses from that of the instruction on.
+        """
+        frames, at = self._rules.frames, clauses[0].start
+        begin = at if at > _LONG_LEAD else 0
+        asking = (
+            one.start
+            for one in clauses[1:]
+            if frames["question"].match(self._strip(sentence[one.start : one.end]))
+        )
+        stop = next(asking, len(sentence))
+        if stop - begin > _LONG_WISH:
+            reason = frames["reason"].search(sentence, at + _LEAST_WISH, stop)
+            stop = stop if reason is None else reason.start()
+        said = sentence[begin:stop].rstrip(" ,;:-\n")
+        lead = len(said) - len(said.lstrip(" ,;:-\n"))
+        return begin + lead, begin + len(said)
 
     def _is_standing(self, rule: InstructionRule, said: str) -> bool:
         if rule.needs is not None and not rule.needs.search(said):
