@@ -435,7 +435,7 @@ class _SentenceReader:
         if frames["hostile"].search(sentence):
             return
         is_story = frames["fiction"].search(sentence) is not None
-        instruction = None if is_story else self._read_instruction(start, end, sentence)
+        instruction = None if is_story else self._read_instruction(start, sentence)
         found: set[ItemKind] = set()
         if not is_story:
             for statement in self._read_facts(start, end, sentence, is_first=is_first):
@@ -593,12 +593,16 @@ class _SentenceReader:
 
     # -- instructions -----------------------------------------------------------------------------
 
-    def _read_instruction(self, start: int, end: int, sentence: str) -> Statement | None:
+    def _read_instruction(self, start: int, sentence: str) -> Statement | None:
         """Return the standing instruction of a sentence; clauses are read to the end of it."""
         frames = self._rules.frames
         clauses = list(self._split(sentence))
+        before = ""
         for number, clause in enumerate(clauses):
             said = self._strip(sentence[clause.start :])
+            if frames["describes"].match(before):
+                return None  # "She's always late, always sorry"
+            before = self._strip(sentence[clause.start : clause.end])
             if frames["hypothetical_instruction"].match(said):
                 return None
             if frames["reported"].match(said) and not frames["not_reporting"].match(said):

@@ -59,6 +59,49 @@ def test_an_instruction_for_every_answer_stands(text):
 
 
 @pytest.mark.parametrize(
+    ("lead", "wanted", "tail"),
+    [
+        (
+            "so I run a bakery in Leith with my cousin and mornings are mad so ",
+            "whenever I ask for a recipe give me the weights in grams",
+            " because my scale has nothing else on its little screen",
+        ),
+        (
+            "",
+            "I'm learning the drums, and from now on explain rhythms by counting out loud",
+            ", can you help me with the shuffle?",
+        ),
+        (
+            "",
+            "Gib mir Preise ab jetzt immer mit Mehrwertsteuer an, auf den Cent genau",
+            ", weil ich sie sonst jedes Mal selbst ausrechnen muss.",
+        ),
+    ],
+    ids=["reason", "question", "German"],
+)
+def test_of_a_sentence_that_runs_on_an_instruction_is_what_is_wanted(lead, wanted, tail):
+    text = lead + wanted + tail
+    [found] = [one for one in read_statements(text) if one.kind == "instructions"]
+    assert text[found.start : found.end] == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Explain curling to somebody who has never seen ice.",
+        "Write a card for my boss, who is always early.",
+        "Leave out the paragraph about pensions, everybody knows that.",
+        "She's always late, always sorry, and the cake is off the menu.",
+        "I made the banner, the voucher and the poster.",
+        "Grandma is here already for the fireworks.",
+    ],
+)
+def test_what_is_said_of_others_or_asked_for_once_stands_for_nothing(text):
+    kinds = {one.kind for one in read_statements(text, SAID_MS)}
+    assert not kinds & {"instructions", "work", "people"}
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Am I vegetarian?",
