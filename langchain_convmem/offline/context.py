@@ -7,7 +7,7 @@ Pure: nothing here scores or phrases.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,7 +53,8 @@ class Given:
 
     Attributes:
         question: Text of the latest user message that holds any, without recalled text.
-        lines: Recalled lines first, then the others in the order of the messages.
+        lines: Recalled lines first, then what the profile adds, then the others in the order of the
+            messages.
     """
 
     question: str
@@ -80,7 +81,7 @@ def read_context(messages: Sequence[BaseMessage]) -> Given:
         collector.read_fences(part)
         if number != at:
             collector.read_message(part)
-    return Given(question, tuple(collector.recalled + collector.others))
+    return Given(question, collector.list_lines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,14 @@ class _Collector:
         self._groups = 0
         self.recalled: list[ContextLine] = []
         self.others: list[ContextLine] = []
+        self.known: list[ContextLine] = []
+
+    def list_lines(self) -> tuple[ContextLine, ...]:
+        """Return the lines that were read; a profile's where no other says the same."""
+        lines = [*self.recalled, *self.others]
+        told = "\n".join(line.text for line in lines if line.speaker != "Assistant")
+        fresh = {line.text: line for line in self.known if line.text not in told}
+        return (*self.recalled, *fresh.values(), *self.others)
 
     def read_fences(self, part: _MessageParts) -> None:
         for text in part.fenced:
@@ -116,6 +125,9 @@ class _Collector:
                     self.recalled.append(
                         ContextLine(who, line.text, line.date, "dialogue", self._groups)
                     )
+            for said, date in (item for body in text.profiles for item in read_profile(body)):
+                self._groups += 1
+                self.known.append(ContextLine("You", said, date, "dialogue", self._groups))
             for body in text.summaries:
                 self._groups += 1
                 self._add("", read_summary(body), None, "summary", self._groups)
@@ -192,16 +204,20 @@ def _collect_texts(content: object) -> Iterable[str]:
                 yield text
 
 
-# -- Fences in a message: recalled dialogue, summaries, sections of a prompt file -----------------
+# -- Fences in a message: recalled dialogue, profile, summaries, sections of a prompt file --------
 
 _FENCE = re.compile(
-    r"<(?P<tag>recalled|summary|context)(?:\s[^<>]*)?>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
+    r"<(?P<tag>recalled|summary|context|profile)(?:\s[^<>]*)?>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
 _DEFUSED = re.compile(r"&lt;(?=\s*/?\s*recalled\b)", re.IGNORECASE)
 _DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*(?:recalled|summary|context)\b)", re.IGNORECASE)
+_DEFUSED_PROFILE = re.compile(r"&lt;(?=\s*/?\s*profile\b)", re.IGNORECASE)
+_ITEM = re.compile(
+    r"^- \"(?P<text>.*)\"(?: \((?P<date>\d{4}-\d{2}-\d{2})[^)\n]*\))?$", re.MULTILINE
+)
 _UTTERANCE = re.compile(r"(?P<speaker>\S.*?):(?: (?P<text>.*))?")
 
 
@@ -215,6 +231,7 @@ class FencedText:
         summaries: Bodies of `<summary>` fences.
         contexts: Bodies of `<context>` fences: sections of a prompt file, nobody's words.
         after: Text after the last fence.
+        profiles: Bodies of `<profile>` fences: what the user said of themselves.
     """
 
     before: str
@@ -222,11 +239,12 @@ class FencedText:
     summaries: tuple[str, ...]
     contexts: tuple[str, ...]
     after: str
+    profiles: tuple[str, ...] = ()
 
     @property
     def is_fenced(self) -> bool:
         """Whether the text holds any fence."""
-        return bool(self.recalled or self.summaries or self.contexts)
+        return bool(self.recalled or self.summaries or self.contexts or self.profiles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +269,7 @@ def split_fences(text: str) -> FencedText:
     found = list(_FENCE.finditer(text))
     if not found:
         return FencedText(text, (), (), (), "")
-    bodies: dict[str, list[str]] = {"recalled": [], "summary": [], "context": []}
+    bodies: dict[str, list[str]] = {"recalled": [], "summary": [], "context": [], "profile": []}
     for fence in found:
         bodies[fence["tag"].lower()].append(fence["body"])
     return FencedText(
@@ -260,7 +278,14 @@ def split_fences(text: str) -> FencedText:
         summaries=tuple(bodies["summary"]),
         contexts=tuple(bodies["context"]),
         after=text[found[-1].end() :],
+        profiles=tuple(bodies["profile"]),
     )
+
+
+def read_profile(body: str) -> Iterator[tuple[str, str | None]]:
+    """Yield what a `<profile>` fence quotes of the user, each with its day, if it tells one."""
+    for item in _ITEM.finditer(body):
+        yield _DEFUSED_PROFILE.sub("<", item["text"]), item["date"]
 
 
 def read_summary(body: str) -> str:

@@ -633,6 +633,8 @@ def select_items(
     wishes = max_tokens * _SHARE_OF_WISHES
     is_alone = all(item.kind == "instructions" for item in waiting)
     for item in _take_turns(waiting):
+        if any(item.text in one.text for one in chosen):
+            continue  # one sentence may say several things: it is quoted once
         more = [*chosen, item]
         size = count(format_items(more))
         # One wish always goes first, however small the room.

@@ -177,6 +177,13 @@ def test_the_block_fits_its_budget_and_holds_each_item_on_one_fenced_line(memory
     assert format_items(select_items(profile, 5)) == ""
 
 
+def test_a_sentence_that_says_two_things_stands_in_the_block_once(memory):
+    say(memory, "I'm allergic to peanuts, call me Jo.")
+    profile = memory.profile("ana")
+    assert len(profile.items) == 2
+    assert format_items(select_items(profile, 150)).count("peanuts") == 1
+
+
 def test_each_thread_of_no_user_has_a_profile_of_its_own(memory):
     say(memory, "I'm vegan.", user_id=None)
     assert len(memory.profile(thread_id="t1").items) == 1
