@@ -600,9 +600,10 @@ class _SentenceReader:
         before = ""
         for number, clause in enumerate(clauses):
             said = self._strip(sentence[clause.start :])
-            if frames["describes"].match(before):
-                return None  # "She's always late, always sorry"
+            goes_on = frames["describes"].match(f"{before}\n{said}") is not None
             before = self._strip(sentence[clause.start : clause.end])
+            if goes_on:
+                continue  # "She's always late, always sorry"
             if frames["hypothetical_instruction"].match(said):
                 return None
             if frames["reported"].match(said) and not frames["not_reporting"].match(said):

@@ -88,6 +88,19 @@ def test_of_a_sentence_that_runs_on_an_instruction_is_what_is_wanted(lead, wante
 @pytest.mark.parametrize(
     "text",
     [
+        "I'm always in a rush, so from now on keep your answers short.",
+        "She is always late, so please never suggest breakfast meetings.",
+        "I'm always cold, always tired, and from now on answer in degrees Celsius.",
+        "They are always closed, never recommend that place to me.",
+    ],
+)
+def test_what_somebody_always_is_hides_no_instruction_behind_it(text):
+    assert "instructions" in [one.kind for one in read_statements(text, SAID_MS)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "Explain curling to somebody who has never seen ice.",
         "Write a card for my boss, who is always early.",
         "Leave out the paragraph about pensions, everybody knows that.",
