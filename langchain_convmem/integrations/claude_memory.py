@@ -13,7 +13,7 @@ the lines of files among all others; they bear the trust `tool`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +26,7 @@ from langchain_convmem.effects import Steps, perform, run_async, run_sync, sync,
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.turns.options import get_current_context, read_user_id
+from langchain_convmem.turns.options import read_tool_user, refuse_unnamed_run
 from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.live import find_live_entries
 
@@ -125,14 +125,14 @@ class MemoryFiles:
     @sync
     def run(self, command: FileCommand) -> Steps[str]:
         """Do what a model asks, and return what it is told; a refusal begins with "Error:"."""
-        entries = yield from self._read_steps()
-        files = {path: entry.text for path, entry in _list_files(entries).items()}
+        files = _list_files((yield from self._read_steps()))
+        texts = {path: found.text for path, found in files.items()}
         try:
-            plan = _COMMANDS[command.command](files, command)
+            plan = _COMMANDS[command.command](texts, command)
         except CommandError as refusal:
             return f"Error: {refusal}"
-        yield from self._write_steps(entries, plan)
-        return plan.reply
+        is_stored = yield from self._write_steps(files, plan)
+        return plan.reply if is_stored else f"Error: {_NOT_STORED}"
 
     arun = twin(run)
     """Async `run`."""
@@ -140,8 +140,8 @@ class MemoryFiles:
     @sync
     def read_all(self) -> Steps[dict[str, str]]:
         """Return the text of every file, by path."""
-        entries = yield from self._read_steps()
-        return {path: found.text for path, found in sorted(_list_files(entries).items())}
+        files = _list_files((yield from self._read_steps()))
+        return {path: found.text for path, found in sorted(files.items())}
 
     aread_all = twin(read_all)
     """Async `read_all`."""
@@ -153,7 +153,7 @@ class MemoryFiles:
         current = _list_files(entries).get(path)
         return [
             FileVersion(one.entry_id, one.text, one.time_ms, one == current)
-            for one in reversed([_read_file(entry) for entry in entries if entry.message])
+            for one in reversed(_list_all(entries))
             if one.path == path
         ]
 
@@ -165,13 +165,15 @@ class MemoryFiles:
         """Let a file say what it said in an earlier version, also one that was deleted.
 
         Raises:
-            ConfigError: If the file has no such version.
+            ConfigError: If the file has no such version, or the memory does not store it.
         """
         entries = yield from self._read_steps()
-        found = [_read_file(entry) for entry in entries if entry.id == entry_id and entry.message]
-        if not found or found[0].path != path:
+        found = {one.entry_id: one.text for one in _list_all(entries) if one.path == path}
+        if entry_id not in found:
             raise ConfigError("this file has no such version; list_versions names them")
-        yield from self._write_steps(entries, _Plan("", {path: found[0].text}))
+        plan = _Plan("", {path: found[entry_id]})
+        if not (yield from self._write_steps(_list_files(entries), plan)):
+            raise ConfigError(_NOT_STORED)
 
     arestore = twin(restore)
     """Async `restore`."""
@@ -181,27 +183,31 @@ class MemoryFiles:
         found: list[Entry] = yield from perform(log.entries, log.aentries, self._key)
         return found
 
-    def _write_steps(self, entries: Sequence[Entry], plan: _Plan) -> Steps[None]:
+    def _write_steps(self, files: Mapping[str, _File], plan: _Plan) -> Steps[bool]:
+        """Do what was planned; return whether all of it was stored."""
         memory, key = self._memory, self._key
-        files = _list_files(entries)
         changed = [path for path in (*plan.written, *plan.gone) if path in files]
         messages = [
             AIMessage(text, id=f"{path}@{make_ulid()}", additional_kwargs=_make_marks(path))
             for path, text in plan.written.items()
         ]
         if messages:  # first: a crash between the two leaves the newer version to be read
-            yield from perform(
+            stored: list[Entry] = yield from perform(
                 memory.add_messages,
                 memory.aadd_messages,
                 messages,
                 thread_id=key.thread_id,
                 user_id=key.user_id,
             )
+            if len(stored) < len(messages):
+                return False  # what stood there goes on to stand
         replaced = draft_retraction([files[path].entry_id for path in changed], "undo")
         if replaced:
             yield from perform(memory.log.append, memory.log.aappend, key, replaced)
+        return True
 
 
+_NOT_STORED = "the memory's write hook stores nothing of it"
 _PATH = "file_path"
 """In a message: the file that it is a version of."""
 
@@ -226,10 +232,15 @@ def _read_file(entry: Entry) -> _File:
     return _File(str(marks.get(_PATH, "")), text, entry.id, created_ms)
 
 
+def _list_all(entries: Iterable[Entry]) -> list[_File]:
+    """Return every version of every file, in order."""
+    found = (_read_file(entry) for entry in entries if entry.message is not None)
+    return [one for one in found if one.path]
+
+
 def _list_files(entries: Sequence[Entry]) -> dict[str, _File]:
     """Return what each file says now; of two versions that both hold, the later one."""
-    live = [entry for entry in find_live_entries(entries) if entry.message is not None]
-    return {found.path: found for found in map(_read_file, live) if found.path}
+    return {one.path: one for one in _list_all(find_live_entries(entries))}
 
 
 # -- Commands, as functions of the files ----------------------------------------------------------
@@ -407,14 +418,9 @@ def make_memory_tool(memory: ConversationMemory, *, user_id: str | None = None) 
 def _run_steps(
     memory: ConversationMemory, fixed: str | None, config: RunnableConfig, asked: Mapping[str, Any]
 ) -> Steps[str]:
-    configurable = config.get("configurable", {})
-    user = fixed if fixed is not None else read_user_id(configurable, get_current_context())
+    user = read_tool_user(config.get("configurable", {}), fixed)
     if user is None:
-        msg = (
-            "the memory tool does not know whose files to read; call the agent with "
-            'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
-        )
-        raise ConfigError(msg)
+        refuse_unnamed_run("the memory tool does not know whose files to read")
     files = MemoryFiles(memory, user_id=user)
     command = FileCommand.model_validate(asked)
     reply: str = yield from perform(files.run, files.arun, command)

@@ -14,7 +14,7 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.turns.options import get_current_context, read_thread_id, read_user_id
+from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
 from langchain_convmem.views.counting import CurrentCounter, find_prefix
 from langchain_convmem.views.cuts import READ_TOOL, get_text
 from langchain_convmem.views.live import find_live_entries
@@ -103,13 +103,8 @@ def _read_key(config: RunnableConfig, user_id: str | None) -> ThreadKey:
     configurable = config.get("configurable", {})
     thread_id = read_thread_id(configurable)
     if thread_id is None:
-        msg = (
-            "read_message does not know whose message to read; call the agent with "
-            'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
-        )
-        raise ConfigError(msg)
-    user = read_user_id(configurable, get_current_context()) if user_id is None else user_id
-    return ThreadKey(user, thread_id)
+        refuse_unnamed_run("read_message does not know whose message to read")
+    return ThreadKey(read_tool_user(configurable, user_id), thread_id)
 
 
 def _read_steps(

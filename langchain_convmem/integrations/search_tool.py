@@ -10,9 +10,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
-from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
-from langchain_convmem.turns.options import get_current_context, read_thread_id, read_user_id
+from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
 from langchain_convmem.turns.turn import SPOKEN, fence_blocks, select_visible
 from langchain_convmem.views.lines import format_iso_time
 from langchain_convmem.views.live import find_live_entries
@@ -107,13 +106,9 @@ def _read_scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, Thr
     """Return whose lines are searched, and the thread that asks, if there is one."""
     configurable: Mapping[str, Any] = config.get("configurable", {})
     thread_id = read_thread_id(configurable)
-    user = read_user_id(configurable, get_current_context()) if user_id is None else user_id
+    user = read_tool_user(configurable, user_id)
     if user is None and thread_id is None:
-        msg = (
-            "search_dialog does not know whose lines to search; call the agent with "
-            'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
-        )
-        raise ConfigError(msg)
+        refuse_unnamed_run("search_dialog does not know whose lines to search")
     key = None if thread_id is None else ThreadKey(user, thread_id)
     return (Owner(user_id=user) if key is None else key.owner), key
 

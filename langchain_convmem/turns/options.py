@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from typing_extensions import TypedDict
 
@@ -312,6 +312,28 @@ def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
         )
         raise ConfigError(msg)
     return said if meant is None else meant
+
+
+def read_tool_user(configurable: Mapping[str, Any], fixed: str | None) -> Any:
+    """Return the user of a tool's call: the one it was made for, else whom the run names.
+
+    Raises:
+        ConfigError: If config and context name different users.
+    """
+    return read_user_id(configurable, get_current_context()) if fixed is None else fixed
+
+
+def refuse_unnamed_run(problem: str) -> NoReturn:
+    """Refuse a tool's call whose run does not say whose it is.
+
+    Args:
+        problem: What the tool does not know, as the beginning of a sentence.
+    """
+    msg = (
+        f"{problem}; call the agent with "
+        'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
+    )
+    raise ConfigError(msg)
 
 
 def get_current_context() -> Any:

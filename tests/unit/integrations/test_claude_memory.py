@@ -155,6 +155,25 @@ def test_forgetting_erases_every_version(files, memory):
     assert files.list_versions(NOTES) == []
 
 
+def test_what_the_write_hook_stores_nothing_of_changes_nothing_and_is_told():
+    def hook(message):
+        return None if "47-11" in message.text else message
+
+    with ConversationMemory.open(":memory:", before_write=hook) as memory:
+        files = MemoryFiles(memory, user_id="ana")
+        do(files, "create", NOTES, file_text="The code is in the drawer.")
+        reply = do(files, "str_replace", NOTES, old_str="in the drawer", new_str="47-11")
+        assert reply == "Error: the memory's write hook stores nothing of it"
+        assert files.read_all() == {NOTES: "The code is in the drawer."}
+
+
+def test_the_files_of_an_earlier_time_are_read_like_those_of_now(files, memory):
+    do(files, "create", NOTES, file_text="one")
+    at = files.list_versions(NOTES)[0].entry_id
+    do(files, "str_replace", NOTES, old_str="one", new_str="two")
+    assert MemoryFiles(memory.as_of(at), user_id="ana").read_all() == {NOTES: "one"}
+
+
 def test_another_process_sees_each_edit_at_once(files, memory, tmp_path):
     do(files, "create", NOTES, file_text="one")
     with ConversationMemory.open(tmp_path / "memory.db") as other:
