@@ -17,6 +17,7 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.lines import INDENT, format_day
+from langchain_convmem.views.messages import FENCE_TAGS, restore_tag
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 
 Source = Literal["dialogue", "summary", "system", "tool"]
@@ -212,9 +213,6 @@ _FENCE = re.compile(
 )
 
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
-_DEFUSED = re.compile(r"&lt;(?=\s*/?\s*recalled\b)", re.IGNORECASE)
-_DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*(?:recalled|summary|context)\b)", re.IGNORECASE)
-_DEFUSED_PROFILE = re.compile(r"&lt;(?=\s*/?\s*profile\b)", re.IGNORECASE)
 _ITEM = re.compile(
     r"^- \"(?P<text>.*)\"(?: \((?P<date>\d{4}-\d{2}-\d{2})[^)\n]*\))?$", re.MULTILINE
 )
@@ -285,13 +283,13 @@ def split_fences(text: str) -> FencedText:
 def read_profile(body: str) -> Iterator[tuple[str, str | None]]:
     """Yield what a `<profile>` fence quotes of the user, each with its day, if it tells one."""
     for item in _ITEM.finditer(body):
-        yield _DEFUSED_PROFILE.sub("<", item["text"]), item["date"]
+        yield restore_tag(item["text"], "profile"), item["date"]
 
 
 def read_summary(body: str) -> str:
     """Return the text inside a `<summary>` fence as it was written; the notice is left out."""
     text = body.strip().removeprefix(SUMMARY_NOTICE).strip()
-    return _DEFUSED_SUMMARY.sub("<", text)
+    return restore_tag(text, FENCE_TAGS)
 
 
 def read_fence(body: str) -> list[RecalledLine]:
@@ -335,7 +333,7 @@ class _FenceReader:
     def close(self) -> None:
         if self._open:
             speaker, texts = self._open
-            text = _DEFUSED.sub("<", "\n".join(texts)).strip()
+            text = restore_tag("\n".join(texts), "recalled").strip()
             if text:
                 self.done.append(RecalledLine(self._block, speaker, text, self._date))
         self._open = None

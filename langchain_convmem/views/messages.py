@@ -350,9 +350,18 @@ def escape_tag(text: str, tag: str) -> str:
     return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
 
 
+def restore_tag(text: str, tag: str) -> str:
+    """Return text as it was before `escape_tag`."""
+    return re.sub(rf"&lt;(?=\s*/?\s*{tag}\b)", "<", text, flags=re.IGNORECASE)
+
+
+FENCE_TAGS = "(?:recalled|summary|context)"
+"""The tags of recalled lines, of summaries and of sections of a prompt file."""
+
+
 def escape_fences(text: str) -> str:
     """Return text in which no fence of ours opens or closes: recalled lines, summary, context."""
-    return escape_tag(text, "(?:recalled|summary|context)")
+    return escape_tag(text, FENCE_TAGS)
 
 
 # -- What is stored of a message ------------------------------------------------------------------
