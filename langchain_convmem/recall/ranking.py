@@ -884,7 +884,8 @@ def _measure_sameness(
     total = sum(rarity.values())
     found: list[float] = []
     lead, *others = numbers
-    units = _find_units(view.table.get_text(lead)) & _find_beginnings(view.query.text)
+    units = _find_units(view.table.get_text(lead))
+    units = units and units & _find_beginnings(view.query.text)
     nearness = _measure_nearness(vectors, numbers)
     for number, held, near in zip(others, of_others, nearness, strict=True):
         shared = sum(rarity[terms[place]] for place in of_lead if place in held)
