@@ -119,27 +119,11 @@ def render(
     is left out. With `now_ms` the header also gives the age of the first line.
     Where a chosen segment is among the `older` ones, it says that too.
     """
-    lines = group.lines
-    number = next(iter(lines))
-    first = table.get_line(number)
-    header = _render_header(first.time_ms, now_ms, is_older=_is_older(lines, older))
-    is_whole = not group.passages and len(lines[number]) == table.count_segments(number)
-    if is_whole and len(lines) == 1:
-        return _render_alone(header, first.speaker, first.text)
-    texts = [header]
-    for number, chosen in lines.items():
+    first = table.get_line(next(iter(group.lines)))
+    texts = [_render_header(first.time_ms, now_ms, is_older=_is_older(group.lines, older))]
+    for number, chosen in group.lines.items():
         texts.append(_render_line(number, chosen, table, group.passages))
     return "\n".join(texts)
-
-
-@lru_cache(maxsize=4096)
-def _render_alone(header: str, speaker: str, text: str) -> str:
-    # Kept, since a budget measures the same lines question after question.
-    return f"{header}\n{_render_whole(speaker, text)}"
-
-
-def _render_whole(speaker: str, text: str) -> str:
-    return f"{speaker}: {indent_text(text)}"
 
 
 def _is_older(lines: Mapping[int, set[int]], older: frozenset[int]) -> bool:
@@ -152,9 +136,9 @@ def _render_line(
     line = table.get_line(number)
     shown = line.text
     is_cut = bool(passages) and not passages.keys().isdisjoint(chosen)
-    if is_cut or len(chosen) < table.count_segments(number):
+    if is_cut or len(chosen) < len(table.list_segments(number)):
         shown = _render_pieces(number, chosen, table, passages)
-    return _render_whole(line.speaker, shown)
+    return f"{line.speaker}: {indent_text(shown)}"
 
 
 def _render_header(time_ms: int, now_ms: int | None, *, is_older: bool = False) -> str:
@@ -342,8 +326,6 @@ class _BudgetPacker:
         self._windows = windows
         self._count_text = count_text
         self.group_of: dict[int, LineGroup] = {}
-        self._near: set[int] = set()
-        """Lines that stand in a group, or beside one."""
 
     def add(self, number: int, line: int) -> bool:
         """Add a segment with the first window that fits; return whether one did."""
@@ -376,20 +358,16 @@ class _BudgetPacker:
 
     def _find_adjacent(self, lines: dict[int, set[int]]) -> list[LineGroup]:
         """Return the groups that overlap the lines or touch them, best first."""
-        if self._near.isdisjoint(lines):  # mostly
-            return []
+        first, last = next(iter(lines)), next(reversed(lines))
+        beyond = self._ground.cross_sessions
+        before, after = self._table.find_adjacent_lines(first, last, cross_sessions=beyond)
+        near = (before, *lines, after)
         # What stands in a group may come back, or it would not stand there.
         group_of = self.group_of
-        near = (*self._list_neighbours(lines), *lines)
+        if group_of.keys().isdisjoint(near):
+            return []
         touched = [group_of[line] for line in near if line in group_of]
         return [group for group in self.groups if group in touched]
-
-    def _list_neighbours(self, lines: dict[int, set[int]]) -> list[int]:
-        """Return the lines before and after some, as far as there are any."""
-        beyond = self._ground.cross_sessions
-        first, last = next(iter(lines)), next(reversed(lines))
-        beside = self._table.find_adjacent_lines(first, last, cross_sessions=beyond)
-        return [line for line in beside if line is not None]
 
     def _replace(self, adjacent: Sequence[LineGroup], merged: LineGroup) -> None:
         # The merged group takes the place of the best one that went into it.
@@ -401,7 +379,6 @@ class _BudgetPacker:
             self.groups.append(merged)
         for line in merged.lines:
             self.group_of[line] = merged
-        self._near.update(merged.lines, self._list_neighbours(merged.lines))
 
 
 # -- a number of blocks ------------------------------------------------------------------------

@@ -321,10 +321,6 @@ class SegmentTable:
         """Return the numbers of a line's segments, in order."""
         return range(self._first_segment[line_number], self._first_segment[line_number + 1])
 
-    def count_segments(self, line_number: int) -> int:
-        """Return how many segments a line has."""
-        return self._first_segment[line_number + 1] - self._first_segment[line_number]
-
     def get_text(self, number: int) -> str:
         """Return a segment's text, verbatim."""
         at = self._line_of_segment[number]
