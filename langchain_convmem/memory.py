@@ -77,7 +77,7 @@ from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Profile, resolve_profile
 from langchain_convmem.views.summaries import find_summaries_over
-from langchain_convmem.workers import run_in_worker
+from langchain_convmem.workers import BackgroundJobs, run_in_worker
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
-    from langchain_convmem.summarizing.compactor import BackgroundJobs, Compactor, SummaryEvent
+    from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text import ChatTemplate
@@ -1858,12 +1858,12 @@ class Summaries:
 
     @property
     def _background(self) -> BackgroundJobs:
-        from langchain_convmem.summarizing.compactor import BackgroundJobs
-
         compactor = self.compactor
         with self._lock:
             if self._jobs is None:
-                self._jobs = BackgroundJobs(lambda key: run_sync(compactor.compact_steps(key)))
+                self._jobs = BackgroundJobs(
+                    lambda key: run_sync(compactor.compact_steps(key)), name="compaction"
+                )
             return self._jobs
 
     def flush(self, timeout_s: float | None = None) -> bool:

@@ -26,7 +26,7 @@ from langchain_convmem.claims.comparison import (
 )
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.protocols import INTERNAL_TAGS
-from langchain_convmem.summarizing.runnables import ask_steps
+from langchain_convmem.runnables import ask_steps
 from langchain_convmem.summarizing.telling import name_speaker, split_speaker
 from langchain_convmem.views.facts import Fact, FactSource, split_sentences
 from langchain_convmem.views.messages import escape_tag

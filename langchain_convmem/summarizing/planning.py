@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.summarizing.runnables import RunnableLike, as_runnable
+from langchain_convmem.runnables import RunnableLike, as_runnable
 from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import (
     find_covers,

@@ -23,12 +23,12 @@ from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
 from langchain_convmem.records import SummaryRequest, Turn
+from langchain_convmem.runnables import as_runnable, ask_steps
 from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, list_sources
 from langchain_convmem.summarizing.gates import clean_answer, find_fault, find_refusal_sign
 from langchain_convmem.summarizing.judging import ClaimVerdict, ask_judge_steps, judge_text
 from langchain_convmem.summarizing.kinds import has_days
 from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.summarizing.runnables import as_runnable, ask_steps
 from langchain_convmem.summarizing.sections import arrange_sections
 from langchain_convmem.summarizing.telling import find_untold_facts
 from langchain_convmem.summarizing.topics import is_in_other_language

@@ -25,7 +25,7 @@ FOREIGN_CODE_BORDERS = {
     "prompts/variables.py": 1,  # functions that prompts name
     "recall/embedding.py": 2,  # lines and questions
     "recall/recall.py": 2,  # a rewriter of questions and a reranker of lines
-    "summarizing/runnables.py": 1,  # models that summarise, and those that judge
+    "runnables.py": 1,  # models that summarise, judge or profile
     "summarizing/summarizers.py": 1,  # whoever hands threads over
 }
 """Where code that is not ours may raise anything; how many such handlers each file holds."""

@@ -1,20 +1,17 @@
-"""One summary of a thread at a time, and compactions outside a turn."""
+"""One summary of a thread at a time."""
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from langchain_convmem import InMemoryLog, SQLiteLog, SummarySettings
 from langchain_convmem.effects import run_sync
-from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing.compactor import BackgroundJobs, Leases
+from langchain_convmem.summarizing.compactor import Leases
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(lease_s=10, first_pause_s=30)
@@ -187,146 +184,3 @@ def test_threads_that_ask_at_once_get_one_lease(tmp_path, handles):
     for log in logs:
         log.close()
     assert len(taken) == 1
-
-
-# -- Background jobs: one per thread at a time, and none is left over ------------------------------
-
-
-KEYS = [ThreadKey("ana", str(number)) for number in range(20)]
-SOON_S = 20
-
-
-class Job:
-    """A job that can be held up; keeps what it was asked, and how many ran at once."""
-
-    def __init__(self):
-        self.keys = []
-        self.began = threading.Semaphore(0)
-        self.may_end = threading.Event()
-        self.may_end.set()
-        self.most_at_once = 0
-        self._running = []
-        self._lock = threading.Lock()
-
-    def __call__(self, key):
-        with self._lock:
-            assert key not in self._running, "two jobs of one thread at once"
-            self._running.append(key)
-            self.keys.append(key)
-            self.most_at_once = max(self.most_at_once, len(self._running))
-        self.began.release()
-        assert self.may_end.wait(SOON_S)
-        with self._lock:
-            self._running.remove(key)
-
-    def hold(self, count=1):
-        """Return when so many jobs have begun."""
-        for _ in range(count):
-            assert self.began.acquire(timeout=SOON_S)
-
-
-@pytest.fixture
-def job():
-    return Job()
-
-
-@pytest.fixture
-def jobs(job):
-    jobs = BackgroundJobs(job)
-    yield jobs
-    job.may_end.set()
-    jobs.close()
-
-
-def test_each_thread_that_was_asked_for_is_done(jobs, job):
-    assert all(jobs.submit(key) for key in KEYS)
-    assert jobs.flush(SOON_S)
-    assert Counter(job.keys) == Counter(KEYS)
-    assert job.most_at_once <= 2
-
-
-def test_who_asks_while_a_job_runs_gets_one_more_and_only_one(jobs, job):
-    job.may_end.clear()
-    jobs.submit(KEYS[0])
-    job.hold()
-    for _ in range(5):
-        assert jobs.submit(KEYS[0])
-    job.may_end.set()
-    assert jobs.flush(SOON_S)
-    assert job.keys == KEYS[:1] * 2
-
-
-def test_who_asks_while_a_job_waits_is_served_by_it(jobs, job):
-    job.may_end.clear()
-    for key in KEYS[:2]:
-        jobs.submit(key)
-    job.hold(2)
-    for _ in range(5):
-        jobs.submit(KEYS[2])
-    job.may_end.set()
-    assert jobs.flush(SOON_S)
-    assert Counter(job.keys) == Counter(KEYS[:3])
-
-
-def test_waiting_comes_to_an_end_in_time(jobs, job):
-    assert jobs.flush(0)
-    job.may_end.clear()
-    jobs.submit(KEYS[0])
-    job.hold()
-    assert not jobs.flush(0.01)
-
-
-def test_closing_finishes_what_runs_drops_what_waits_and_takes_no_more(jobs, job):
-    job.may_end.clear()
-    for key in KEYS[:5]:
-        jobs.submit(key)
-    job.hold(2)
-    waiter = threading.Thread(target=jobs.flush)
-    closer = threading.Thread(target=jobs.close)
-    for thread in (waiter, closer):
-        thread.start()
-    job.may_end.set()
-    for thread in (waiter, closer):
-        thread.join(SOON_S)
-        assert not thread.is_alive()
-    assert set(KEYS[:2]) <= set(job.keys)
-    assert not jobs.submit(KEYS[9])
-    assert jobs.flush(0)
-    jobs.close()
-
-
-@pytest.mark.parametrize("error", [LogUnavailableError("gone"), KeyError("a mistake")])
-def test_a_job_that_fails_is_logged_and_the_next_one_is_done(caplog, error):
-    done = []
-
-    def job(key):
-        done.append(key)
-        if len(done) == 1:
-            raise error
-
-    jobs = BackgroundJobs(job, workers=1)
-    with caplog.at_level(logging.ERROR, logger="langchain_convmem"):
-        for _ in range(2):
-            jobs.submit(KEYS[0])
-            assert jobs.flush(SOON_S)
-        jobs.close()
-    assert len(done) == 2
-    [record] = caplog.records
-    assert record.exc_info[1] is error
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_starts_with_no_jobs_and_does_its_own(jobs, job):
-    job.may_end.clear()
-    jobs.submit(KEYS[0])
-    job.hold()
-    child = os.fork()
-    if child == 0:
-        job.may_end.set()
-        job._running.clear()
-        done = jobs.flush(SOON_S) and jobs.submit(KEYS[0]) and jobs.flush(SOON_S)
-        jobs.close()
-        os._exit(0 if done and job.keys == KEYS[:1] * 2 else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
