@@ -87,7 +87,8 @@ if TYPE_CHECKING:
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
     from langchain_convmem.conversation.inputs import MediaLimits
     from langchain_convmem.logs.as_of import PointInTime
-    from langchain_convmem.profile import UserProfile
+    from langchain_convmem.profile import ProfilerReport, UserProfile
+    from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
     from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
@@ -162,6 +163,7 @@ class ConversationMemory:
         token_counter: TokenCounterLike | None = None,
         on_summary: OnSummary | None = None,
         profile_tokens: int = 0,
+        profiler: ProfilerLike | None = None,
     ) -> None:
         """Make a memory of a log that is open already.
 
@@ -200,7 +202,7 @@ class ConversationMemory:
             counters=counters,
             on_summary=on_summary,
         )
-        self._profiles = Profiles(log)
+        self._profiles = Profiles(log, profiler=profiler)
         self._turn_memory = TurnServices(
             log,
             drafting,
@@ -229,6 +231,7 @@ class ConversationMemory:
         signing_key: bytes | str | None = None,
         token_counter: TokenCounterLike | None = None,
         profile_tokens: int = 0,
+        profiler: ProfilerLike | None = None,
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
@@ -265,6 +268,9 @@ class ConversationMemory:
                 script and kind of text, which learns from the usage that providers report.
             profile_tokens: How many tokens of what is known of a user (`profile`) a model gets with
                 every turn, such as 150; 0 is none. Hosts and calls may set it for themselves.
+            profiler: A chat model, another Runnable or a function of messages that reads behind
+                the turns, a few at a time, what users said, and proposes items of their profiles;
+                see `update_profile`. None: rules alone find them, in five languages.
 
         Raises:
             ConfigError: If the path names no file in an existing directory and no known log, or
@@ -283,6 +289,7 @@ class ConversationMemory:
             "token_counter": token_counter,
             "on_summary": on_summary,
             "profile_tokens": profile_tokens,
+            "profiler": profiler,
         }
         cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
@@ -311,6 +318,7 @@ class ConversationMemory:
         """
         self._turn_memory.active_turns.wait(timeout_s)
         self._summaries.close()
+        self._profiles.close()
         self._recaller.close()
         if self._opened is not None:
             self.log.close()
@@ -323,6 +331,7 @@ class ConversationMemory:
         """
         await self._turn_memory.active_turns.await_all(timeout_s)
         await self._summaries.aclose()
+        await asyncio.to_thread(self._profiles.close)
         await self._recaller.aclose()
         if self._opened is not None:
             await self.log.aclose()
@@ -1175,6 +1184,30 @@ class ConversationMemory:
     aprofile = twin(profile)
     """Async `profile`."""
 
+    @sync
+    def update_profile(
+        self, user_id: str | None = None, *, thread_id: str | None = None
+    ) -> Steps[ProfilerReport]:
+        """Have the profiler read now what it has not read, without waiting for more turns.
+
+        For scripts, for queues where no thread outlives a request, and for what was said before
+        there was a profiler. It may propose: an item comes of a proposal if its words stand in the
+        line, and the user says and means them. The sentence around them is quoted, as with items
+        that rules find, and what rules find is not proposed again.
+
+        Args:
+            user_id: Whose threads; all of them without a thread.
+            thread_id: This thread alone; of no user without one.
+
+        Raises:
+            ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
+            LogError: If the log cannot be read or written.
+        """
+        return self._profiles.update_steps(_find_owner(user_id, thread_id), thread_id)
+
+    aupdate_profile = twin(update_profile)
+    """Async `update_profile`."""
+
     # -- Time travel ------------------------------------------------------------------------------
 
     def as_of(self, when: PointInTime) -> ConversationMemory:
@@ -1325,12 +1358,20 @@ class ConversationMemory:
         return explain_summaries(entries, wanted)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait for the compactions under way; return whether they ended within this time."""
-        return self._summaries.flush(timeout_s)
+        """Wait for what goes on behind the turns: compactions, and the profiler's reading.
+
+        Args:
+            timeout_s: Seconds to wait at most for either; None waits for ever.
+
+        Returns:
+            Whether all ended in time.
+        """
+        are_done = self._summaries.flush(timeout_s)
+        return self._profiles.flush(timeout_s) and are_done
 
     async def aflush(self, timeout_s: float | None = None) -> bool:
-        """Wait for the compactions under way, without blocking the event loop; see `flush`."""
-        return await asyncio.to_thread(self._summaries.flush, timeout_s)
+        """Wait for what goes on behind the turns, without blocking the event loop; see `flush`."""
+        return await asyncio.to_thread(self.flush, timeout_s)
 
     # -- Forgetting -------------------------------------------------------------------------------
 
@@ -1508,6 +1549,7 @@ class TurnServices:
             replies: What was stored of the answer.
         """
         self.recaller.embed_soon(key.owner)
+        self.profiles.finish_turn(key)
         yield from self.summaries.finish_turn_steps(key, view, replies)
 
 
@@ -1634,12 +1676,25 @@ def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) ->
 class Profiles:
     """The profiles of a memory's users, read on first use. Thread-safe."""
 
-    def __init__(self, log: MessageLog, *, now_ms: int | None = None) -> None:
-        """Take a log, and the time at which profiles are read if that is not now."""
+    def __init__(
+        self, log: MessageLog, *, now_ms: int | None = None, profiler: ProfilerLike | None = None
+    ) -> None:
+        """Take a log, the time at which profiles are read if that is not now, and a profiler.
+
+        Raises:
+            ConfigError: If the profiler can be asked nothing.
+        """
         self._log = log
         self._now_ms = now_ms
         self._lock = make_lock()
         self._reader: ProfileReader | None = None
+        self._profiler: Profiler | None = None
+        self._jobs: BackgroundJobs | None = None
+        if profiler is not None:
+            from langchain_convmem.profile.profiler import Profiler
+
+            self._profiler = Profiler(log, profiler)
+            self._jobs = BackgroundJobs(self._read_waiting, name="profile", workers=1)
 
     @property
     def reader(self) -> ProfileReader:
@@ -1654,6 +1709,44 @@ class Profiles:
     def read_steps(self, owner: Owner) -> Steps[UserProfile]:
         """Return the profile of an owner, which people can decide of."""
         return self.reader.read_profile_steps(owner)
+
+    # -- a model that proposes --------------------------------------------------------------------
+
+    def update_steps(self, owner: Owner, thread_id: str | None) -> Steps[ProfilerReport]:
+        """Have the profiler read a thread, or all threads of an owner.
+
+        Raises:
+            ConfigError: If there is no profiler.
+        """
+        if self._profiler is None:
+            msg = "this memory has no profiler; pass one, such as a chat model, as profiler="
+            raise ConfigError(msg)
+        if thread_id is not None:
+            keys = [ThreadKey(owner.user_id, thread_id)]
+        else:
+            log = self._log
+            threads = yield from perform(log.threads, log.athreads, owner.user_id)
+            keys = [thread.key for thread in threads]
+        return (yield from self._profiler.read_threads_steps(keys))
+
+    def finish_turn(self, key: ThreadKey) -> None:
+        """Have what was said read in the background, if it is time."""
+        if self._jobs is None or self._profiler is None or not self._profiler.note_turn(key):
+            return
+        self._jobs.submit(key)
+
+    def _read_waiting(self, key: ThreadKey) -> None:
+        if self._profiler is not None:
+            run_sync(self._profiler.read_waiting_steps(key.owner))
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait for the readings under way; return whether they ended within this time."""
+        return self._jobs is None or self._jobs.flush(timeout_s)
+
+    def close(self) -> None:
+        """Finish the reading under way, and start no more in the background."""
+        if self._jobs is not None:
+            self._jobs.close()
 
 
 # -- The summaries of a memory --------------------------------------------------------------------

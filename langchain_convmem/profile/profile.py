@@ -189,7 +189,7 @@ class UserProfile:
             ConfigError: If the profile has no such item.
         """
         one = self.find(item)
-        by = {"said": "rules of the package", "model": "the profiler", "pinned": "a pin"}
+        by = {"said": "rules of the package", "model": "a profiler", "pinned": "a pin"}
         lines = [
             f"{one.kind}{f', {one.slot}' if one.slot else ''}: {indent_text(one.text)}",
             f"said on {format_day(one.since_ms)} in thread {one.key.thread_id!r}",
@@ -361,10 +361,17 @@ def _escape_markdown(text: str) -> str:
 
 
 class SaidStatement(NamedTuple):
-    """A statement, and where it was said."""
+    """A statement, and where it was said.
+
+    Attributes:
+        item: Where.
+        statement: What.
+        proposed_by: The control entry that proposes it; empty for what rules found.
+    """
 
     item: ProfileItem
     statement: Statement
+    proposed_by: str = ""
 
 
 class Decision(NamedTuple):
@@ -392,13 +399,14 @@ def read_line(line: DialogLine) -> list[SaidStatement]:
     if line.role != "user" or line.trust not in ("user", "import"):
         return []
     return [
-        SaidStatement(_make_item(line, statement), statement)
+        SaidStatement(make_item(line, statement), statement)
         for statement in read_statements(line.text, line.time_ms)
         if line.trust == "user" or statement.kind != "instructions"
     ]
 
 
-def _make_item(line: DialogLine, statement: Statement) -> ProfileItem:
+def make_item(line: DialogLine, statement: Statement) -> ProfileItem:
+    """Return the item of a statement that a line makes."""
     message_id = line.line_id.rpartition("#")[0] if line.part else line.line_id
     return ProfileItem(
         id=name_item(message_id, line.part, statement),
@@ -525,7 +533,7 @@ class _ProfileBuilder:
 
     def add(self, said: SaidStatement) -> None:
         """Add what was said after all that was added before."""
-        item, statement = said
+        item, statement = said.item, said.statement
         if item.id in self._verdicts.retracted:
             self._items[item.id] = replace(item, state="retracted")
             return

@@ -7,9 +7,10 @@ raises the generation of the changes, and all is read anew; a retraction is a ch
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.forks import make_lock
@@ -25,6 +26,7 @@ from langchain_convmem.profile.profile import (
     read_decision,
     read_line,
 )
+from langchain_convmem.profile.proposals import is_known, read_proposals, read_proposed
 from langchain_convmem.protocols import LineSource, MessageLog, is_valid_for
 from langchain_convmem.records import (
     Changes,
@@ -36,6 +38,7 @@ from langchain_convmem.records import (
     Owner,
 )
 from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.workers import run_in_worker
 
 MOST_STATEMENTS = 10_000
@@ -45,6 +48,9 @@ MOST_USERS = 256
 _PAGE = 2_000
 """Entries that are read at once."""
 _FIRST_TO_GO = ("tastes", "possessions", "plans")
+
+QuotedLines: TypeAlias = Mapping[tuple[str, int], DialogLine]
+"""Lines by entry and part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,16 @@ class _ReadUser:
     built: UserProfile | None = None
     good_until_ms: int = 0
 
-    def take(self, changes: LineChanges) -> None:
-        """Add a page of changes."""
+    def take(self, changes: LineChanges, quoted: QuotedLines) -> None:
+        """Add a page of changes, and the lines that its proposals quote."""
         for line in changes.lines:
             self._take_line(line)
+        for entry_id, _ in quoted:
+            # So that a retraction of it is noticed, whichever comes first.
+            self.said.setdefault(entry_id, [])
         for entry in changes.controls:
             self._take_control(entry)
+            self._take_proposals(entry, quoted)
         self.cursor = changes.cursor
         if self.count > MOST_STATEMENTS:
             self._drop_oldest()
@@ -110,6 +120,22 @@ class _ReadUser:
             self.controls[entry.id] = retracted
             self.built = None
 
+    def _take_proposals(self, entry: Entry, quoted: QuotedLines) -> None:
+        read = read_proposals(entry)
+        if read is None:
+            return
+        self.controls.setdefault(entry.id, ())
+        for proposal in read.proposals:
+            line = quoted.get((proposal.entry_id, proposal.part))
+            said = None if line is None else read_proposed(line, proposal)
+            if said is None or said.item.key != entry.key:
+                continue
+            known = self.said.setdefault(proposal.entry_id, [])
+            if not is_known(said, known):
+                known.append(said._replace(proposed_by=entry.id))
+                self.count += 1
+                self.built = None
+
     def _drop_oldest(self) -> None:
         """Forget statements beyond the limit, a tenth of them at once."""
         surplus = self.count - MOST_STATEMENTS * 9 // 10
@@ -130,7 +156,13 @@ class _ReadUser:
         if self.built is not None and self.built.now_ms <= now_ms < self.good_until_ms:
             return self.built
         dead = self._find_dead()
-        said = (one for name, all_of in self.said.items() if name not in dead for one in all_of)
+        said = (
+            one
+            for name, all_of in self.said.items()
+            if name not in dead
+            for one in all_of
+            if one.proposed_by not in dead
+        )
         decisions = (one for one in self.decisions if one.entry_id not in dead)
         self.built = build_profile(said, decisions, now_ms=now_ms)
         ends = (item.days[1] for item in self.built.current if item.days and item.kind == "plans")
@@ -178,8 +210,9 @@ class ProfileReader:
             if generation is not None and page.generation != generation:
                 self.drop(owner)
                 continue
+            quoted = yield from _read_quoted_steps(self._log, page)
             # A page takes a while: an event loop goes on meanwhile.
-            take = partial(self._take, owner, cursor, page)
+            take = partial(self._take, owner, cursor, page, quoted)
             is_quick = len(page.lines) + len(page.controls) <= _FEW_LINES
             found: FollowedProfile | None = (
                 take() if is_quick else (yield Effect(take, lambda: run_in_worker(take)))  # noqa: B023 - awaited at once
@@ -192,7 +225,9 @@ class ProfileReader:
         followed = yield from self.read_steps(owner)
         return replace(followed.profile, editor=ProfileEditor(self, self._log, owner))
 
-    def _take(self, owner: Owner, cursor: int, page: LineChanges) -> FollowedProfile | None:
+    def _take(
+        self, owner: Owner, cursor: int, page: LineChanges, quoted: QuotedLines
+    ) -> FollowedProfile | None:
         """Add a page to what is known, unless somebody else did; return the profile then."""
         with self._lock:
             known = self._users.get(owner)
@@ -202,7 +237,7 @@ class ProfileReader:
                 known = self._users[owner] = _ReadUser(page.generation)
             if known.cursor != cursor or known.generation != page.generation:
                 return None
-            known.take(page)
+            known.take(page, quoted)
             self._users.move_to_end(owner)
             while len(self._users) > MOST_USERS:
                 self._users.popitem(last=False)
@@ -232,6 +267,31 @@ def _read_page_steps(log: MessageLog, owner: Owner, cursor: int) -> Steps[LineCh
         changes.generation,
         is_last=not changes.entries,
     )
+
+
+def _read_quoted_steps(log: MessageLog, page: LineChanges) -> Steps[QuotedLines]:
+    """Return the lines that the proposals of a page quote, by entry and part.
+
+    Most stand in the page as well. The others are read, as their threads showed them when they were
+    proposed; what is erased is nowhere.
+    """
+    quoted: dict[tuple[str, int], DialogLine] = {}
+    lines = {(line.entry_id, line.part): line for line in page.lines}
+    for control in page.controls:
+        read = read_proposals(control)
+        if read is None:
+            continue
+        names = [(one.entry_id, one.part) for one in read.proposals]
+        found = lines
+        if not all(name in lines for name in names):
+            entries: list[Entry] = yield from perform(
+                log.entries, log.aentries, control.key, after=read.after, until=control.position
+            )
+            live = find_live_entries(entries)
+            said = (line for entry in live for line in make_dialog_lines(entry))
+            found = lines | {(line.entry_id, line.part): line for line in said}
+        quoted.update((name, found[name]) for name in names if name in found)
+    return quoted
 
 
 def _select_controls(entries: Iterable[Entry]) -> tuple[Entry, ...]:

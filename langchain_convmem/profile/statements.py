@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -117,6 +118,26 @@ def read_statements(text: str, said_ms: int = 0) -> list[Statement]:
     return list(_SentenceReader(text, lowered, rules, said_ms).read())
 
 
+def find_own_sentence(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return where the sentence stands in which users say a piece of their message themselves.
+
+    None if the piece is none of their own words, or is not meant: quoted, pasted, handed over to be
+    worked on, asked, supposed, reported, a joke or a story. In languages without rules, what marks
+    show is seen, and the words are not.
+
+    Args:
+        text: What the user said, whole.
+        start: Where the piece begins in it.
+        end: Where it ends.
+    """
+    if len(text) > LONGEST_TEXT or not 0 <= start < end <= len(text):
+        return None
+    lowered = lower_in_place(text)
+    words = split_words(_FENCED.sub(" ", lowered))
+    rules = get_rules(_detect_language(lowered, words)) or _NO_RULES
+    return _SentenceReader(text, lowered, rules, 0).find_sentence(start, end)
+
+
 def _detect_language(lowered: str, words: list[str]) -> str:
     """Return the language of a message; that of its first sentences where the rest is pasted."""
     language = detect_spoken_language(lowered, words)
@@ -203,6 +224,8 @@ class StatementRules(NamedTuple):
 
 _MACRO = re.compile(r"\{\{(\w+)\}\}")
 _NEVER = re.compile(r"(?!)")
+_NO_RULES = StatementRules("", defaultdict(lambda: _NEVER), (), (), ())
+"""What is left of a language that has no rules: marks, which many languages share."""
 
 
 @cache
@@ -358,7 +381,7 @@ def _blank_after(masked: str, at: int, end: int) -> str:
 
 _CLAUSE_END = re.compile("[,;:](?=\\s|$)|[()\u2014\u2013]|\\s-\\s|\\s/\\s|\u2026|\\.\\.\\.")
 _DATED_END = re.compile(r"(?<=\d\.)\s+(?=[A-Z\u00c0-\u00de])")
-_ENDS_ASKING = re.compile(r"[?\uff1f][\s!?.\"'\u201d\u2019\u00bb)]*\Z")
+_ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)]*\Z")
 _LONG_RUN = 60
 """Characters of a clause without punctuation after which it may hold a second one."""
 _AFTERTHOUGHT = 5
@@ -404,17 +427,54 @@ class _SentenceReader:
     def read(self) -> Iterator[Statement]:
         """Yield the statements, in order."""
         spans = list(self._split_sentences())
-        joke = self._rules.frames["joke"]
         is_first = True
         for number, (start, end) in enumerate(spans):
             sentence = self._masked[start:end]
-            follows = ""
-            if number + 1 < len(spans):
-                follows = self._masked[spans[number + 1][0] : spans[number + 1][1]]
-            is_taken_back = joke.search(follows) and len(follows.split()) <= _AFTERTHOUGHT
-            if not (is_taken_back or joke.search(sentence)):
+            if not self._is_joke(spans, number):
                 yield from self._read_sentence(start, end, sentence, is_first=is_first)
             is_first = is_first and is_courtesy(sentence)
+
+    def find_sentence(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return where the sentence around a piece stands, if its user says and means it.
+
+        Of a sentence that ends in a question, the clauses before it that state something.
+        """
+        spans = list(self._split_sentences())
+        for number, (begin, stop) in enumerate(spans):
+            if begin <= start and end <= stop:
+                sentence = self._masked[begin:stop]
+                frames = self._rules.frames
+                is_other = frames["hostile"].search(sentence) or frames["fiction"].search(sentence)
+                if is_other or _BLANK in self._masked[start:end] or self._is_joke(spans, number):
+                    return None
+                said = self._find_stated(sentence, end - begin)
+                return None if said is None else (begin, begin + said)
+        return None
+
+    def _find_stated(self, sentence: str, end: int) -> int | None:
+        """Return how far a sentence states what stands before `end` in it; None if it does not."""
+        is_question = _ENDS_ASKING.search(sentence) is not None
+        clauses = list(self._split(sentence))
+        for number, clause in enumerate(clauses):
+            said = self._strip(sentence[clause.start : clause.end])
+            asks = self._rules.frames["question"].match(said) is not None
+            is_last = number == len(clauses) - 1
+            if asks or (is_question and is_last) or self._is_not_meant(said):
+                return None
+            if end <= clause.end:
+                return clause.end if is_question else len(sentence)
+        return None
+
+    def _is_joke(self, spans: Sequence[tuple[int, int]], number: int) -> bool:
+        """Return whether a sentence is a joke, or taken back by the next one."""
+        joke = self._rules.frames["joke"]
+        start, end = spans[number]
+        if joke.search(self._masked[start:end]):
+            return True
+        follows = ""
+        if number + 1 < len(spans):
+            follows = self._masked[spans[number + 1][0] : spans[number + 1][1]]
+        return joke.search(follows) is not None and len(follows.split()) <= _AFTERTHOUGHT
 
     def _split_sentences(self) -> Iterator[tuple[int, int]]:
         """Yield where the user's own sentences stand; "on May 3. The ..." are two."""

@@ -1,0 +1,244 @@
+"""`Profiler`: a model that reads behind the turn what users said, and proposes items.
+
+The rules read every line; a model reads the same lines again, some at a time, for what they missed
+and for languages without rules. It may propose, and only what stands in a line becomes an item:
+see `proposals`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_convmem.effects import Effect, Steps, perform
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.forks import make_lock
+from langchain_convmem.profile.proposals import (
+    LONGEST_SHOWN,
+    ProposedItem,
+    ThreadReading,
+    build_question,
+    check_proposals,
+    draft_proposals,
+    read_answer,
+    read_proposals,
+)
+from langchain_convmem.protocols import INTERNAL_TAGS, MessageLog
+from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
+from langchain_convmem.runnables import RunnableLike, as_runnable, ask_steps
+from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.views.live import find_live_entries
+
+ProfilerLike: TypeAlias = RunnableLike
+"""A chat model, another Runnable or a function; see `Profiler`."""
+
+TURNS_AT_ONCE = 6
+"""After so many turns of a user, in whatever threads, what was said in them is read."""
+_LINES_AT_ONCE = 40
+_CHARACTERS_AT_ONCE = 12_000
+"""So much is in one call at most."""
+_MOST_USERS = 1_024
+_MOST_PAUSE = 32
+"""After failures, at most so many times as many turns pass before the next attempt."""
+
+_CONFIG: RunnableConfig = {
+    "run_name": "convmem_profile",
+    "tags": list(INTERNAL_TAGS),
+    "metadata": {"lc_source": "convmem"},
+}
+
+_logger = logging.getLogger("langchain_convmem")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilerReport:
+    """What came of a profiler's reading; true if it found anything.
+
+    Attributes:
+        read: How many lines it read.
+        kept: How many items it proposed that stand.
+        refused: How many that do not: their words are not in the line, are not the user's own or
+            not meant, or rules found them before.
+        calls: How often the model was asked.
+        reason: Why it stopped before the end; empty if it did not. The lines that are left are
+            read the next time.
+    """
+
+    read: int = 0
+    kept: int = 0
+    refused: int = 0
+    calls: int = 0
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.kept > 0
+
+    def __add__(self, other: ProfilerReport) -> ProfilerReport:
+        return ProfilerReport(
+            self.read + other.read,
+            self.kept + other.kept,
+            self.refused + other.refused,
+            self.calls + other.calls,
+            self.reason or other.reason,
+        )
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What was said by a user since a model read it last.
+
+    Attributes:
+        threads: Threads that had turns.
+        turns: How many.
+        pause: How many times as many turns as usual pass before the next attempt.
+    """
+
+    threads: set[ThreadKey]
+    turns: int = 0
+    pause: int = 1
+
+
+class Profiler:
+    """Asks a model what users said of themselves. Thread-safe, as the model is."""
+
+    def __init__(self, log: MessageLog, model: ProfilerLike) -> None:
+        """Take a log, and what is asked.
+
+        Args:
+            log: Where entries are kept.
+            model: A chat model, another Runnable or a function. It gets a system and a human
+                message, and returns a message or text with JSON, a list, or a model of pydantic.
+
+        Raises:
+            ConfigError: If it can be asked nothing.
+        """
+        runnable = as_runnable(model)
+        if runnable is None:
+            msg = (
+                "a profiler is a chat model, another Runnable or a function of messages, "
+                f"got {model!r:.80}"
+            )
+            raise ConfigError(msg)
+        self._log = log
+        self._model: Runnable[Any, Any] = runnable
+        self._lock = make_lock()
+        self._waiting: OrderedDict[Owner, _Waiting] = OrderedDict()
+        self._read_until: OrderedDict[ThreadKey, int] = OrderedDict()
+
+    # -- when -------------------------------------------------------------------------------------
+
+    def note_turn(self, key: ThreadKey) -> bool:
+        """Count a turn; return whether it is time to read what was said since the last time."""
+        with self._lock:
+            waiting = self._waiting.setdefault(key.owner, _Waiting(set()))
+            self._waiting.move_to_end(key.owner)
+            while len(self._waiting) > _MOST_USERS:
+                self._waiting.popitem(last=False)
+            waiting.threads.add(key)
+            waiting.turns += 1
+            return waiting.turns >= TURNS_AT_ONCE * waiting.pause
+
+    def read_waiting_steps(self, owner: Owner) -> Steps[ProfilerReport]:
+        """Read the threads of a user that had turns since the last time."""
+        with self._lock:
+            waiting = self._waiting.get(owner)
+            if waiting is None or not waiting.turns:
+                return ProfilerReport()
+            keys = sorted(waiting.threads, key=lambda key: key.thread_id)
+            waiting.turns = 0
+            waiting.threads.clear()
+        report = yield from self.read_threads_steps(keys)
+        with self._lock:
+            # A model that fails is asked less and less often; nothing is lost meanwhile.
+            waiting.pause = min(2 * waiting.pause, _MOST_PAUSE) if report.reason else 1
+            if report.reason:
+                waiting.threads.update(keys)
+        return report
+
+    # -- what -------------------------------------------------------------------------------------
+
+    def read_threads_steps(self, keys: Sequence[ThreadKey]) -> Steps[ProfilerReport]:
+        """Read what was said in threads since a model read them last."""
+        report = ProfilerReport()
+        for key in keys:
+            report += yield from self._read_thread_steps(key)
+            if report.reason:
+                break
+        return report
+
+    def _read_thread_steps(self, key: ThreadKey) -> Steps[ProfilerReport]:
+        with self._lock:
+            known = self._read_until.get(key, 0)
+        entries: list[Entry] = yield from perform(
+            self._log.entries, self._log.aentries, key, after=known
+        )
+        if not entries:
+            return ProfilerReport()
+        # Another process may have read them, too.
+        marks = [read.until for read in map(read_proposals, entries) if read is not None]
+        after, until = max([known, *marks]), entries[-1].position
+        lines = [
+            line
+            for entry in find_live_entries(entries)
+            if entry.position > after and entry.role == "user"
+            for line in make_dialog_lines(entry)
+            if line.trust in ("user", "import") and line.text.strip()
+        ]
+        report = ProfilerReport()
+        for batch in _split(lines):
+            one, proposals = yield from self._ask_steps(batch)
+            report += one
+            if one.reason:
+                return report
+            last = until if batch[-1] is lines[-1] else batch[-1].position
+            read = ThreadReading(batch[0].position - 1, last, tuple(proposals))
+            yield from perform(self._log.append, self._log.aappend, key, [draft_proposals(read)])
+        self._keep_mark(key, until)
+        return report
+
+    def _ask_steps(
+        self, batch: Sequence[DialogLine]
+    ) -> Steps[tuple[ProfilerReport, list[ProposedItem]]]:
+        asked = build_question(batch)
+        call = Effect(
+            partial(self._model.invoke, asked, _CONFIG),
+            partial(self._model.ainvoke, asked, _CONFIG),
+        )
+        answer = yield from ask_steps(call, [line.text for line in batch])
+        found = None if answer.reason else read_answer(answer.value)
+        if found is None:
+            reason = answer.reason or "its answer is no JSON array of items"
+            _logger.warning("the profiler failed: %s", reason)
+            return ProfilerReport(calls=1, reason=reason), []
+        checked = list(check_proposals(found, batch))
+        kept = [one for one in checked if one is not None]
+        return ProfilerReport(len(batch), len(kept), len(checked) - len(kept), 1), kept
+
+    def _keep_mark(self, key: ThreadKey, until: int) -> None:
+        with self._lock:
+            self._read_until[key] = max(until, self._read_until.get(key, 0))
+            self._read_until.move_to_end(key)
+            while len(self._read_until) > _MOST_USERS:
+                self._read_until.popitem(last=False)
+
+
+def _split(lines: Sequence[DialogLine]) -> Iterator[list[DialogLine]]:
+    """Yield lines by what one call holds; those of one entry together."""
+    batch: list[DialogLine] = []
+    size = 0
+    for line in lines:
+        shown = min(len(line.text), LONGEST_SHOWN)
+        is_full = len(batch) >= _LINES_AT_ONCE or size + shown > _CHARACTERS_AT_ONCE
+        if batch and is_full and batch[-1].position != line.position:
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
+        size += shown
+    if batch:
+        yield batch
