@@ -283,7 +283,8 @@ NOT_WRITING = {
     "search asearch refresh arefresh reindex areindex "
     "get_embedder_use aget_embedder_use forget aforget stats astats "
     "flush aflush summarizes turn_memory "
-    "profile aprofile update_profile aupdate_profile as_of time_ms get_title aget_title set_title aset_title archive aarchive "
+    "profile aprofile update_profile aupdate_profile as_of time_ms get_title aget_title set_title "
+    "aset_title archive aarchive "
     "explain_summary aexplain_summary summary_record asummary_record",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
