@@ -66,7 +66,7 @@ class ConvMem:
 
     def __init__(self, path: Path) -> None:
         self._log = SQLiteLog(path)
-        self._recall = LineRecall(self._log)
+        self._recall = LineRecall(self._log, EmbeddedEmbeddings())
 
     def fill(self, lines: int) -> list[str]:
         texts: list[str] = []
