@@ -19,6 +19,10 @@ _PREFERENCE_WEIGHT = 2.0
 _QUESTION_WEIGHT = 0.5
 """What a question tells is worth less: its answer tells it again, or nobody does."""
 
+_FEWEST_WORDS = 16
+_LEAST_SHARE = 12
+"""So many words sum up anything, or one for so many of what was said, if that is little."""
+
 _WANTED_WEIGHT = 2.0
 """What an earlier attempt left out is worth more."""
 
@@ -44,9 +48,7 @@ class ExtractiveSummarizer:
             chosen.add(number)
             known.update(found[number].worth)
             room -= found[number].tokens
-        if not chosen and found:
-            # Nothing was told: the beginning says what it was about.
-            chosen = {0}
+        chosen |= set(_list_first(found, chosen, room))
         return _join_lines(found[number] for number in sorted(chosen))
 
     async def asummarize(self, request: SummaryRequest) -> str:
@@ -86,6 +88,28 @@ def _find_best(
         if worth / sentence.tokens > highest:
             best, highest = number, worth / sentence.tokens
     return best
+
+
+def _list_first(found: Sequence[_Candidate], chosen: set[int], room: int) -> Iterator[int]:
+    """Yield sentences from the beginning, which say what it was about where little was told.
+
+    Args:
+        found: All sentences.
+        chosen: Those that tell something.
+        room: Tokens that these leave; the very first sentence needs none if nothing was told.
+    """
+    lengths = [len(sentence.text.split()) for sentence in found]
+    fewest = min(_FEWEST_WORDS, sum(lengths) // _LEAST_SHARE)
+    words = sum(lengths[number] for number in chosen)
+    is_empty = not chosen
+    for number, sentence in enumerate(found):
+        if words >= fewest and not is_empty:
+            return
+        if number not in chosen and (sentence.tokens <= room or is_empty):
+            yield number
+            words += lengths[number]
+            room -= sentence.tokens
+            is_empty = False
 
 
 def _list_candidates(request: SummaryRequest) -> list[_Candidate]:

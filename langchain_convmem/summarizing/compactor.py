@@ -31,6 +31,7 @@ from langchain_convmem.summarizing.planning import (
     ROLLED,
     SummaryPlan,
     SummarySettings,
+    is_far_over,
     is_overdue,
     make_plan_again,
     plan_leaves,
@@ -122,7 +123,11 @@ class Compactor:
         by, planning = self.summarizer, self._plan(key, force=force)
         # What a model no longer sees and no summary covers must not wait for the end of a pause.
         is_late = is_overdue(entries, self.budget, self.settings)
-        taking = self._leases.take(key, even_resting=force, after_outage=is_late)
+        # A thread without a budget cannot wait for ever either: each turn sends all of it.
+        is_urgent = is_late or is_far_over(entries, self.settings)
+        taking = self._leases.take(
+            key, even_resting=force, after_outage=is_late, is_urgent=is_urgent
+        )
         return (yield from self._compact_under_lease(key, taking, planning, by))
 
     def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
@@ -602,8 +607,8 @@ class Lease:
     holder: str = field(default_factory=make_ulid)
     version: int | None = None
     """Version of the document that says so; None where the log keeps none."""
-    is_late: bool = False
-    """A budget leaves out what no summary covers."""
+    is_urgent: bool = False
+    """A budget leaves out what no summary covers, or that is a multiple of what is due."""
     first: str = ""
     """The first entry of the stretch at which the summariser failed last."""
     tries: int = 0
@@ -614,7 +619,7 @@ class Lease:
     @property
     def is_given_up(self) -> bool:
         """Whether a stretch that cannot wait is summarised by rule from now on."""
-        return self.is_late and (self.refusals >= _MOST_REFUSALS or self.tries >= _MOST_TRIES)
+        return self.is_urgent and (self.refusals >= _MOST_REFUSALS or self.tries >= _MOST_TRIES)
 
     def note_failure(self, first: str, *, is_outage: bool) -> None:
         """Count a failure at the stretch that begins with an entry."""
@@ -654,7 +659,12 @@ class Leases:
         self._resting: dict[ThreadKey, dict[str, Any]] = {}
 
     def take(
-        self, key: ThreadKey, *, even_resting: bool = False, after_outage: bool = False
+        self,
+        key: ThreadKey,
+        *,
+        even_resting: bool = False,
+        after_outage: bool = False,
+        is_urgent: bool = False,
     ) -> Steps[Lease | None]:
         """Take the lease of a thread; None if it is taken, or rests after a failure.
 
@@ -662,6 +672,7 @@ class Leases:
             key: The thread.
             even_resting: Take it where the thread rests, too.
             after_outage: Take it where the thread rests because the summariser could not be asked.
+            is_urgent: What is not summarised cannot wait for as long as the summariser fails.
         """
         with self._lock:
             if self._pid != os.getpid():
@@ -674,6 +685,8 @@ class Leases:
         lease = None
         try:
             lease = yield from self._take_free(key, even_resting, after_outage)
+            if lease is not None:
+                lease.is_urgent = is_urgent
         finally:
             if lease is None:
                 self._drop(key)
@@ -697,7 +710,6 @@ class Leases:
             key,
             int(value.get("failures", 0)),
             version=version,
-            is_late=after_outage,
             first=str(value.get("first", "")),
             tries=int(value.get("tries", 0)),
             refusals=int(value.get("refusals", 0)),

@@ -492,6 +492,9 @@ def find_waiting(
     return [one for one in find_said_since(live, find_frontier(live)) if one.id not in held]
 
 
+_FAR_OVER = 3
+
+
 def is_overdue(entries: Sequence[Entry], budget: int | None, settings: SummarySettings) -> bool:
     """Return whether a budget leaves out what no summary covers.
 
@@ -506,6 +509,12 @@ def is_overdue(entries: Sequence[Entry], budget: int | None, settings: SummarySe
     told = settings.count_text("\n".join(read_summaries(find_frontier(live))))
     said = measure(find_uncovered(live), settings.counter).tokens
     return said + told + count_pin_tokens(entries, settings.count_text) > budget
+
+
+def is_far_over(entries: Sequence[Entry], settings: SummarySettings) -> bool:
+    """Return whether what no summary covers is a multiple of what makes a thread due."""
+    said = measure(find_uncovered(find_live_entries(entries)), settings.counter)
+    return settings.is_due(Size(said.tokens // _FAR_OVER, said.messages // _FAR_OVER))
 
 
 def find_stretches(live: Sequence[Entry], said: Sequence[Entry]) -> list[list[Entry]]:

@@ -233,6 +233,14 @@ def test_where_nothing_is_left_out_no_summary_is_written_by_rule():
         assert [_summarise(memory).outcome for _ in range(6)] == ["failed"] * 6
 
 
+def test_a_thread_without_a_budget_is_summarised_by_rule_once_it_is_far_over_its_mark():
+    with summarising(ScriptedSummarizer(REFUSAL), summary_settings=LATE) as memory:
+        chat(memory, *[LONG] * 4)
+        assert [_summarise(memory).outcome for _ in range(6)] == ["failed"] * 6
+        chat(memory, *[LONG] * 20)
+        assert _summarise(memory).by_rule > 0
+
+
 def _summarise(memory):
     return memory.summarize("t", user_id="ana", force=True)
 
