@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz histories chaos docs hosts cookbook notebooks migration package postgres redis node web browser reference pictures figures
+.PHONY: help demo test test-all test-local check format bench fuzz histories chaos soak short-soak docs hosts cookbook notebooks migration package postgres redis node web browser reference pictures figures
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,7 +73,7 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 test-all: $(VENV)/.docs ## Every part that CI adds to `make test`, each with its time
-	@.ci/parts check histories postgres redis node package web browser migration docs cookbook
+	@.ci/parts check histories postgres redis node package web browser migration docs cookbook short-soak
 
 package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest and newest versions
 	@$(RUN) -m pytest -q -m package tests/integration
@@ -161,3 +161,10 @@ histories: $(VENV)/.dev ## A sample of the histories of make fuzz
 chaos: N = 100
 chaos: $(VENV)/.dev ## Kills, forks, flips, full disks and worse, on this machine alone: make chaos N=500
 	@nice $(RUN) -m benchmarks.chaos --runs $(N) --seed $(SEED)
+
+short-soak: ## A minute of make soak
+	@$(MAKE) --no-print-directory soak SECONDS=60
+
+soak: SECONDS = 600
+soak: $(VENV)/.docs ## Mixed traffic over all hosts on loopback, to see that nothing grows: make soak SECONDS=600
+	@$(RUN) -m tests.soak --seconds $(SECONDS) --seed $(SEED)

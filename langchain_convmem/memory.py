@@ -1937,14 +1937,17 @@ class Summaries:
         from langchain_convmem.summarizing.planning import Size
 
         framing = [one for one in view.messages if is_framing(one)]
-        size = Size(
-            view.tokens - self._counter(framing) + self._counter(replies),
-            len(view.messages) - len(framing) + len(replies),
-        )
         told = [
             one for one in view.messages if one.additional_kwargs.get("source") == SUMMARY_SOURCE
         ]
-        is_crowded = self._counter(told) > _CROWDED * self.compactor.settings.shown_tokens
+        told_tokens, shown_tokens = self._counter(told), self.compactor.settings.shown_tokens
+        # Summaries beyond their share take the room of messages, until a parent stands over them.
+        excess = max(told_tokens - shown_tokens, 0)
+        size = Size(
+            view.tokens - self._counter(framing) + self._counter(replies) + excess,
+            len(view.messages) - len(framing) + len(replies),
+        )
+        is_crowded = told_tokens > _CROWDED * shown_tokens
         return not view.is_whole or is_crowded or self.compactor.settings.is_due(size)
 
     # -- the background ---------------------------------------------------------------------------

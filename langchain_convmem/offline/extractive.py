@@ -19,8 +19,8 @@ _PREFERENCE_WEIGHT = 2.0
 _QUESTION_WEIGHT = 0.5
 """What a question tells is worth less: its answer tells it again, or nobody does."""
 
-_FEWEST_WORDS = 16
-_LEAST_SHARE = 12
+_FEWEST_WORDS = 12
+_LEAST_SHARE = 20
 """So many words sum up anything, or one for so many of what was said, if that is little."""
 
 _WANTED_WEIGHT = 2.0

@@ -12,6 +12,7 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.runnables import RunnableLike, as_runnable
+from langchain_convmem.views.context import make_summary_messages
 from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import (
     find_covers,
@@ -28,6 +29,7 @@ from langchain_convmem.views.summaries import (
     find_continued,
     find_held_back,
     find_said_since,
+    format_summary,
     make_window,
     read_summaries,
 )
@@ -459,9 +461,8 @@ def plan_leaves(
     live = find_live_entries(entries)
     said = find_waiting(entries, live, force=force)
     rest = measure(said, settings.counter)
-    if not force and not settings.is_due(
-        rest.add_tokens(count_pin_tokens(entries, settings.count_text))
-    ):
+    more = count_pin_tokens(entries, settings.count_text) + _count_excess(live, settings)
+    if not force and not settings.is_due(rest.add_tokens(more)):
         return []
     plans: list[SummaryPlan] = []
     for stretch in find_stretches(live, said):
@@ -490,6 +491,15 @@ def find_waiting(
     """
     held = () if force else find_held_back(entries)
     return [one for one in find_said_since(live, find_frontier(live)) if one.id not in held]
+
+
+def _count_excess(live: Sequence[Entry], settings: SummarySettings) -> int:
+    """Return what the shown summaries take of the room that was meant for messages."""
+    summaries = read_summaries(find_frontier(live))
+    if not summaries:
+        return 0
+    told = make_summary_messages(format_summary(summaries), (None, None))
+    return max(settings.counter(told) - settings.shown_tokens, 0)
 
 
 _FAR_OVER = 3

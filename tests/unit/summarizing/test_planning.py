@@ -412,3 +412,19 @@ def test_a_setting_without_effect_is_taken_with_a_note():
 def test_of_a_short_stretch_a_short_summary_is_asked_for(tokens, asked):
     assert SummarySettings().count_asked(tokens) == asked
     assert SummarySettings(max_summary_tokens=50).count_asked(tokens) == 50
+
+
+# -- summaries that take more than their share ----------------------------------------------------
+
+
+@pytest.mark.parametrize(("told", "is_due"), [(40, False), (1500, True)])
+def test_summaries_beyond_their_share_make_a_thread_due_earlier(told, is_due):
+    """What they take, messages do not have: a budget that holds both shares would be too small."""
+    settings = SummarySettings(trigger=("tokens", 400), keep=("tokens", 100), max_summary_tokens=60)
+    log = InMemoryLog()
+    log.append(KEY, [make_draft(message) for message in talk(1)])
+    commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True), text="word " * told)
+    log.append(KEY, [make_draft(message) for message in talk(16)])
+    said = measure(find_uncovered(find_live_entries(log.entries(KEY))), settings.counter)
+    assert 100 < said.tokens < 400
+    assert bool(plan_leaves(KEY, log.entries(KEY), settings)) is is_due

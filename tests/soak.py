@@ -1,0 +1,407 @@
+"""Mixed traffic over all hosts of one memory, for as long as wanted: does anything grow?
+
+    python -m tests.soak [--seconds 600] [--seed 1] [--json]
+
+Eight users talk at once, each through a host that changes from turn to turn: wrapped chains,
+conversations, graphs, agents, MCP, the store, sessions of the Agents SDK, histories of Pydantic AI,
+and the web chat over loopback; blocking, streaming, asynchronous, streams that are left after their
+first piece, and models that fail. A user who has said enough is checked against the log (all that
+was said stands there once, in order), forgotten, and begins anew under the same name. One SQLite
+file, summaries and profile on.
+
+Each second is measured: memory that the process holds, open files and sockets, threads. Medians of
+the last third are compared with those of the second; the first is for caches to fill.
+
+Bars, which decide the exit code: no error that was not provoked, nothing lost, at most 5 % and 8 MB
+more memory, not one open file and not one thread more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import random
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+import uvicorn
+from agents import Agent, Runner, set_tracing_disabled
+from agents.testing import ScriptedModel
+from langchain_core.messages import AIMessage, BaseMessage
+from mcp import Client
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai.models.test import TestModel
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+from turn_hosts import HOSTS
+
+from benchmarks.scripted_model import InstantModel
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, SummarySettings
+from langchain_convmem.integrations import (
+    ConversationSession,
+    ConversationStore,
+    PydanticAIHistory,
+    make_mcp_server,
+)
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.web.access import Access
+from langchain_convmem.web.server import build_app
+
+USERS = 8
+TURNS_OF_A_LIFE = 40
+THREADS = ("monday", "tuesday")
+SETTINGS = SummarySettings(trigger=("tokens", 600), keep=("tokens", 200), max_summary_tokens=150)
+MOST_MORE, MOST_MORE_MB = 0.05, 8.0
+_FAILS = "Fail, please."
+_TOPICS = ("the bicycle", "a violin lesson", "the harbour", "my sister", "the garden", "a recipe")
+
+
+class ModelDownError(Exception):
+    """What the model raises when it is told to."""
+
+
+class EchoModel(InstantModel):
+    """Repeats what it was told last; fails when it is told to."""
+
+    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        said = str(messages[-1].text).rpartition("\n")[2]
+        if said.endswith(_FAILS):
+            raise ModelDownError(said)
+        return AIMessage(f"You said: {said}")
+
+
+Way = Callable[["User", str], Awaitable[None]]
+
+
+@dataclass
+class User:
+    """A user's life so far.
+
+    Attributes:
+        name: Also after they were forgotten.
+        said: What was said in each thread and is stored, in order.
+        turns: How many turns they took in this life.
+        lives: How many lives are over.
+    """
+
+    name: str
+    said: dict[str, list[str]] = field(default_factory=dict)
+    turns: int = 0
+    lives: int = 0
+
+
+class Traffic:
+    """Users who talk through every host of one memory. Runs in one event loop."""
+
+    def __init__(self, memory: ConversationMemory, address: str, seed: int) -> None:
+        self.memory = memory
+        self.chance = random.Random(seed)
+        self.turns: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self.forgotten = 0
+        self._client = httpx.AsyncClient(
+            base_url=address, headers={"origin": address}, timeout=60, follow_redirects=False
+        )
+        self._apps = {
+            name: host.app(memory, EchoModel(), recall_tokens=200) for name, host in HOSTS.items()
+        }
+        self._ways: dict[str, Callable[[User, str, str], Awaitable[None]]] = {
+            **{name: self._make_way(name) for name in HOSTS},
+            "MCP": self._by_mcp,
+            "store": self._by_store,
+            "openai-agents": self._by_session,
+            "pydantic-ai": self._by_pydantic_ai,
+            "web": self._by_web,
+        }
+
+    async def run(self, user: User, until: float) -> None:
+        """Take turns of a user until a time; then check what is stored."""
+        while time.monotonic() < until:
+            await self._take(user)
+            if user.turns == TURNS_OF_A_LIFE:
+                await self._end(user)
+        await self._end(user)
+
+    async def aclose(self) -> None:
+        """Close what was opened."""
+        await self._client.aclose()
+
+    async def _take(self, user: User) -> None:
+        user.turns += 1
+        way = self.chance.choice(list(self._ways))
+        thread = self.chance.choice(THREADS)
+        topic = self.chance.choice(_TOPICS)
+        text = f"This is number {user.turns} of {user.name}, about {topic}."
+        try:
+            await self._ways[way](user, thread, text)
+        except Exception as error:  # noqa: BLE001 - every fault is counted and shown
+            self.faults.append(f"{way}: {type(error).__name__}: {str(error)[:200]}")
+        else:
+            self.turns[way] += 1
+
+    async def _end(self, user: User) -> None:
+        """Compare a life with the log, and forget it."""
+        for thread, said in user.said.items():
+            entries = await self.memory.log.aentries(self._key(user, thread))
+            stored = [entry.contents[0] for entry in entries if entry.role == "user"]
+            if stored != said:
+                self.faults.append(f"lost: {user.name} {thread}: {len(stored)} of {len(said)}")
+        await self.memory.aforget(user_id=user.name)
+        self.forgotten += 1
+        user.said.clear()
+        user.turns = 0
+        user.lives += 1
+
+    @staticmethod
+    def _key(user: User, thread: str) -> Any:
+        from langchain_convmem.records import ThreadKey
+
+        return ThreadKey(user.name, thread)
+
+    @staticmethod
+    def _note(user: User, thread: str, text: str) -> None:
+        user.said.setdefault(thread, []).append(text)
+
+    # -- hosts of a turn --------------------------------------------------------------------------
+
+    def _make_way(self, name: str) -> Callable[[User, str, str], Awaitable[None]]:
+        app = self._apps[name]
+        kinds = ("invoke", "ainvoke", "stream", "astream", "left", "fails")
+
+        async def take(user: User, thread: str, text: str) -> None:
+            config: Any = {"configurable": {"user_id": user.name, "thread_id": thread}}
+            kind = self.chance.choice(kinds)
+            if kind == "fails":
+                text = f"{text} {_FAILS}"
+            self._note(user, thread, text)
+            if kind == "invoke":
+                await asyncio.to_thread(app.invoke, text, config)
+            elif kind == "ainvoke":
+                await app.ainvoke(text, config)
+            elif kind == "stream":
+                await asyncio.to_thread(lambda: list(app.stream(text, config)))
+            elif kind == "astream":
+                _ = [chunk async for chunk in app.astream(text, config)]
+            elif kind == "left":
+                await _leave(app.astream(text, config))
+            else:
+                await self._fail(app, text, config)
+
+        return take
+
+    async def _fail(self, app: Any, text: str, config: Any) -> None:
+        try:
+            await app.ainvoke(text, config)
+        except ModelDownError:
+            return
+        self.faults.append("a model's error did not reach its caller")
+
+    # -- other hosts ------------------------------------------------------------------------------
+
+    async def _by_mcp(self, user: User, thread: str, text: str) -> None:
+        self._note(user, thread, text)
+        async with Client(make_mcp_server(self.memory, user_id=user.name)) as client:
+            call = {"text": text, "said_by": "user", "thread_id": thread}
+            assert not (await client.call_tool("remember", call)).is_error
+            assert not (await client.call_tool("recall", {"query": text})).is_error
+            assert not (await client.call_tool("profile", {})).is_error
+
+    async def _by_store(self, user: User, thread: str, text: str) -> None:
+        self._note(user, thread, text)
+        store = ConversationStore(self.memory, user_id=user.name)
+        value = {"role": "user", "content": text}
+        await store.aput(("threads", thread), f"{user.lives}-{user.turns}", value)
+        await store.asearch(("threads",), query=text, limit=3)
+
+    async def _by_session(self, user: User, thread: str, text: str) -> None:
+        self._note(user, thread, text)
+        part = ResponseOutputText(text="Fine.", type="output_text", annotations=[])
+        reply = ResponseOutputMessage(
+            id="msg", type="message", role="assistant", status="completed", content=[part]
+        )
+        session = ConversationSession(self.memory, thread, user_id=user.name)
+        await Runner.run(Agent(name="A", model=ScriptedModel([[reply]])), text, session=session)
+
+    async def _by_pydantic_ai(self, user: User, thread: str, text: str) -> None:
+        self._note(user, thread, text)
+        history = PydanticAIHistory(self.memory, thread, user_id=user.name)
+        agent = PydanticAgent(TestModel(custom_output_text="Good."))
+        result = await agent.run(text, message_history=await history.aload())
+        await history.aadd(result.new_messages())
+
+    async def _by_web(self, user: User, thread: str, text: str) -> None:
+        self._note(user, thread, text)
+        fields = {"user": user.name, "thread": thread, "text": text}
+        answer = await self._client.post("/say", data=fields)
+        assert answer.status_code == 200, f"{answer.status_code} {answer.text[:200]}"
+        shown = {"user": user.name, "thread": thread}
+        page = await self._client.get("/", params=shown, follow_redirects=True)
+        assert page.status_code == 200, f"{page.status_code}"
+
+
+async def _leave(chunks: Any) -> None:
+    """Read the first piece of a stream and leave."""
+    async for _ in chunks:
+        break
+    await chunks.aclose()
+
+
+# -- what is measured -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the process held at a moment."""
+
+    megabytes: float
+    handles: int
+    threads: int
+
+
+def take_sample() -> Sample:
+    """Return what the process holds now."""
+    with Path("/proc/self/statm").open() as sizes:
+        pages = int(sizes.read().split()[1])
+    handles = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    return Sample(pages * resource.getpagesize() / 1e6, handles, threading.active_count())
+
+
+@contextmanager
+def watching(samples: list[Sample]) -> Iterator[None]:
+    """Take a sample each second."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(1.0):
+            gc.collect()
+            samples.append(take_sample())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def compare(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """Return what was held in the second third and in the last, and whether that is a growth."""
+    third = len(samples) // 3
+    rows = []
+    for name in ("megabytes", "handles", "threads"):
+        before, after = (
+            median(getattr(one, name) for one in part)
+            for part in (samples[third : 2 * third], samples[2 * third :])
+        )
+        room = max(MOST_MORE * before, MOST_MORE_MB) if name == "megabytes" else 0
+        rows.append({"what": name, "second": before, "last": after, "ok": after - before <= room})
+    return rows
+
+
+# -- one run --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serving(memory: ConversationMemory) -> Any:
+    """Run the web chat on loopback, in this loop; yield its address."""
+    app = build_app(memory, EchoModel(), access=Access())
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+    server = uvicorn.Server(config)
+    running = asyncio.create_task(server.serve())
+    while not server.started:  # it has no event for that  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await running
+
+
+async def soak(seconds: float, seed: int) -> dict[str, Any]:
+    """Run all traffic for so long, and return what became of it."""
+    samples: list[Sample] = []
+    with tempfile.TemporaryDirectory(prefix="convmem-soak-") as folder:
+        async with AsyncExitStack() as stack:
+            memory = ConversationMemory.open(
+                Path(folder) / "memory.db",
+                embeddings=EmbeddedEmbeddings(),
+                summarizer=ExtractiveSummarizer(),
+                summary_settings=SETTINGS,
+                profile_tokens=150,
+            )
+            await stack.enter_async_context(memory)
+            address = await stack.enter_async_context(serving(memory))
+            traffic = Traffic(memory, address, seed)
+            until = time.monotonic() + seconds
+            with watching(samples):
+                users = [User(f"user{number}") for number in range(USERS)]
+                await asyncio.gather(*(traffic.run(user, until) for user in users))
+            await traffic.aclose()
+    bars = compare(samples)
+    return {
+        "seconds": seconds,
+        "turns": dict(sorted(traffic.turns.items())),
+        "lives": traffic.forgotten,
+        "faults": traffic.faults,
+        "held": bars,
+        "ok": not traffic.faults and all(bar["ok"] for bar in bars),
+    }
+
+
+def describe(found: dict[str, Any]) -> str:
+    """Return a report to read."""
+    total = sum(found["turns"].values())
+    lines = [
+        f"{total:,} turns in {found['seconds']:,.0f} s, {found['lives']} users forgotten",
+        "  " + ", ".join(f"{name} {count:,}" for name, count in found["turns"].items()),
+        "",
+        f"{'held':<12}{'second third':>14}{'last third':>14}",
+    ]
+    lines += [
+        f"{row['what']:<12}{row['second']:>14,.1f}{row['last']:>14,.1f}"
+        f"  {'ok' if row['ok'] else 'GROWS'}"
+        for row in found["held"]
+    ]
+    lines += ["", f"faults: {len(found['faults'])}", *found["faults"][:10]]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, and return the exit code, which is 1 when a bar fails."""
+    parser = argparse.ArgumentParser(
+        prog="tests.soak",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long users talk")
+    parser.add_argument("--seed", type=int, default=1, help="of what they say, and how")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    if options.seconds < 6:
+        parser.error("--seconds must be at least 6")
+    logging.getLogger("langchain_convmem").setLevel(logging.CRITICAL)
+    set_tracing_disabled(disabled=True)
+    found = asyncio.run(soak(options.seconds, options.seed))
+    print(json.dumps(found, indent=2) if options.json else describe(found))
+    return 0 if found["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
