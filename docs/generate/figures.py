@@ -97,6 +97,91 @@ def _write_quickstart(results: dict[str, Any]) -> Iterator[str]:
     yield "```"
 
 
+_LONG_CHAT = {
+    "convmem": "langchain-convmem",
+    "middleware": "SummarizationMiddleware",
+    "langmem": "langmem",
+    "full": "all messages",
+    "last 20": "the last 20",
+}
+
+
+def _write_long_chat(results: dict[str, Any]) -> Iterator[str]:
+    for style, one in results["long_chat"]["figures"].items():
+        told = "word for word" if style == "quoting" else "half in words of its own"
+        yield f"A summariser that tells {told}:"
+        yield ""
+        yield f"| | {' | '.join(_LONG_CHAT.values())} |"
+        yield "| --- |" + " --- |" * len(_LONG_CHAT)
+        columns = [_list_long_chat(one, name) for name in _LONG_CHAT]
+        for title in columns[0]:
+            yield f"| {title} | {' | '.join(str(column[title]) for column in columns)} |"
+        yield ""
+        yield _tell_long_chat(one)
+        yield ""
+
+
+def _list_long_chat(one: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the rows of a system; those that nobody summarises for have no cost."""
+    facts, tokens = one["facts"][name], one["tokens"][name]
+    cost = one["cost"].get(name, {"calls": "-", "per_token": "-"})
+    standing = one["standing"].get(name)
+    return {
+        "facts told when asked for, of 200": facts["told"],
+        "told when asked for earlier, of 54": facts["told_earlier"],
+        "tokens of a context, last hundred turns": f"{tokens['last']:,}",
+        "tokens of the largest context": f"{tokens['most']:,}",
+        "calls of the summariser": cost["calls"],
+        "its tokens for each token of the chat": cost["per_token"],
+        "facts mis-told": one["missaid"].get(name, "-"),
+        "facts that stand there unasked": "-" if standing is None else sum(standing.values()),
+    }
+
+
+def _tell_long_chat(one: dict[str, Any]) -> str:
+    made, turn, prefixes = one["summaries"], one["turn_ms"], one["prefixes"]
+    return (
+        f"{made['written']} summaries in {made['calls']} calls, {made['parents']} parents by rule. Of "
+        f"{made['facts']:,} facts to tell, {made['in_text']:,} stand in their texts, {made['listed']:,} in their lists, "
+        f"{made['recallable']:,} are left to recall, {made['in_the_log_alone']} to the log alone. A turn takes "
+        f"{turn['p50']:.0f} ms at the median, {turn['p95']:.0f} at the 95th percentile. Invalid contexts: {one['invalid']}; "
+        f"over the budget: {one['too_large']}; entries neither shown nor covered: {one['uncovered']}; prefixes broken "
+        f"between compactions: {prefixes['broken']} of {prefixes['compared']:,}; of {one['sought']:,} "
+        f"evicted lines, recall does not find {one['not_findable']} by its own words."
+    )
+
+
+def _write_long_reach(results: dict[str, Any]) -> Iterator[str]:
+    styles = results["long_reach"]["figures"]
+    yield f"| of what was asked for after so many compactions | {' | '.join(styles)} |"
+    yield "| --- |" + " --- |" * len(styles)
+    rows = zip(*(one["checkpoints"] for one in styles.values()), strict=True)
+    for row in rows:
+        shares = " | ".join(f"{one['in_other_words']:.3f}" for one in row)
+        yield f"| {row[0]['compactions']}, {row[0]['asked']} facts | {shares} |"
+    kinds = next(iter(styles.values()))["kinds"]
+    for kind in kinds:
+        shares = " | ".join(
+            f"{one['kinds'][kind]['in_other_words']:.3f}" for one in styles.values()
+        )
+        yield f"| at the end: {kind} | {shares} |"
+
+
+_UNITS = ("requests", "read_units", "write_units", "stored_bytes")
+
+
+def _write_capacity(results: dict[str, Any]) -> Iterator[str]:
+    figures = results["capacity"]["figures"]
+    yield "| of a turn, by the model | requests | read units | write units | bytes stored | furthest off | $ a million turns |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for one in figures["kinds"]:
+        rows = {row["what"]: row for row in one["rows"]}
+        cells = [f"{rows[name]['predicted']:,.2f}" for name in _UNITS[:-1]]
+        cells.append(f"{rows['stored_bytes']['predicted']:,.0f}")
+        off = max(abs(row["off"]) for row in rows.values())
+        yield f"| {one['traffic']['name']} | {' | '.join(cells)} | {100 * off:.1f} % | {one['dollars']:.2f} |"
+
+
 def _write_runs(results: dict[str, Any]) -> Iterator[str]:
     yield "| benchmark | command | figures of | date |"
     yield "| --- | --- | --- | --- |"
@@ -113,6 +198,9 @@ TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "personal": _write_personal,
     "install": _write_install,
     "quickstart": _write_quickstart,
+    "long_chat": _write_long_chat,
+    "long_reach": _write_long_reach,
+    "capacity": _write_capacity,
     "runs": _write_runs,
 }
 """What writes a marked part, by the name in its mark."""
