@@ -3,7 +3,8 @@
 `ConversationMemoryMiddleware` needs the extra `agents`, `make_mcp_server` the extra `mcp`,
 `ConversationStore` the extra `langgraph`, `ConversationSession` the extra `openai-agents`, and
 `PydanticAIHistory` the extra `pydantic-ai`, `MemoryTelemetry` the extra `otel`,
-`ClaudeMemoryMiddleware` and `MemoryFiles` the extra `anthropic`; the others need none.
+`import_checkpoints` the extra `langgraph`, `ClaudeMemoryMiddleware` and `MemoryFiles` the extra
+`anthropic`; the others need none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
+    from langchain_convmem.integrations.checkpoints import (
+        CheckpointReport,
+        aimport_checkpoints,
+        import_checkpoints,
+    )
     from langchain_convmem.integrations.claude_memory import ClaudeMemoryMiddleware, MemoryFiles
     from langchain_convmem.integrations.mcp_server import make_mcp_server
     from langchain_convmem.integrations.openai_agents import ConversationSession
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from langchain_convmem.integrations.vector_store_sync import StoreDialect
 
 __all__ = [
+    "CheckpointReport",
     "ClaudeMemoryMiddleware",
     "ConversationMemoryMiddleware",
     "ConversationSession",
@@ -35,12 +42,15 @@ __all__ = [
     "PydanticAIHistory",
     "StoreDialect",
     "VectorStoreRecall",
+    "aimport_checkpoints",
+    "import_checkpoints",
     "make_mcp_server",
     "read_message_tool",
     "search_dialog_tool",
 ]
 
 _HOMES = {
+    "CheckpointReport": "integrations.checkpoints",
     "ClaudeMemoryMiddleware": "integrations.claude_memory",
     "ConversationMemoryMiddleware": "integrations.agents",
     "ConversationSession": "integrations.openai_agents",
@@ -50,6 +60,8 @@ _HOMES = {
     "PydanticAIHistory": "integrations.pydantic_ai",
     "StoreDialect": "integrations.vector_store_sync",
     "VectorStoreRecall": "integrations.vector_store",
+    "aimport_checkpoints": "integrations.checkpoints",
+    "import_checkpoints": "integrations.checkpoints",
     "make_mcp_server": "integrations.mcp_server",
     "read_message_tool": "integrations.read_tool",
     "search_dialog_tool": "integrations.search_tool",

@@ -127,10 +127,11 @@ def read_file(
         ids = archive.thread_ids
         return ImportedFile(archive.path, archive, ids, archive.entries, archive.unread)
     threads = parse_threads(open_source(place), thread_id=thread_id, format=format)
-    return _list_file(str(place), threads)
+    return list_threads(str(place), threads)
 
 
-def _list_file(path: str, threads: Sequence[ImportedThread]) -> ImportedFile:
+def list_threads(path: str, threads: Sequence[ImportedThread]) -> ImportedFile:
+    """Return threads that were read at once as what a file holds."""
     ids = tuple(thread.thread_id for thread in threads)
     return ImportedFile(path, tuple(threads), ids, sum(map(len, threads)))
 
