@@ -1,11 +1,11 @@
 """What a slow summariser costs the user: a turn with summaries in the background, and without.
 
-    python -m benchmarks.summary_latency [--turns 600] [--seconds 2] [--json]
+    python -m benchmarks.summary_latency [--turns 600] [--seconds 2] [--pace 0.15] [--json]
 
 A thread of many turns; the model answers at once, the summariser takes two seconds and then quotes
 the beginnings of what it was given. Every memory has its own SQLite file, recall, and the same
-budget. Between the turns there is a short pause, so that a summary is in the making during a good
-part of them.
+budget. A turn of each begins every so many seconds (`--pace`), far faster than anybody talks, so
+that a summary is in the making during most of them, on a fast machine as on a slow one.
 
 Systems:
     without       a memory without a summariser
@@ -57,7 +57,6 @@ SETTINGS = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 800))
 CONTEXT_TOKENS = 4000
 _WARM_UP = 20
 """Turns that are taken and not measured: they fill caches and the budget."""
-_PAUSE_S = 0.02
 _FOREGROUND_SHARE = 5
 """The foreground takes one turn for so many of the others."""
 _QUOTED = 1200
@@ -142,13 +141,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--turns", type=int, default=600, help="turns that are measured")
     parser.add_argument("--seconds", type=float, default=2.0, help="what a summary takes")
+    parser.add_argument("--pace", type=float, default=0.15, help="seconds from turn to turn")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.turns < 2 * _FOREGROUND_SHARE or options.seconds < 0:
         least = 2 * _FOREGROUND_SHARE
         parser.error(f"--turns must be at least {least} and --seconds not negative")
     with tempfile.TemporaryDirectory(prefix="benchmark-summary-latency-") as folder:
-        report = reported(measured(options.turns, options.seconds, Path(folder)), options.seconds)
+        found = measured(options.turns, options.seconds, options.pace, Path(folder))
+    report = reported(found, options.seconds)
     _progress("")
     print(json.dumps(report, indent=2) if options.json else table(report))
     return 0 if all(bar["ok"] for bar in report["bars"]) else 1
@@ -157,16 +158,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 # -- measuring -------------------------------------------------------------------------------
 
 
-def measured(turns: int, seconds: float, folder: Path) -> dict[str, dict[str, Any]]:
+def measured(turns: int, seconds: float, pace: float, folder: Path) -> dict[str, dict[str, Any]]:
     """Take the turns; return the figures of each system."""
     with ExitStack() as stack:
         systems = {name: _system(name, seconds, folder, stack) for name in SYSTEMS}
         pair = [systems["without"], systems["background"]]
         for number in range(_WARM_UP + turns):
             _progress(f"turn {number:,} of {_WARM_UP + turns:,}")
+            begun = time.monotonic()
             for system in pair if number % 2 else reversed(pair):
                 system.take(number, is_measured=number >= _WARM_UP)
-            time.sleep(_PAUSE_S)
+            time.sleep(max(begun + pace - time.monotonic(), 0.0))
         systems["background"].memory.flush()
         for number in range(_WARM_UP + turns // _FOREGROUND_SHARE):
             _progress(f"foreground, turn {number:,}")

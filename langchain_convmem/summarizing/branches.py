@@ -65,6 +65,8 @@ _HELD = 0.3
 """What it counts beside a cosine that a sentence holds what a question asks for."""
 _LEAST_NEAR = 0.05
 """A sentence that is no nearer has nothing to do with a question."""
+_SURE_TO_FIT = 0.8
+"""So much of the room is filled by counting sentences one by one."""
 _MOST_MISSES = 12
 """After so many sentences in a row that do not fit, the rest hardly will."""
 _LEAST_SHARE = 0.34
@@ -223,23 +225,30 @@ class Branches:
         """Return the first of the ranked sentences that are new and fit."""
         chosen: dict[str, list[int]] = {}
         told: set[str] = set()
-        best: tuple[OpenedSummary, ...] = ()
-        misses = 0
+        spent = misses = 0
         for name, number in ranked:
-            folded = fold_text(self._leaves[name][0].sentences[number])
+            sentence = self._leaves[name][0].sentences[number]
+            folded = fold_text(sentence)
             if _is_heading(folded) or folded in told or folded in shown:
                 continue
             chosen.setdefault(name, []).append(number)
-            opened = self._write(chosen)
-            if count("\n\n".join(["", *(one.text for one in opened)])) > max_tokens:
+            # One by one they take no less than together: all are counted only where room is short.
+            spent += count(f"\n- {sentence}")
+            if len(chosen[name]) == 1:
+                spent += count(f"\n\n{write_opened(self._leaves[name][0], ()).text}\n")
+            if spent > _SURE_TO_FIT * max_tokens and not self._fits(chosen, max_tokens, count):
                 chosen[name].pop()
                 misses += 1
                 if misses == _MOST_MISSES:
                     break
                 continue
             told.add(folded)
-            best, misses = opened, 0
-        return best
+            misses = 0
+        return self._write({name: numbers for name, numbers in chosen.items() if numbers})
+
+    def _fits(self, chosen: Mapping[str, list[int]], max_tokens: int, count: TextCounter) -> bool:
+        opened = self._write(chosen)
+        return count("\n\n".join(["", *(one.text for one in opened)])) <= max_tokens
 
     def _rank_by_meaning(self, question: str, embed: Embed) -> list[tuple[str, int]]:
         """Return the sentences nearest to a question in what they mean or hold, best first."""
