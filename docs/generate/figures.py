@@ -167,19 +167,39 @@ def _write_long_reach(results: dict[str, Any]) -> Iterator[str]:
         yield f"| at the end: {kind} | {shares} |"
 
 
+def _write_summary_latency(results: dict[str, Any]) -> Iterator[str]:
+    figures = results["summary_latency"]["figures"]
+    yield "| | turns | p50, ms | p95, ms | slowest, ms | turns with a summary in the making | summaries |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for name, row in figures["systems"].items():
+        cells = [
+            row["turns"],
+            row["p50_ms"],
+            row["p95_ms"],
+            row["max_ms"],
+            row["under_way"],
+            row["summaries"],
+        ]
+        yield f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |"
+    yield ""
+    [bar] = figures["bars"]
+    verdict = "met" if bar["ok"] else "missed"
+    yield f"{bar['what'].capitalize()}: {bar['value']:.2f}, to be at most {bar['bound']} ({verdict})."
+
+
 _UNITS = ("requests", "read_units", "write_units", "stored_bytes")
 
 
 def _write_capacity(results: dict[str, Any]) -> Iterator[str]:
     figures = results["capacity"]["figures"]
-    yield "| of a turn, by the model | requests | read units | write units | bytes stored | furthest off | $ a million turns |"
+    yield "| of a turn, by the model | requests | read units | write units | bytes stored | furthest off, as a share | $ a million turns |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for one in figures["kinds"]:
         rows = {row["what"]: row for row in one["rows"]}
         cells = [f"{rows[name]['predicted']:,.2f}" for name in _UNITS[:-1]]
         cells.append(f"{rows['stored_bytes']['predicted']:,.0f}")
         off = max(abs(row["off"]) for row in rows.values())
-        yield f"| {one['traffic']['name']} | {' | '.join(cells)} | {100 * off:.1f} % | {one['dollars']:.2f} |"
+        yield f"| {one['traffic']['name']} | {' | '.join(cells)} | {off:.3f} | {one['dollars']:.2f} |"
 
 
 def _write_runs(results: dict[str, Any]) -> Iterator[str]:
@@ -200,6 +220,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "quickstart": _write_quickstart,
     "long_chat": _write_long_chat,
     "long_reach": _write_long_reach,
+    "summary_latency": _write_summary_latency,
     "capacity": _write_capacity,
     "runs": _write_runs,
 }
