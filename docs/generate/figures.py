@@ -198,7 +198,7 @@ def _write_capacity(results: dict[str, Any]) -> Iterator[str]:
         rows = {row["what"]: row for row in one["rows"]}
         cells = [f"{rows[name]['predicted']:,.2f}" for name in _UNITS[:-1]]
         cells.append(f"{rows['stored_bytes']['predicted']:,.0f}")
-        off = max(abs(row["off"]) for row in rows.values())
+        off = max((row["off"] for row in rows.values()), key=abs)
         yield f"| {one['traffic']['name']} | {' | '.join(cells)} | {off:.3f} | {one['dollars']:.2f} |"
 
 
