@@ -98,6 +98,11 @@ class ProfileItem:
         """Whether it holds."""
         return self.state == "current"
 
+    @property
+    def label(self) -> str:
+        """Its slot as people read it."""
+        return self.slot.rstrip(":")
+
     def __str__(self) -> str:
         until = "" if self.until_ms is None else f" to {format_day(self.until_ms)}"
         return f"{indent_text(self.text)} ({format_day(self.since_ms)}{until})"
@@ -191,7 +196,7 @@ class UserProfile:
         one = self.find(item)
         by = {"said": "rules of the package", "model": "a profiler", "pinned": "a pin"}
         lines = [
-            f"{one.kind}{f', {one.slot}' if one.slot else ''}: {indent_text(one.text)}",
+            f"{one.kind}{f', {one.label}' if one.slot else ''}: {indent_text(one.text)}",
             f"said on {format_day(one.since_ms)} in thread {one.key.thread_id!r}",
             f"entry {one.entry_id}, message {one.message_id}; found by {by[one.source]}",
             f"state: {one.state}"
@@ -335,7 +340,7 @@ class UserProfile:
             (
                 escape_html(item.kind if item.is_current else item.state),
                 f"{'<b>pinned</b> ' if item.is_pinned else ''}{escape_html(str(item))}",
-                escape_html(f"{item.slot}: {item.value}" if item.value else item.slot),
+                escape_html(f"{item.label}: {item.value}" if item.value else item.label),
                 escape_html(item.key.thread_id),
             )
             for item in (*self.current, *self.past)

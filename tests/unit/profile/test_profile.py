@@ -205,3 +205,12 @@ def test_what_was_said_of_a_day_is_found_by_that_day(memory):
     assert len(profile.list_events("And next week?")) == 2
     assert profile.list_events("What is my name?") == []
     assert "(2025-03-12, of 2025-03-20)" in format_items(profile.items[:1])
+
+
+def test_a_slot_of_nothing_in_particular_reads_without_its_mark(memory):
+    say(memory, "My preference has always been short answers, by the way.")
+    profile = memory.profile("ana")
+    [item] = profile.items
+    assert (item.slot, item.label) == ("ideal:", "ideal")
+    assert profile.explain(item).startswith("tastes, ideal: My preference")
+    assert "ideal: short answers" in profile._repr_html_()
