@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from langchain_convmem.claims.comparison import SourceSentence, compare_claims
+from langchain_convmem.claims.comparison import compare_claims
+from langchain_convmem.claims.findings import SourceSentence
 from langchain_convmem.views.facts import FactSource, find_facts, find_untold
 
 DATA = Path(__file__).parent / "data" / "summaries"

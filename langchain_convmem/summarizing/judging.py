@@ -18,12 +18,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_convmem.claims.comparison import (
-    ClaimFinding,
-    SourceSentence,
-    compare_claims,
-    split_restatement,
-)
+from langchain_convmem.claims.comparison import compare_claims, split_restatement
+from langchain_convmem.claims.findings import ClaimFinding, SourceSentence
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.runnables import ask_steps

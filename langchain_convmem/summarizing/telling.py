@@ -13,12 +13,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 
-from langchain_convmem.claims.comparison import (
-    SPEAKERS,
-    SourceSentence,
-    compare_claims,
-    split_restatement,
-)
+from langchain_convmem.claims.comparison import SPEAKERS, compare_claims, split_restatement
+from langchain_convmem.claims.findings import SourceSentence
 from langchain_convmem.claims.lexicon import guess_language
 from langchain_convmem.claims.reading import Claim, find_cast, is_same_stem, read_claim
 from langchain_convmem.claims.values import Value

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.claims import count_found, find_by_claims, load_cases
-from langchain_convmem.claims.comparison import SourceSentence, compare_claims
+from langchain_convmem.claims.comparison import compare_claims
+from langchain_convmem.claims.findings import SourceSentence
 
 CORRUPTIONS = load_cases("corruptions")
 PARAPHRASES = load_cases("paraphrases")
