@@ -121,11 +121,17 @@ def _find_named(claim: Claim) -> dict[str, str]:
     pattern = _NAMING.get(claim.language)
     if pattern is None:
         return {}
+    has_capitals = any(map(str.isupper, claim.text))
     return {
         " ".join(match[1].lower().split()): stem_word(match[2].lower(), claim.language)
         for match in pattern.finditer(claim.text)
         if match[2].lower() not in get_lexicon(claim.language).function_words
+        # "Frau Kühn", but not "die Frau kündigt"; who writes all in lower case writes names so.
+        and not (has_capitals and match[2].islower() and _TITLE.fullmatch(match[1]))
     }
+
+
+_TITLE = re.compile(_TITLED, re.IGNORECASE)
 
 
 _NAMING = {

@@ -332,3 +332,10 @@ def test_any_other_unit_is_found(number, one, two):
 def test_a_negation_is_found_whether_added_or_lost(said, told):
     assert [finding.kind for finding in _compare(said, told).changed] == ["polarity"]
     assert [finding.kind for finding in _compare(told, said).changed] == ["polarity"]
+
+
+def test_a_verb_after_a_noun_that_is_a_title_too_is_no_name():
+    said = [SourceSentence("Meine Frau kümmert sich um die Kündigung der alten Wohnung.", "user")]
+    assert not compare_claims(said, "Die Frau kündigt die alte Wohnung.").changed
+    called = [SourceSentence("Ich rufe Frau Kühn an.", "user")]
+    assert compare_claims(called, "Der Nutzer ruft Frau Lorenz an.").changed
