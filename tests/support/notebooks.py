@@ -264,15 +264,24 @@ def merge_outputs(stored: Any, made: Any) -> bool:
     """
     is_new = False
     changed = {text.partition(":")[0] for text in compare_notebooks(stored, made)}
+    same = []
     for number, (before, now) in enumerate(zip(stored["cells"], made["cells"], strict=True)):
         if now["cell_type"] != "code":
             continue
         if f"cell {number}" in changed or not before.get("execution_count"):
             is_new = True
         else:
-            now["outputs"] = before["outputs"]
+            same.append((before, now))
+    day = stored["metadata"].get("executed", "")
     if not is_new:
-        made.metadata["executed"] = stored.metadata.get("executed", made.metadata["executed"])
+        made.metadata["executed"] = day or made.metadata["executed"]
+    for before, now in same:
+        # What shows the day of its run cannot stand in a notebook that another day is noted for.
+        is_of_its_day = day and normalize(text := "\n".join(list_texts(before)), day) != normalize(
+            text, ""
+        )
+        if not (is_new and is_of_its_day):
+            now["outputs"] = before["outputs"]
     return is_new
 
 
