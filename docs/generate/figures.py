@@ -99,7 +99,7 @@ def _write_quickstart(results: dict[str, Any]) -> Iterator[str]:
 
 _LONG_CHAT = {
     "convmem": "langchain-convmem",
-    "middleware": "SummarizationMiddleware",
+    "middleware": "LangChain's middleware",
     "langmem": "langmem",
     "full": "all messages",
     "last 20": "the last 20",
@@ -192,7 +192,7 @@ _UNITS = ("requests", "read_units", "write_units", "stored_bytes")
 
 def _write_capacity(results: dict[str, Any]) -> Iterator[str]:
     figures = results["capacity"]["figures"]
-    yield "| of a turn, by the model | requests | read units | write units | bytes stored | furthest off, as a share | $ a million turns |"
+    yield "| predicted of a turn | requests | read units | write units | bytes stored | furthest off | $ a million turns |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for one in figures["kinds"]:
         rows = {row["what"]: row for row in one["rows"]}
