@@ -1426,7 +1426,7 @@ class ConversationMemory:
         BRANCHES.drop(self._turn_memory.log_place, owner)
         if key is not None and ids:
             # What else the summaries covered is shown again.
-            yield from self._turn_memory.finish_turn_steps(key)
+            yield from self._turn_memory.compact_steps(key)
         return receipt
 
 
@@ -1538,19 +1538,29 @@ class TurnServices:
                 options.budget.list_message_budgets(self.get_recall_budget(options))[0]
             )
 
+    def note_turn(self, key: ThreadKey) -> None:
+        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
+        self.recaller.embed_soon(key.owner)
+        self.profiles.note_turn(key)
+
+    def compact_steps(
+        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
+    ) -> Steps[None]:
+        """Compact a thread if that is due, now or later; see `finish_turn_steps`."""
+        return self.summaries.compact_steps(key, view, replies)
+
     def finish_turn_steps(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> Steps[None]:
-        """Do what is due after a turn was stored: have it embedded soon, compact the thread.
+        """Do what is due after a turn was stored: note it, compact the thread.
 
         Args:
             key: Its thread.
             view: The thread as the model saw it; None if not available.
             replies: What was stored of the answer.
         """
-        self.recaller.embed_soon(key.owner)
-        self.profiles.finish_turn(key)
-        yield from self.summaries.finish_turn_steps(key, view, replies)
+        self.note_turn(key)
+        yield from self.compact_steps(key, view, replies)
 
 
 # -- The recall of a memory -----------------------------------------------------------------------
@@ -1729,7 +1739,7 @@ class Profiles:
             keys = [thread.key for thread in threads]
         return (yield from self._profiler.read_threads_steps(keys))
 
-    def finish_turn(self, key: ThreadKey) -> None:
+    def note_turn(self, key: ThreadKey) -> None:
         """Have what was said read in the background, if it is time."""
         if self._jobs is None or self._profiler is None or not self._profiler.note_turn(key):
             return
@@ -1911,7 +1921,7 @@ class Summaries:
                 if model.window_tokens is not None:
                     compactor.settings = compactor.settings.fit_input(model.window_tokens)
 
-    def finish_turn_steps(
+    def compact_steps(
         self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]
     ) -> Steps[None]:
         """Compact a thread if that is due, now or later; see `TurnServices.finish_turn_steps`."""

@@ -535,6 +535,12 @@ class MemoryNodes:
 
     def record(self, run: NodeRun) -> Steps[Update]:
         """Store the reply."""
+        update = yield from self._store_reply(run)
+        if run.options.remember:
+            self.memory.note_turn(run.node.key)
+        return update
+
+    def _store_reply(self, run: NodeRun) -> Steps[Update]:
         if run.messages is not None:
             note, _ = yield from self._catch_up(run, run.messages)
             removed = remove_superseded(run.messages, note)
@@ -550,7 +556,7 @@ class MemoryNodes:
     def summarize(self, run: NodeRun) -> Steps[Update]:
         """Compact the thread if due; the state does not change."""
         if run.options.remember:
-            yield from self.memory.finish_turn_steps(run.node.key)
+            yield from self.memory.compact_steps(run.node.key)
         return {}
 
     # -- Model ----------------------------------------------------------------------------------

@@ -1108,10 +1108,20 @@ class TurnMemory(Protocol):
         """Have threads summarised before the window of a turn's model is full."""
         ...
 
+    def note_turn(self, key: ThreadKey) -> None:
+        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
+        ...
+
+    def compact_steps(
+        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
+    ) -> Steps[None]:
+        """Compact a thread if that is due, now or later; see `finish_turn_steps`."""
+        ...
+
     def finish_turn_steps(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> Steps[None]:
-        """Run what is due after a turn: embed it, compact the thread.
+        """Run what is due after a turn: `note_turn`, and `compact_steps`.
 
         Args:
             key: Its thread.

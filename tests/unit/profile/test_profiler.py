@@ -9,11 +9,14 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
+from scripted_chat import ScriptedChatModel
+from turn_hosts import HOSTS
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.effects import run_sync
+from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.profile.profiler import TURNS_AT_ONCE
+from langchain_convmem.profile.profiler import TURNS_AT_ONCE, Profiler
 from langchain_convmem.profile.proposals import (
     ProposedItem,
     ThreadReading,
@@ -251,6 +254,18 @@ def test_turns_are_read_behind_them_some_at_a_time():
         "Gluten and my stomach are old enemies."
     ]
     assert memory.update_profile("ana").read == 0
+
+
+@pytest.mark.parametrize("host", HOSTS.values(), ids=list(HOSTS))
+def test_turns_of_every_host_are_read(host):
+    memory, model = open_memory({})
+    app = host.app(memory, ScriptedChatModel(replies=["I see."]), recall=False)
+    config = {"configurable": {"thread_id": "t1", "user_id": "ana"}}
+    texts = [f"Message {number}." for number in range(TURNS_AT_ONCE)]
+    for text in texts:
+        app.invoke(text, config)
+    assert memory.flush(20)
+    assert model.list_shown() == texts
 
 
 def test_no_line_is_read_twice_by_whatever_process(tmp_path):
