@@ -24,7 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from math import ceil
@@ -129,46 +129,38 @@ def predict(traffic: Traffic) -> Cost:
     said = traffic.said + ITEM_BYTES["user"]
     replied = traffic.replied + ITEM_BYTES["assistant"]
     units = 2 * (_count(said, WRITE_BYTES) + _count(replied, WRITE_BYTES))
+    starts = _list_starts(traffic)
+    read_until: dict[int, int] = {}
     requests = reads = writes = stored = 0
-    for number, thread_turn, read_before, note in _walk(traffic):
-        new = (number - read_before) * (said + replied) + said
-        window = (thread_turn - note) * (said + replied)
-        requests += CALLS + (thread_turn == 0)
-        reads += _SINGLE_READS + (thread_turn == 0)
+    for number in range(traffic.turns * traffic.threads):
+        server, turn = number % traffic.servers, number % traffic.turns
+        new = (number - read_until.get(server, 0)) * (said + replied) + said
+        window = (turn - starts[turn]) * (said + replied)
+        read_until[server] = number + 1
+        requests += CALLS + (turn == 0)
+        reads += _SINGLE_READS + (turn == 0)
         reads += _count(new, READ_BYTES) + _count(window, READ_BYTES)
         writes += units
         stored += said + replied
-        if thread_turn and note != _find_note(traffic, thread_turn - 1):
+        if turn and starts[turn] != starts[turn - 1]:
             requests += 1
             writes += _count(NOTE_BYTES, WRITE_BYTES)
     users = traffic.users
     return Cost(requests * users, reads * users, writes * users, stored * users)
 
 
-def _walk(traffic: Traffic) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the turns of a user.
-
-    Of each its number, which of its thread it is, up to which turn its server has read the user,
-    and from which turn of the thread on it reads.
-    """
-    read: dict[int, int] = {}
-    for number in range(traffic.turns * traffic.threads):
-        server, turn = number % traffic.servers, number % traffic.turns
-        yield number, turn, read.get(server, 0), _find_note(traffic, turn)
-        read[server] = number + 1
-
-
-def _find_note(traffic: Traffic, turn: int) -> int:
-    """Return from which turn of a thread on a view is read, in a turn of it."""
+def _list_starts(traffic: Traffic) -> list[int]:
+    """Return for each turn of a thread from which turn on the thread is read."""
     if traffic.history_tokens is None:
-        return 0
+        return [0] * traffic.turns
     said, replied = HumanMessage(_say(traffic.said, 0)), AIMessage(_say(traffic.replied, 0))
     kept = int(KEPT * traffic.history_tokens / count_tokens([said, replied]))
-    begins = 0
-    for now in range(turn):
-        if 2 * (now - begins - kept) >= NOTED_AFTER:
-            begins = now - kept
-    return begins
+    starts, start = [], 0
+    for turn in range(traffic.turns):
+        starts.append(start)
+        if 2 * (turn - start - kept) >= NOTED_AFTER:
+            start = turn - kept
+    return starts
 
 
 def _count(size: float, unit: int) -> int:

@@ -1944,21 +1944,20 @@ class Summaries:
         """Return whether a thread may be due, without a look into the log."""
         if view is None:
             return True
-        from langchain_convmem.summarizing.planning import Size
+        from langchain_convmem.summarizing.planning import Size, count_excess
 
+        settings = self.compactor.settings
         framing = [one for one in view.messages if is_framing(one)]
         told = [
             one for one in view.messages if one.additional_kwargs.get("source") == SUMMARY_SOURCE
         ]
-        told_tokens, shown_tokens = self._counter(told), self.compactor.settings.shown_tokens
-        # Summaries beyond their share take the room of messages, until a parent stands over them.
-        excess = max(told_tokens - shown_tokens, 0)
+        told_tokens = self._counter(told)
         size = Size(
-            view.tokens - self._counter(framing) + self._counter(replies) + excess,
+            view.tokens - self._counter(framing) + self._counter(replies),
             len(view.messages) - len(framing) + len(replies),
-        )
-        is_crowded = told_tokens > _CROWDED * shown_tokens
-        return not view.is_whole or is_crowded or self.compactor.settings.is_due(size)
+        ).add_tokens(count_excess(told_tokens, settings))
+        is_crowded = told_tokens > _CROWDED * settings.shown_tokens
+        return not view.is_whole or is_crowded or settings.is_due(size)
 
     # -- the background ---------------------------------------------------------------------------
 

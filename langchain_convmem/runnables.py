@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langchain_convmem.causes import ErrorTrap
-from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.effects import Effect, Steps, make_effect
 from langchain_convmem.errors import SummaryError
+from langchain_convmem.protocols import INTERNAL_TAGS
 
 RunnableLike: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
 """A Runnable, or a plain or async function, that gets messages and returns a message or text."""
@@ -43,6 +45,24 @@ class AskedAnswer:
     value: Any = field(default=None, repr=False)
     reason: str = ""
     cause: Exception | None = None
+
+
+def make_config(run_name: str) -> RunnableConfig:
+    """Return what marks a call behind a turn, so that neither streams nor traces take it for one.
+
+    Args:
+        run_name: What traces call it.
+    """
+    tags, metadata = list(INTERNAL_TAGS), {"lc_source": "convmem"}
+    return {"run_name": run_name, "tags": tags, "metadata": metadata}
+
+
+def ask_runnable_steps(
+    runnable: Runnable[Any, Any], messages: list[BaseMessage], run_name: str, texts: Iterable[str]
+) -> Steps[AskedAnswer]:
+    """Return what a Runnable answers to messages; see `ask_steps` and `make_config`."""
+    effect = make_effect(runnable.invoke, runnable.ainvoke, messages, make_config(run_name))
+    return (yield from ask_steps(effect, texts))
 
 
 def ask_steps(effect: Effect, texts: Iterable[str]) -> Steps[AskedAnswer]:

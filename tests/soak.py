@@ -60,6 +60,7 @@ from langchain_convmem.integrations import (
     make_mcp_server,
 )
 from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.web.access import Access
 from langchain_convmem.web.server import build_app
 
@@ -85,9 +86,6 @@ class EchoModel(InstantModel):
         if said.endswith(_FAILS):
             raise ModelDownError(said)
         return AIMessage(f"You said: {said}")
-
-
-Way = Callable[["User", str], Awaitable[None]]
 
 
 @dataclass
@@ -159,7 +157,7 @@ class Traffic:
     async def _end(self, user: User) -> None:
         """Compare a life with the log, and forget it."""
         for thread, said in user.said.items():
-            entries = await self.memory.log.aentries(self._key(user, thread))
+            entries = await self.memory.log.aentries(ThreadKey(user.name, thread))
             stored = [entry.contents[0] for entry in entries if entry.role == "user"]
             if stored != said:
                 self.faults.append(f"lost: {user.name} {thread}: {len(stored)} of {len(said)}")
@@ -168,12 +166,6 @@ class Traffic:
         user.said.clear()
         user.turns = 0
         user.lives += 1
-
-    @staticmethod
-    def _key(user: User, thread: str) -> Any:
-        from langchain_convmem.records import ThreadKey
-
-        return ThreadKey(user.name, thread)
 
     @staticmethod
     def _note(user: User, thread: str, text: str) -> None:

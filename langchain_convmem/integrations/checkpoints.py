@@ -7,20 +7,19 @@ tables. A SQLite file of checkpoints needs none, `import_file` reads it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 
-from langchain_convmem.effects import Effect, Steps, perform, run_async, run_sync
+from langchain_convmem.effects import Steps, perform, sync, twin
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.transfer.imports import list_threads, store_file_steps
 from langchain_convmem.transfer.messages import repair_timestamp
-from langchain_convmem.transfer.threads import ImportedThread, build_thread
-from langchain_convmem.workers import run_in_thread
+from langchain_convmem.transfer.threads import build_thread
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -56,6 +55,7 @@ class CheckpointReport:
     skipped: tuple[str, ...] = ()
 
 
+@sync
 def import_checkpoints(
     memory: ConversationMemory,
     checkpointer: BaseCheckpointSaver[Any],
@@ -64,7 +64,7 @@ def import_checkpoints(
     find_user: UserFinder | None = None,
     thread_ids: Iterable[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> CheckpointReport:
+) -> Steps[CheckpointReport]:
     """Bring the threads of a checkpointer into a memory, each as its latest checkpoint has it.
 
     Messages keep their ids, so importing again doubles nothing and adds what is new. Afterwards
@@ -88,63 +88,16 @@ def import_checkpoints(
         LogError: If the log cannot be read or written.
         MissingExtraError: If langgraph is not installed.
     """
+    _check_checkpointer(checkpointer)
     wanted = _Wanted(user_id, find_user, thread_ids, progress)
-    return run_sync(_import_steps(memory, _SyncReader(checkpointer), wanted))
+    return _import_steps(memory, checkpointer, wanted)
 
 
-async def aimport_checkpoints(
-    memory: ConversationMemory,
-    checkpointer: BaseCheckpointSaver[Any],
-    *,
-    user_id: str | None = None,
-    find_user: UserFinder | None = None,
-    thread_ids: Iterable[str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> CheckpointReport:
-    """Async `import_checkpoints`, by the checkpointer's asynchronous methods."""
-    wanted = _Wanted(user_id, find_user, thread_ids, progress)
-    return await run_async(_import_steps(memory, _AsyncReader(checkpointer), wanted))
+aimport_checkpoints = twin(import_checkpoints)
+"""Async `import_checkpoints`, by the checkpointer's asynchronous methods."""
 
 
 # -- what a checkpointer holds --------------------------------------------------------------------
-
-
-def _make_config(thread_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-
-
-class _SyncReader:
-    """Reads a checkpointer by its blocking methods."""
-
-    def __init__(self, checkpointer: BaseCheckpointSaver[Any]) -> None:
-        _check_checkpointer(checkpointer)
-        self._saver = checkpointer
-
-    def list_steps(self) -> Steps[list[str]]:
-        """Return the names of all threads, each once."""
-        found: list[str] = yield Effect(self._list, lambda: run_in_thread(self._list))
-        return found
-
-    def _list(self) -> list[str]:
-        return list(dict.fromkeys(_name_threads(self._saver.list(None))))
-
-    def read_steps(self, thread_id: str) -> Steps[CheckpointTuple | None]:
-        """Return the latest checkpoint of a thread; None if there is none."""
-        config = _make_config(thread_id)
-        return (yield from perform(self._saver.get_tuple, self._saver.aget_tuple, config))
-
-
-class _AsyncReader(_SyncReader):
-    """Reads a checkpointer by its asynchronous methods."""
-
-    def list_steps(self) -> Steps[list[str]]:
-        """Return the names of all threads, each once."""
-        found: list[str] = yield Effect(self._list, self._alist)
-        return found
-
-    async def _alist(self) -> list[str]:
-        names = [name async for name in _aname_threads(self._saver.alist(None))]
-        return list(dict.fromkeys(names))
 
 
 def _check_checkpointer(value: object) -> None:
@@ -160,14 +113,17 @@ def _check_checkpointer(value: object) -> None:
         raise ConfigError(msg)
 
 
-def _name_threads(found: Iterator[CheckpointTuple]) -> Iterator[str]:
-    for one in found:
-        yield str(one.config["configurable"]["thread_id"])
+def _list_names(checkpointer: BaseCheckpointSaver[Any]) -> list[str]:
+    """Return the names of all threads, each once."""
+    return list(dict.fromkeys(map(_get_name, checkpointer.list(None))))
 
 
-async def _aname_threads(found: AsyncIterator[CheckpointTuple]) -> AsyncIterator[str]:
-    async for one in found:
-        yield str(one.config["configurable"]["thread_id"])
+async def _alist_names(checkpointer: BaseCheckpointSaver[Any]) -> list[str]:
+    return list(dict.fromkeys([_get_name(one) async for one in checkpointer.alist(None)]))
+
+
+def _get_name(checkpoint: CheckpointTuple) -> str:
+    return str(checkpoint.config["configurable"]["thread_id"])
 
 
 def _read_messages(checkpoint: CheckpointTuple) -> list[BaseMessage]:
@@ -202,15 +158,16 @@ class _Wanted:
 
 
 def _import_steps(
-    memory: ConversationMemory, reader: _SyncReader, wanted: _Wanted
+    memory: ConversationMemory, checkpointer: BaseCheckpointSaver[Any], wanted: _Wanted
 ) -> Steps[CheckpointReport]:
     if wanted.thread_ids is not None:
         names = list(dict.fromkeys(wanted.thread_ids))
     else:
-        names = yield from reader.list_steps()
+        names = yield from perform(_list_names, _alist_names, checkpointer)
     report = CheckpointReport()
     for number, name in enumerate(names, 1):
-        checkpoint = yield from reader.read_steps(name)
+        place: RunnableConfig = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+        checkpoint = yield from perform(checkpointer.get_tuple, checkpointer.aget_tuple, place)
         messages = [] if checkpoint is None else _read_messages(checkpoint)
         if checkpoint is None or not messages:
             report = _add(report, CheckpointReport(empty=(name,)))
@@ -225,8 +182,13 @@ def _import_steps(
 def _store_steps(
     memory: ConversationMemory, name: str, user_id: str | None, messages: Sequence[BaseMessage]
 ) -> Steps[CheckpointReport]:
-    thread = _build_thread(name, messages)
-    file = list_threads(f"checkpoints of thread {name!r}", [thread])
+    path = f"checkpoints of thread {name!r}"
+    found = [
+        repair_timestamp(message.model_copy(deep=True), f"message {number}")
+        for number, message in enumerate(messages, 1)
+    ]
+    thread = build_thread(name, found, path, number_repeats=True)
+    file = list_threads(path, [thread])
     drafting = memory.turn_memory.drafting
     stored = yield from store_file_steps(memory.log, file, user_id, drafting, None)
     key = ThreadKey(user_id, name)
@@ -242,15 +204,6 @@ def _store_steps(
         differing=sum(latest.get(str(one.id)) != one for one in thread.messages),
         skipped=stored.skipped,
     )
-
-
-def _build_thread(name: str, messages: Sequence[BaseMessage]) -> ImportedThread:
-    path = f"checkpoints of thread {name!r}"
-    found = [
-        repair_timestamp(message.model_copy(deep=True), f"message {number}")
-        for number, message in enumerate(messages, 1)
-    ]
-    return build_thread(name, found, path, number_repeats=True)
 
 
 def _add(first: CheckpointReport, second: CheckpointReport) -> CheckpointReport:

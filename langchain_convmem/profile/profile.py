@@ -401,13 +401,20 @@ def read_line(line: DialogLine) -> list[SaidStatement]:
     What a file brought may tell facts, and gives no instructions; what an application marks as
     quoted from elsewhere (`trust`) tells nothing.
     """
-    if line.role != "user" or line.trust not in ("user", "import"):
+    if not may_state(line):
         return []
     return [
         SaidStatement(make_item(line, statement), statement)
         for statement in read_statements(line.text, line.time_ms)
-        if line.trust == "user" or statement.kind != "instructions"
+        if may_state(line, statement.kind)
     ]
+
+
+def may_state(line: DialogLine, kind: ItemKind | None = None) -> bool:
+    """Return whether a line may tell of its user: anything at all, or something of a kind."""
+    if line.role != "user" or line.trust not in ("user", "import"):
+        return False
+    return line.trust == "user" or kind != "instructions"
 
 
 def make_item(line: DialogLine, statement: Statement) -> ProfileItem:
@@ -442,9 +449,7 @@ def name_item(message_id: str, part: int, statement: Statement) -> str:
 
 def read_decision(entry: Entry, order: int) -> Decision | None:
     """Return what a control entry decides of an item; None for any other entry."""
-    made = entry.metadata.aux.get(DECISION) if entry.control is not None else None
-    if not isinstance(made, Mapping):
-        return None
+    made = read_control(entry)
     verdict, item_id = made.get("verdict"), made.get("item")
     if verdict not in ("pin", "unpin", "retract") or not isinstance(item_id, str):
         return None
@@ -453,9 +458,20 @@ def read_decision(entry: Entry, order: int) -> Decision | None:
 
 def draft_decision(verdict: Verdict, item: ProfileItem) -> Draft:
     """Return the control entry that decides something of an item; it retracts no entry."""
-    aux = {DECISION: {"verdict": verdict, "item": item.id}}
+    return draft_control({"verdict": verdict, "item": item.id})
+
+
+def draft_control(said: Mapping[str, Any]) -> Draft:
+    """Return a control entry that says something of a profile, and retracts no entry."""
     # With a reason that every release knows.
-    return Draft(role="control", control=Control((), "rewind"), metadata=Metadata(aux=aux))
+    control = Control((), "rewind")
+    return Draft(role="control", control=control, metadata=Metadata(aux={DECISION: dict(said)}))
+
+
+def read_control(entry: Entry) -> Mapping[str, Any]:
+    """Return what a control entry says of a profile; nothing for any other entry."""
+    said = entry.metadata.aux.get(DECISION) if entry.control is not None else None
+    return said if isinstance(said, Mapping) else {}
 
 
 # -- the profile of what was said ---------------------------------------------------------------

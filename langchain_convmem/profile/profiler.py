@@ -11,14 +11,14 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 
-from langchain_convmem.effects import Effect, Steps, perform
+from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
+from langchain_convmem.profile.profile import may_state
 from langchain_convmem.profile.proposals import (
     LONGEST_SHOWN,
     ProposedItem,
@@ -29,9 +29,9 @@ from langchain_convmem.profile.proposals import (
     read_answer,
     read_proposals,
 )
-from langchain_convmem.protocols import INTERNAL_TAGS, MessageLog
+from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
-from langchain_convmem.runnables import RunnableLike, as_runnable, ask_steps
+from langchain_convmem.runnables import RunnableLike, as_runnable, ask_runnable_steps
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
@@ -46,12 +46,6 @@ _CHARACTERS_AT_ONCE = 12_000
 _MOST_USERS = 1_024
 _MOST_PAUSE = 32
 """After failures, at most so many times as many turns pass before the next attempt."""
-
-_CONFIG: RunnableConfig = {
-    "run_name": "convmem_profile",
-    "tags": list(INTERNAL_TAGS),
-    "metadata": {"lc_source": "convmem"},
-}
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -153,12 +147,15 @@ class Profiler:
             keys = sorted(waiting.threads, key=lambda key: key.thread_id)
             waiting.turns = 0
             waiting.threads.clear()
-        report = yield from self.read_threads_steps(keys)
-        with self._lock:
-            # A model that fails is asked less and less often; nothing is lost meanwhile.
-            waiting.pause = min(2 * waiting.pause, _MOST_PAUSE) if report.reason else 1
-            if report.reason:
-                waiting.threads.update(keys)
+        report = ProfilerReport(reason="it was interrupted")
+        try:
+            report = yield from self.read_threads_steps(keys)
+        finally:
+            with self._lock:
+                # What fails is tried less and less often; nothing is lost meanwhile.
+                waiting.pause = min(2 * waiting.pause, _MOST_PAUSE) if report.reason else 1
+                if report.reason:
+                    waiting.threads.update(keys)
         return report
 
     # -- what -------------------------------------------------------------------------------------
@@ -186,9 +183,9 @@ class Profiler:
         lines = [
             line
             for entry in find_live_entries(entries)
-            if entry.position > after and entry.role == "user"
+            if entry.position > after
             for line in make_dialog_lines(entry)
-            if line.trust in ("user", "import") and line.text.strip()
+            if may_state(line) and line.text.strip()
         ]
         report = ProfilerReport()
         for batch in _split(lines):
@@ -205,12 +202,10 @@ class Profiler:
     def _ask_steps(
         self, batch: Sequence[DialogLine]
     ) -> Steps[tuple[ProfilerReport, list[ProposedItem]]]:
-        asked = build_question(batch)
-        call = Effect(
-            partial(self._model.invoke, asked, _CONFIG),
-            partial(self._model.ainvoke, asked, _CONFIG),
+        texts = [line.text for line in batch]
+        answer = yield from ask_runnable_steps(
+            self._model, build_question(batch), "convmem_profile", texts
         )
-        answer = yield from ask_steps(call, [line.text for line in batch])
         found = None if answer.reason else read_answer(answer.value)
         if found is None:
             reason = answer.reason or "its answer is no JSON array of items"

@@ -20,20 +20,23 @@ from langchain_core.utils.json import parse_json_markdown
 from pydantic import BaseModel
 
 from langchain_convmem.profile.profile import (
-    DECISION,
     SaidStatement,
+    draft_control,
     make_item,
+    may_state,
+    read_control,
     read_line,
 )
 from langchain_convmem.profile.statements import (
     KINDS,
     ItemKind,
     Statement,
+    find_coming_days,
     find_own_sentence,
 )
-from langchain_convmem.records import Control, DialogLine, Draft, Entry, Metadata
+from langchain_convmem.records import DialogLine, Draft, Entry
 from langchain_convmem.views.messages import escape_tag
-from langchain_convmem.words.dates import find_named_days
+from langchain_convmem.words.analysis import is_unspaced
 from langchain_convmem.words.speech import lower_in_place
 
 SLOTS: Mapping[str, ItemKind] = {
@@ -137,16 +140,15 @@ class ThreadReading:
 def draft_proposals(read: ThreadReading) -> Draft:
     """Return the control entry that holds proposals; it retracts no entry."""
     items = [one.to_json() for one in read.proposals]
-    made = {"verdict": PROPOSE, "after": read.after, "until": read.until, "items": items}
-    aux = {DECISION: made}
-    # With a reason that every release knows.
-    return Draft(role="control", control=Control((), "rewind"), metadata=Metadata(aux=aux))
+    return draft_control(
+        {"verdict": PROPOSE, "after": read.after, "until": read.until, "items": items}
+    )
 
 
 def read_proposals(entry: Entry) -> ThreadReading | None:
     """Return the proposals of a control entry; None for any other entry."""
-    made = entry.metadata.aux.get(DECISION) if entry.control is not None else None
-    if not isinstance(made, Mapping) or made.get("verdict") != PROPOSE:
+    made = read_control(entry)
+    if made.get("verdict") != PROPOSE:
         return None
     after, until, items = made.get("after"), made.get("until"), made.get("items")
     if not isinstance(after, int) or not isinstance(until, int) or not isinstance(items, list):
@@ -164,23 +166,13 @@ def read_proposed(line: DialogLine, proposal: ProposedItem) -> SaidStatement | N
     Pure, and asked again whenever a profile is read: whoever wrote the proposal, only a sentence
     that the user says and means becomes an item.
     """
-    if line.role != "user" or line.trust not in ("user", "import"):
-        return None
-    if line.trust == "import" and proposal.kind == "instructions":
+    if not may_state(line, proposal.kind):
         return None
     place = find_own_sentence(line.text, proposal.start, proposal.end)
     if place is None:
         return None
     start, end = place
-    today_ms = line.time_ms - line.time_ms % _DAY_MS
-    days = next(
-        (
-            days
-            for days in find_named_days(line.text[start:end], line.time_ms)
-            if days[1] > today_ms + _DAY_MS
-        ),
-        None,
-    )
+    days = find_coming_days(line.text[start:end], line.time_ms)
     if proposal.kind == "plans" and days is None:
         return None  # it would never be over
     value = line.text[proposal.start : proposal.end]
@@ -188,9 +180,6 @@ def read_proposed(line: DialogLine, proposal: ProposedItem) -> SaidStatement | N
         start, end, proposal.kind, proposal.slot, value, days, changes=bool(proposal.slot)
     )
     return SaidStatement(replace(make_item(line, statement), source="model"), statement)
-
-
-_DAY_MS = 24 * 3_600_000
 
 
 def is_known(said: SaidStatement, known: Sequence[SaidStatement]) -> bool:
@@ -326,16 +315,13 @@ def _read_number(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-
-
 def _find_words(text: str, value: str) -> Iterator[tuple[int, int]]:
     """Yield where whole words stand in a text, whatever their case and the blanks between them."""
     words = lower_in_place(value).split()
     if not words:
         return
     pattern = r"\s+".join(map(re.escape, words))
-    if not _UNSPACED.search(value):
+    if not is_unspaced(value):
         pattern = rf"(?<!\w){pattern}(?!\w)"
     for match in re.finditer(pattern, lower_in_place(text)):
         yield match.span()

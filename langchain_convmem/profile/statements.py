@@ -138,6 +138,12 @@ def find_own_sentence(text: str, start: int, end: int) -> tuple[int, int] | None
     return _SentenceReader(text, lowered, rules, 0).find_sentence(start, end)
 
 
+def find_coming_days(text: str, said_ms: int) -> Span | None:
+    """Return the first days that a text names and that were not over when it was said."""
+    tomorrow_ms = said_ms - said_ms % _DAY_MS + _DAY_MS
+    return next((days for days in find_named_days(text, said_ms) if days[1] > tomorrow_ms), None)
+
+
 def _detect_language(lowered: str, words: list[str]) -> str:
     """Return the language of a message; that of its first sentences where the rest is pasted."""
     language = detect_spoken_language(lowered, words)
@@ -633,14 +639,10 @@ class _SentenceReader:
 
     def _find_days(self, said: str, before: str, *, is_planned: bool) -> Span | None:
         """Return the first days that a clause names, or for a plan, that were not over then."""
-        today = self._said_ms - self._said_ms % _DAY_MS
         if not is_planned:
             return next(iter(find_named_days(said, self._said_ms, aim="near")), None)
-        for text in (said, before):
-            for days in find_named_days(text, self._said_ms):
-                if days[1] > today + _DAY_MS:
-                    return days
-        return None
+        coming = (find_coming_days(text, self._said_ms) for text in (said, before))
+        return next(filter(None, coming), None)
 
     def _fill_slot(self, rule: StatementRule, match: re.Match[str], value: str) -> str:
         what = rule.sets or _get_group(match, "what")

@@ -12,17 +12,15 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 
 from langchain_convmem.claims.comparison import compare_claims, split_restatement
 from langchain_convmem.claims.findings import ClaimFinding, SourceSentence
-from langchain_convmem.effects import Effect, Steps
-from langchain_convmem.protocols import INTERNAL_TAGS
-from langchain_convmem.runnables import ask_steps
+from langchain_convmem.effects import Steps
+from langchain_convmem.runnables import ask_runnable_steps
 from langchain_convmem.summarizing.telling import name_speaker, split_speaker
 from langchain_convmem.views.facts import Fact, FactSource, split_sentences
 from langchain_convmem.views.messages import escape_tag
@@ -47,11 +45,6 @@ _GRAVE = frozenset(
 """Kinds that are worth a second call."""
 
 _MOST_ASKED = 20
-_CONFIG: RunnableConfig = {
-    "run_name": "convmem_judge",
-    "tags": list(INTERNAL_TAGS),
-    "metadata": {"lc_source": "convmem"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +235,7 @@ def ask_judge_steps(verdict: ClaimVerdict, judge: Runnable[Any, Any]) -> Steps[C
         return verdict
     asked = _build_question(verdict, numbers)
     texts = (verdict.text, *(one.text for one in verdict.sources))
-    call = Effect(partial(judge.invoke, asked, _CONFIG), partial(judge.ainvoke, asked, _CONFIG))
-    answer = yield from ask_steps(call, texts)
+    answer = yield from ask_runnable_steps(judge, asked, "convmem_judge", texts)
     if answer.reason:
         _logger.warning("the judge of a summary failed: %s", answer.reason)
         return verdict

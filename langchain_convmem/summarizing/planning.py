@@ -461,7 +461,8 @@ def plan_leaves(
     live = find_live_entries(entries)
     said = find_waiting(entries, live, force=force)
     rest = measure(said, settings.counter)
-    more = count_pin_tokens(entries, settings.count_text) + _count_excess(live, settings)
+    more = count_pin_tokens(entries, settings.count_text)
+    more += count_excess(_count_told(live, settings), settings)
     if not force and not settings.is_due(rest.add_tokens(more)):
         return []
     plans: list[SummaryPlan] = []
@@ -493,16 +494,22 @@ def find_waiting(
     return [one for one in find_said_since(live, find_frontier(live)) if one.id not in held]
 
 
-def _count_excess(live: Sequence[Entry], settings: SummarySettings) -> int:
-    """Return what the shown summaries take of the room that was meant for messages."""
+def _count_told(live: Sequence[Entry], settings: SummarySettings) -> int:
+    """Return how many tokens the message of the shown summaries takes, fence included."""
     summaries = read_summaries(find_frontier(live))
     if not summaries:
         return 0
-    told = make_summary_messages(format_summary(summaries), (None, None))
-    return max(settings.counter(told) - settings.shown_tokens, 0)
+    return settings.counter(make_summary_messages(format_summary(summaries), (None, None)))
 
 
-_FAR_OVER = 3
+def count_excess(told_tokens: int, settings: SummarySettings) -> int:
+    """Return what summaries take of the room of messages, until a parent stands over them.
+
+    Args:
+        told_tokens: How many tokens the message of the shown summaries takes.
+        settings: Say what share of the room is theirs.
+    """
+    return max(told_tokens - settings.shown_tokens, 0)
 
 
 def is_overdue(entries: Sequence[Entry], budget: int | None, settings: SummarySettings) -> bool:
@@ -516,9 +523,13 @@ def is_overdue(entries: Sequence[Entry], budget: int | None, settings: SummarySe
     if budget is None:
         return False
     live = find_live_entries(entries)
-    told = settings.count_text("\n".join(read_summaries(find_frontier(live))))
+    told = _count_told(live, settings)
     said = measure(find_uncovered(live), settings.counter).tokens
     return said + told + count_pin_tokens(entries, settings.count_text) > budget
+
+
+_FAR_OVER = 3
+"""So many times its mark a thread cannot wait for ever for a summariser that fails."""
 
 
 def is_far_over(entries: Sequence[Entry], settings: SummarySettings) -> bool:

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
+from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import SummaryRequest, Turn
-from langchain_convmem.runnables import as_runnable, ask_steps
+from langchain_convmem.runnables import as_runnable, ask_steps, make_config
 from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, list_sources
 from langchain_convmem.summarizing.gates import clean_answer, find_fault, find_refusal_sign
 from langchain_convmem.summarizing.judging import ClaimVerdict, ask_judge_steps, judge_text
@@ -49,11 +49,7 @@ SummarizerLike = Summarizer | Runnable[Any, Any] | Callable[..., Any]
 """What may summarise: a `Summarizer`; a chat model or other Runnable, or a plain or async function,
 that gets messages and returns a message or text."""
 
-_CONFIG: RunnableConfig = {
-    "run_name": "convmem_summary",
-    "tags": list(INTERNAL_TAGS),
-    "metadata": {"lc_source": "convmem"},
-}
+_CONFIG = make_config("convmem_summary")
 
 
 def as_summarizer(value: SummarizerLike) -> Summarizer:

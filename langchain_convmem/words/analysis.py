@@ -214,6 +214,11 @@ def _load_kinds() -> Mapping[str, frozenset[str]]:
     return {name: frozenset(terms) for name, terms in kinds.items()}
 
 
+def is_unspaced(text: str) -> bool:
+    """Return whether a text has letters of a script in which words may touch each other."""
+    return _IS_UNSPACED.search(text) is not None
+
+
 def is_stop_word(word: str) -> bool:
     """Return whether English questions leave the word out."""
     return word.casefold() in get_function_words(ENGLISH)

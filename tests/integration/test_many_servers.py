@@ -103,10 +103,10 @@ def test_users_who_move_between_servers_are_the_same_everywhere(address, count, 
                 stored = memory.log.entries(ThreadKey(user, thread))
                 both = [text for one in texts for text in (one, "I see.")]
                 assert [entry.contents[0] for entry in stored if entry.contents] == both
-            assert [item.text for item in memory.profile(user).current] == [texts_of_diet(user)]
+            assert [item.text for item in memory.profile(user).current] == [tell_allergy(user)]
 
 
-def texts_of_diet(user: str) -> str:
+def tell_allergy(user: str) -> str:
     return f"I'm allergic to {PLANTS[USERS.index(user)]}."
 
 
@@ -125,7 +125,7 @@ def live(user: str, servers: Sequence[ServerProcess]) -> dict[str, list[str]]:
         thread = "monday" if number < TURNS - 2 else "friday"
         text = f"Number {number} of {user}."
         if number == 1:
-            text = texts_of_diet(user)
+            text = tell_allergy(user)
         elif number == TURNS - 1:
             text = "What am I allergic to?"
         server = chance.choice([one for one in servers if one is not before])

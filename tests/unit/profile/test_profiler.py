@@ -205,6 +205,10 @@ def test_a_slot_of_the_models_own_is_none():
             "\u0627\u0644\u0642\u0627\u0647\u0631\u0629",
         ),
         (
+            "\uc800\ub294 \uc11c\uc6b8\uc5d0 \uc0b4\uc544\uc694.",
+            "\uc11c\uc6b8",
+        ),
+        (
             "\u041c\u0435\u0448\u043a\u0430\u044e \u0432 \u041e\u043c\u0441\u043a\u0435.",
             "\u041e\u043c\u0441\u043a\u0435",
         ),
@@ -286,6 +290,28 @@ def test_many_lines_take_several_calls_and_none_is_left_out():
     report = memory.update_profile("ana")
     assert (report.read, report.calls) == (90, 3)
     assert model.list_shown() == texts
+
+
+def test_what_a_failing_log_kept_from_being_read_is_read_the_next_time():
+    class Failing(InMemoryLog):
+        fails = False
+
+        def append(self, key, drafts, **options):
+            if self.fails and drafts[0].role == "control":
+                raise LogUnavailableError("away")
+            return super().append(key, drafts, **options)
+
+    log = Failing()
+    profiler = Profiler(log, lambda _: [])
+    say(ConversationMemory(log), MISSED)
+    for _ in range(TURNS_AT_ONCE):
+        profiler.note_turn(KEY)
+    log.fails = True
+    with pytest.raises(LogUnavailableError):
+        run_sync(profiler.read_waiting_steps(KEY.owner))
+    log.fails = False
+    profiler.note_turn(ThreadKey("ana", "t2"))
+    assert run_sync(profiler.read_waiting_steps(KEY.owner)).read == 1
 
 
 @pytest.mark.parametrize("answer", ["no idea", AIMessage(""), 7, None, '{"a": 1}'])
