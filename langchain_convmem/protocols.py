@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Draft,
         Entry,
         ForgetReceipt,
+        IndexSnapshot,
         LineChanges,
         Owner,
         StateDocument,
@@ -471,6 +472,42 @@ class SegmentBuffer(Protocol):
         """Add or overwrite rows as `save_segments` does, at the next write of anything or at close.
 
         They are read as if they were written. If the process ends before, they are gone.
+        """
+        ...
+
+
+@runtime_checkable
+class IndexSnapshots(Protocol):
+    """Optional ability of a log: keeps the index of an owner's lines whole. Always rebuildable.
+
+    An owner has one at most. It holds what was said: `forget` erases it in the same step as the
+    lines, and no other process may bring it back.
+    """
+
+    def load_snapshot(self, owner: Owner, name: str) -> IndexSnapshot | None:
+        """Return the owner's snapshot if it was saved under this name, is sound and still holds.
+
+        Its bytes are the caller's. It holds as long as nothing of the owner's was forgotten.
+
+        Raises:
+            LogError: If the log cannot be read.
+        """
+        ...
+
+    def save_snapshot(self, owner: Owner, name: str, snapshot: IndexSnapshot) -> bool:
+        """Put a snapshot in the place of the owner's last one, in many short steps.
+
+        Args:
+            owner: Whose lines it holds.
+            name: Tells how it was made. What asks for another name gets none.
+            snapshot: The snapshot.
+
+        Returns:
+            Whether it was saved; not if something of the owner's was forgotten since it was made,
+            or another process saved one meanwhile.
+
+        Raises:
+            LogError: If the log cannot be written.
         """
         ...
 

@@ -16,12 +16,14 @@ import benchmarks.recall_speed
 from benchmarks.log.measuring import progress
 from benchmarks.recall_speed.indexes import crossover, crossover_table
 from benchmarks.recall_speed.report import reported, table
-from benchmarks.recall_speed.running import ADDED, Plan, measured, opened
+from benchmarks.recall_speed.running import ADDED, Plan, measured, opened, run_in_new_process
 from benchmarks.recall_speed.systems import PEERS
+from benchmarks.recall_speed.users import users_opened, users_table, write_users
 from langchain_convmem import EmbeddedEmbeddings
 
 _SIZES = (1_000, 10_000, 100_000)
 _MILLION = 1_000_000
+_LINES_OF_USER = 1_000
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
@@ -42,9 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--crossover", action="store_true", help="the line indexes alone, against each other"
     )
     parser.add_argument("--data", type=Path, help="dialogues for --crossover to recall from")
+    parser.add_argument(
+        "--users", type=int, metavar="N", help="N users with 1,000 lines each in one file, alone"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.open is not None and options.users:
+        print(json.dumps(users_opened(options.open, options.users, _LINES_OF_USER)))
+        return 0
     if options.open is not None:
         print(json.dumps(opened(options.open)))
         return 0
@@ -54,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compared = crossover(options.sizes, options.data)
         print(json.dumps(compared, indent=2) if options.json else crossover_table(compared))
         return 0
+    if options.users:
+        return _measure_users(options.users, as_json=options.json)
     plan = Plan(options.rounds, options.seconds, options.processes, tuple(options.peers))
     EmbeddedEmbeddings().embed_query("loads the model")
     with tempfile.TemporaryDirectory(prefix="benchmark-recall-") as folder:
@@ -65,6 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = reported(results)
     print(json.dumps(report, indent=2) if options.json else table(report))
     return 0 if all(bar["ok"] for bar in report["bars"]) else 1
+
+
+def _measure_users(users: int, *, as_json: bool) -> int:
+    with tempfile.TemporaryDirectory(prefix="benchmark-users-") as folder:
+        path = Path(folder) / "users.db"
+        write_users(path, users, _LINES_OF_USER)
+        found = run_in_new_process("--open", str(path), "--users", str(users))
+    print(file=sys.stderr)
+    print(json.dumps(found, indent=2) if as_json else users_table(found))
+    return 0 if found["p50_ms"] <= found["bound_ms"] else 1
 
 
 if __name__ == "__main__":

@@ -24,8 +24,18 @@ from benchmarks.recall_speed.systems import (
 )
 from benchmarks.synthetic_dialogue import said
 from langchain_convmem import EmbeddedEmbeddings
+from langchain_convmem.recall.vectors import FaissIndex
 
-__all__ = ["ADDED", "Measured", "Plan", "measured", "opened"]
+__all__ = [
+    "ADDED",
+    "Measured",
+    "Plan",
+    "measured",
+    "opened",
+    "resident_bytes",
+    "run_in_new_process",
+    "warm_up",
+]
 
 ADDED = 10
 """Lines that come one by one, behind all others."""
@@ -76,7 +86,7 @@ def measured(lines: int, plan: Plan, folder: Path) -> Measured:
         ours.close()
     for number in range(plan.processes):
         progress(f"{lines:,} lines: new process {number + 1}/{plan.processes}")
-        child = _in_new_process(path)
+        child = run_in_new_process("--open", str(path))
         result.cold_ms.append(child["cold_ms"])
         result.resident_bytes = child["resident_bytes"]
     return result
@@ -111,8 +121,9 @@ def _additions(system: System, number: int) -> list[Callable[[], object]]:
 # -- a new process ---------------------------------------------------------------------------
 
 
-def _in_new_process(path: Path) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.recall_speed", "--open", str(path)]
+def run_in_new_process(*arguments: str) -> dict[str, float]:
+    """Run this benchmark with arguments that make it print one JSON object; return that."""
+    command = [sys.executable, "-m", "benchmarks.recall_speed", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -120,24 +131,30 @@ def _in_new_process(path: Path) -> dict[str, float]:
 
 def opened(path: Path) -> dict[str, float]:
     """Return how long the first recall of a file takes here, and how much memory it takes."""
-    # Everything that is loaded once per process.
+    warm_up()
+    before = resident_bytes()
+    start = time.perf_counter()
+    ours = ConvMem(path)
+    ours.ask(said(1))
+    cold_ms = (time.perf_counter() - start) * 1000
+    held = resident_bytes() - before
+    ours.close()
+    return {"cold_ms": cold_ms, "resident_bytes": held}
+
+
+def warm_up() -> None:
+    """Load all that is loaded once per process: modules, FAISS and the model among them."""
     EmbeddedEmbeddings().embed_query(EmbeddedEmbeddings().fingerprint)
+    FaissIndex(1)
     with tempfile.TemporaryDirectory() as folder:
         small = ConvMem(Path(folder) / "small.db")
         small.fill(40)
         small.ask(said(0))
         small.close()
-    before = _resident_bytes()
-    start = time.perf_counter()
-    ours = ConvMem(path)
-    ours.ask(said(1))
-    cold_ms = (time.perf_counter() - start) * 1000
-    held = _resident_bytes() - before
-    ours.close()
-    return {"cold_ms": cold_ms, "resident_bytes": held}
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Return how much memory this process holds."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

@@ -25,11 +25,11 @@ from langchain_convmem.views.codec import make_draft
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PEERS", "SYSTEMS", "YARDSTICK", "ConvMem", "NumPyScan", "Replayed", "System"]
+__all__ = ["OWNER", "PEERS", "SYSTEMS", "YARDSTICK", "ConvMem", "NumPyScan", "Replayed", "System"]
 
 YARDSTICK = "numpy"
 _K = 20
-_OWNER = Owner(user_id="ana")
+OWNER = Owner(user_id="ana")
 _LATE = "late"
 _BATCH = 5_000
 
@@ -68,21 +68,21 @@ class ConvMem:
         self._log = SQLiteLog(path)
         self._recall = LineRecall(self._log, EmbeddedEmbeddings())
 
-    def fill(self, lines: int) -> list[str]:
+    def fill(self, lines: int, owner: Owner = OWNER) -> list[str]:
         texts: list[str] = []
         for number, messages in enumerate(threads(lines)):
             drafts = [make_draft(message) for message in messages]
-            self._log.append(ThreadKey(_OWNER.user_id, f"t{number}"), drafts, durable=False)
+            self._log.append(ThreadKey(owner.user_id, f"t{number}"), drafts, durable=False)
             texts += [str(message.content) for message in messages]
-        self._recall.refresh(_OWNER)
+        self._recall.refresh(owner)
         return texts
 
-    def ask(self, question: str) -> Recall:
-        return self._recall.recall(_OWNER, question)
+    def ask(self, question: str, owner: Owner = OWNER) -> Recall:
+        return self._recall.recall(owner, question)
 
     def add(self, text: str) -> Callable[[], object]:
-        self._log.append(ThreadKey(_OWNER.user_id, _LATE), [make_draft(HumanMessage(text))])
-        return partial(self._recall.refresh, _OWNER)
+        self._log.append(ThreadKey(OWNER.user_id, _LATE), [make_draft(HumanMessage(text))])
+        return partial(self._recall.refresh, OWNER)
 
     def close(self) -> None:
         self._log.close()

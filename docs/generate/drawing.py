@@ -77,9 +77,9 @@ class Drawing:
             self.text(x + width / 2, first + number * 18, line, kind=text, anchor="middle")
 
     def bar(self, x: float, y: float, width: float, height: float, *, kind: str = "bar") -> None:
-        """Draw a bar without text."""
+        """Draw a bar without text, to hundredths: what is beyond depends on the processor."""
         self.parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{max(width, 0):g}" height="{height:g}" class="{kind}"/>'
+            f'<rect x="{round(x, 2):g}" y="{y:g}" width="{round(max(width, 0), 2):g}" height="{height:g}" class="{kind}"/>'
         )
 
     def rule(self, x1: float, y1: float, x2: float, y2: float, *, kind: str = "line") -> None:

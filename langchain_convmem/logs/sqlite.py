@@ -117,6 +117,12 @@ from langchain_convmem.logs.sqlite_signing import (
     sign_anew,
     sign_unsigned,
 )
+from langchain_convmem.logs.sqlite_snapshots import (
+    SnapshotName,
+    delete_snapshots,
+    read_snapshot,
+    write_snapshot,
+)
 from langchain_convmem.logs.verification import Progress
 from langchain_convmem.protocols import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
@@ -125,6 +131,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
+    IndexSnapshot,
     LineChanges,
     Owner,
     StateDocument,
@@ -133,6 +140,7 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.views.codec import load_json
+from langchain_convmem.views.lines import IMPORTED
 
 _log = logging.getLogger("langchain_convmem")
 
@@ -294,6 +302,9 @@ class SQLiteLog(TransactionTwins):
                 "UPDATE entries SET metadata = ?, signature = ? WHERE seq = ?",
                 (row.metadata, row.signature or UNSIGNED, position),
             )
+            if IMPORTED in attributes or "creation" in (timing or {}):
+                # Its lines are others now.
+                delete_snapshots(db, _find_owner(db, key.owner)[0])
         return decode_entry(key, row)
 
     def _append(
@@ -415,7 +426,7 @@ class SQLiteLog(TransactionTwins):
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
-        generation = self._number_generation(found)
+        generation = self._number(found.generation)
         if not found.rows:
             return Changes((), cursor, generation)
         changes = build_changes(found.rows, cursor, generation, self._signer)
@@ -428,17 +439,17 @@ class SQLiteLog(TransactionTwins):
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
-        generation = self._number_generation(found)
+        generation = self._number(found.generation)
         changes = build_line_changes(found.rows, cursor, generation, limit, self._signer)
         self._check_entries(list(changes.controls))
         return changes
 
-    def _number_generation(self, found: _Later) -> int:
-        """Return a generation of which those of a file that was there before had none.
+    def _number(self, generation: int) -> int:
+        """Return the number of a generation, which none of a file that was there before had.
 
         Cursors into that file mean nothing in the one that took its place, such as a backup.
         """
-        return found.generation + (self._connections.replacements << _FILE_BITS)
+        return generation + (self._connections.replacements << _FILE_BITS)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -657,6 +668,8 @@ class SQLiteLog(TransactionTwins):
     def delete_segments(self, owner: Owner, fingerprint: str) -> int:
         """Delete rows, some thousands per transaction; see `SegmentCache.delete_segments`."""
         self._write_waiting()
+        with self._connections.write(durable=False) as db:
+            delete_snapshots(db, _find_owner(db, owner)[0])
         deleted = 0
         while True:
             with self._connections.write(durable=False) as db:
@@ -670,6 +683,33 @@ class SQLiteLog(TransactionTwins):
             deleted += gone
             if gone < _DELETED_AT_ONCE:
                 return deleted
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def load_snapshot(self, owner: Owner, name: str) -> IndexSnapshot | None:
+        """Return the snapshot of an owner's index; see `IndexSnapshots.load_snapshot`."""
+        with self._connections.read() as db:
+            number, generation = _find_owner(db, owner)
+            if number is None:
+                return None
+            asked = SnapshotName(owner, number, name, generation)
+            parts = read_snapshot(db, asked, self._signer)
+        return None if parts is None else IndexSnapshot(parts, self._number(generation))
+
+    def save_snapshot(self, owner: Owner, name: str, snapshot: IndexSnapshot) -> bool:
+        """Keep the snapshot of an owner's index; see `IndexSnapshots.save_snapshot`.
+
+        It can be made again, so the disk is not waited for.
+        """
+
+        def find_name(db: sqlite3.Connection) -> SnapshotName | None:
+            number, generation = _find_owner(db, owner)
+            if number is None or self._number(generation) != snapshot.generation:
+                return None
+            return SnapshotName(owner, number, name, generation)
+
+        write = partial(self._connections.write, durable=False)
+        return write_snapshot(write, find_name, snapshot.parts, self._signer)
 
     # -- the whole file -------------------------------------------------------------------------
 

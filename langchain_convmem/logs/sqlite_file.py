@@ -20,6 +20,8 @@ entries   seq is position and commit order in one; key_hash finds a message's id
 tombstones what is kept of an erased entry, so that the chain of its thread's signatures is whole
 documents small JSON documents of a thread, with a version for compare-and-set
 segments  what recall derived from lines; rebuildable, gone with its entry
+snapshots whole indexes of recall as bytes, in pieces; rebuildable, gone with whatever is forgotten
+          of their owner
 """
 
 from __future__ import annotations
@@ -933,7 +935,22 @@ BEGIN
 END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003, _M004, _M005)
+# What `forget` erases must not live on in a snapshot, whichever release calls it.
+_M006 = """
+CREATE TABLE snapshots(
+  owner INTEGER NOT NULL REFERENCES owners ON DELETE CASCADE,
+  snapshot INTEGER NOT NULL,
+  piece INTEGER NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (owner, snapshot, piece)
+) WITHOUT ROWID;
+CREATE TRIGGER entries_forgotten AFTER UPDATE OF generation ON owners
+BEGIN
+  DELETE FROM snapshots WHERE owner = NEW.owner;
+END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003, _M004, _M005, _M006)
 """Script n brings a file from version n to n + 1."""
 
 

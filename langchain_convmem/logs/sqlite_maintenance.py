@@ -242,6 +242,10 @@ class _Check:
         [(count,)] = self._db.execute(query)
         if count:
             self._note([f"{count} tombstones belong to no thread"])
+        query = "SELECT count(*) FROM snapshots WHERE owner NOT IN (SELECT owner FROM owners)"
+        [(count,)] = self._db.execute(query)
+        if count:
+            self._note([f"{count} pieces of snapshots belong to no owner"])
 
     def _check_owners(self) -> None:
         query = (

@@ -20,6 +20,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_convmem.causes import report_problem
+from langchain_convmem.columns import SavedColumns
 from langchain_convmem.effects import Effect
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
@@ -44,10 +45,16 @@ from langchain_convmem.recall.segments import (
     read_vector,
     select_holding,
 )
+from langchain_convmem.recall.snapshots import (
+    IndexParts,
+    SnapshotStore,
+    load_parts,
+    save_parts,
+)
 from langchain_convmem.recall.vectors import SegmentVectors
-from langchain_convmem.records import DialogLine, Entry, LineChanges, Owner, StoredSegment
+from langchain_convmem.records import DialogLine, LineChanges, Owner, StoredSegment
 from langchain_convmem.views.lines import make_dialog_lines
-from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.live import Retraction, follow_retractions, list_retractions
 from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 
@@ -104,26 +111,40 @@ class OwnerIndex:
         self._index: IndexName = index
         self._vector_bits: VectorBits = vector_bits
         self._readers = tuple(LogReader(log, owner) for owner in owners)
+        self._snapshots = SnapshotStore(log, owners)
+        self._is_new = True
         self._sending: _Sending = "unless paused"
         self._reset()
 
     def _reset(self, *, reuse: bool = False) -> None:
         """Begin anew; with `reuse`, what has a vector is not sent to the embedder again."""
-        self.table = SegmentTable()
-        self.lexical = LexicalIndex()
-        self.vectors = SegmentVectors(
+        self._begin(SegmentTable(), LexicalIndex(), self._make_vectors(), reuse=reuse)
+        for reader in self._readers:
+            reader.rewind()
+
+    def _begin(
+        self,
+        table: SegmentTable,
+        lexical: LexicalIndex,
+        vectors: SegmentVectors,
+        *,
+        reuse: bool = False,
+    ) -> None:
+        self.table, self.lexical, self.vectors = table, lexical, vectors
+        self._embedder.begin(table, vectors, reuse=reuse)
+        self._retracted: dict[Owner, frozenset[str]] = {}
+        owners = [reader.owner for reader in self._readers]
+        self._stored = SegmentStore(self._cache, owners, self.embeddings, table)
+        self._snapshots.note(len(table))
+        self._others: list[str] | None = None
+        self._has_overlooked = False
+
+    def _make_vectors(self) -> SegmentVectors:
+        return SegmentVectors(
             index=self._index,
             bits=self._vector_bits,
             trusted_spread=getattr(self.embeddings, "trusted_spread", 0.0),
         )
-        self._embedder.begin(self.table, self.vectors, reuse=reuse)
-        self._retracted: dict[Owner, frozenset[str]] = {}
-        owners = [reader.owner for reader in self._readers]
-        self._stored = SegmentStore(self._cache, owners, self.embeddings, self.table)
-        self._others: list[str] | None = None
-        self._has_overlooked = False
-        for reader in self._readers:
-            reader.rewind()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -215,6 +236,9 @@ class OwnerIndex:
 
     def _follow(self, sending: _Sending, progress: Progress | None = None) -> None:
         self._sending = sending
+        is_new, self._is_new = self._is_new, False
+        if is_new and sending != "anew":
+            self._open_snapshot()
         if sending in ("all", "anew"):
             self._embedder.border.resume()
         if self._others:
@@ -234,6 +258,50 @@ class OwnerIndex:
             self._embedder.forget_before()
         if failure is not None:
             raise failure
+
+    # -- snapshots -----------------------------------------------------------------------------
+
+    def _open_snapshot(self) -> None:
+        """Begin with what a snapshot holds, if there is one."""
+        found = self._snapshots.load(self._stored.fingerprint)
+        if found is None:
+            return
+        columns, generation = found
+        parts = load_parts(columns, self._make_vectors())
+        if parts is None:
+            return
+        self._begin(*parts)
+        for reader in self._readers:
+            reader.load_from(columns, generation)
+            self._retracted[reader.owner] = reader.retracted
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether the index has changed so much that it is worth saving."""
+        is_whole = not self.vectors.missing and not self._has_overlooked
+        return is_whole and self._snapshots.is_due(len(self.table)) and self._is_agreed()
+
+    def save_snapshot(self) -> None:
+        """Save the index as bytes if it is due. Takes `embedding` and `lock`: hold neither.
+
+        Raises:
+            LogClosedError: If the log is closed.
+        """
+        with self.embedding:
+            with self.lock:
+                if not self.is_snapshot_due:
+                    return
+                table, columns = self.table, SavedColumns()
+                save_parts(IndexParts(table, self.lexical, self.vectors), columns)
+                [reader] = self._readers
+                generation = reader.save_to(columns)
+                before, lines = table.get_parts()
+                self._snapshots.note(len(table))
+            packed = before.add(lines)
+            packed.save_to(columns)
+            with self.lock:
+                table.adopt(packed)
+            self._snapshots.save(self._stored.fingerprint, columns, generation)
 
     # -- reading the log -----------------------------------------------------------------------
 
@@ -607,11 +675,23 @@ class LogReader:
     def rewind(self) -> None:
         """Read from the beginning next time."""
         self._cursor = 0
-        self._controls: list[Entry] = []
+        self._controls: list[Retraction] = []
         self.retracted: frozenset[str] = frozenset()
         """Ids of the entries that were read and count no more; another object where more do."""
         self.damaged = 0
         """How many entries were read that cannot be understood."""
+
+    def save_to(self, columns: SavedColumns) -> int:
+        """Add how far it has come; return the generation of what was read."""
+        columns.put_value("reader", [self._cursor, self.damaged, self._controls])
+        return self._generation or 0
+
+    def load_from(self, columns: SavedColumns, generation: int) -> None:
+        """Go on where the reader stopped that `save_to` was asked for."""
+        self._cursor, self.damaged, controls = columns.get_value("reader")
+        self._controls = [(entry_id, tuple(retracts)) for entry_id, retracts in controls]
+        self.retracted = frozenset(follow_retractions(self._controls))
+        self._generation = generation
 
     def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
         """Give the lines that the log has new to `take`, in commit order.
@@ -633,8 +713,8 @@ class LogReader:
                 return False
             self._cursor = changes.cursor
             if changes.controls:
-                self._controls += changes.controls
-                self.retracted = find_retracted_ids(self._controls)
+                self._controls += list_retractions(changes.controls)
+                self.retracted = frozenset(follow_retractions(self._controls))
                 self.damaged += sum(bool(entry.damage) for entry in changes.controls)
             take(changes.lines)
             if changes.is_last:
@@ -964,18 +1044,31 @@ _CLOSING_S = 0.3
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """An index with lines that wait."""
+    """An index with lines that wait, or that is to be saved."""
 
     index: OwnerIndex
-    lines: PendingLines
+    lines: PendingLines | None
+    """None: it is to be saved."""
     done: Future[None] = field(default_factory=Future)
     is_running: bool = False
     is_asked_again: bool = False
     is_dropped: bool = False
 
+    @property
+    def key(self) -> tuple[int, bool]:
+        """What no other job has."""
+        return id(self.index), self.lines is None
+
+    def run_some(self) -> int:
+        """Do a part of it; return how much is left."""
+        if self.lines is not None:
+            return self.lines.embed_some()
+        self.index.save_snapshot()
+        return 0
+
 
 class Backlog:
-    """Embeds the lines that wait in indexes, in turn. Thread-safe.
+    """Embeds the lines that wait in indexes, in turn, and saves indexes. Thread-safe.
 
     A fork waits for the batch under way, so that a child inherits no lock that nobody releases; the
     child begins without jobs. The interpreter waits for that batch as well, and drops the rest.
@@ -984,36 +1077,42 @@ class Backlog:
     def __init__(self) -> None:
         """Create an empty backlog; its thread starts with the first job."""
         self._lock = make_lock()
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: dict[tuple[int, bool], _Job] = {}
         self._executor: ThreadPoolExecutor | None = None
 
     def submit(self, index: OwnerIndex) -> Future[None]:
         """Have all that waits in an index embedded; return what is done when that is so.
 
-        It is done as well when lines cannot be embedded now; then the index has a problem.
+        It is done as well when lines cannot be embedded now; then the index has a problem. After
+        it, and after whatever waits, the index is saved if it is due.
         """
+        return self._submit(_Job(index, PendingLines(index)))
+
+    def _submit(self, job: _Job) -> Future[None]:
         with self._lock:
-            job = self._jobs.get(id(index))
-            if job is not None:
-                job.is_asked_again = True
-                return job.done
-            job = _Job(index, PendingLines(index))
-            self._jobs[id(index)] = job
-            self._enqueue(job)
-            return job.done
+            known = self._jobs.setdefault(job.key, job)
+            if known is not job:
+                known.is_asked_again = True
+            else:
+                self._enqueue(job)
+            return known.done
 
     def close(self, indexes: Iterable[OwnerIndex]) -> None:
         """Embed no more of these indexes: few lines are finished, of more the batch under way."""
         numbers = {id(index) for index in indexes}
-        with self._lock:
-            jobs = [job for number, job in self._jobs.items() if number in numbers]
-        wait([job.done for job in jobs], _CLOSING_S)
+        for _ in ("embedding", "saving what was embedded"):
+            wait([job.done for job in self._list_jobs(numbers)], _CLOSING_S)
+        jobs = self._list_jobs(numbers)
         with self._lock:
             for job in jobs:
                 job.is_dropped = True
                 if not job.is_running:
                     self._finish(job)
         wait([job.done for job in jobs])
+
+    def _list_jobs(self, indexes: Collection[int]) -> list[_Job]:
+        with self._lock:
+            return [job for (number, _), job in self._jobs.items() if number in indexes]
 
     def _enqueue(self, job: _Job) -> None:
         if self._executor is None:
@@ -1032,7 +1131,9 @@ class Backlog:
             job.is_running, job.is_asked_again = True, False
         try:
             with FORKS.hold():
-                left = job.lines.embed_some()
+                left = job.run_some()
+            if not left and job.lines is not None and _is_due(job.index):
+                self._submit(_Job(job.index, None))
         except LogClosedError:
             job.is_dropped = True
         except LogError as error:
@@ -1047,8 +1148,13 @@ class Backlog:
                     self._finish(job)
 
     def _finish(self, job: _Job) -> None:
-        if self._jobs.pop(id(job.index), None) is not None:
+        if self._jobs.pop(job.key, None) is not None:
             job.done.set_result(None)
+
+
+def _is_due(index: OwnerIndex) -> bool:
+    with index.lock:
+        return index.is_snapshot_due
 
 
 BACKLOG = Backlog()

@@ -339,7 +339,7 @@ class LineRecall(DialogRecall):
         if self._reranker is not None:
             search = yield from self._rerank_steps(search, self._reranker)
         found: tuple[Recall, tuple[BufferedBlock, ...]] = yield _make_worker_step(search.answer)
-        if known.pending:
+        if known.pending or known.is_snapshot_due:
             BACKLOG.submit(index)
         return (yield from self._update_buffer_steps(index, query, *found))
 
@@ -446,6 +446,7 @@ class LineRecall(DialogRecall):
             index.refresh(None if index.embeds_later else progress)
         if index.embeds_later:
             embed_pending(index, progress)
+        index.save_snapshot()
         with index.lock:
             return index.problems
 
@@ -572,12 +573,14 @@ class _IndexState(NamedTuple):
         dim: Components of a vector; None where there is none.
         pending: How many segments are to be embedded in the background.
         awaited: How many of them the recall may return.
+        is_snapshot_due: Whether the index is to be saved in the background.
     """
 
     speakers: list[str]
     dim: int | None
     pending: int
     awaited: int
+    is_snapshot_due: bool
 
 
 def _find_question(index: OwnerIndex, text: str) -> NDArray[np.float16] | None:
@@ -600,7 +603,8 @@ def _catch_up(index: OwnerIndex, scope: Scope) -> _IndexState:
         index.catch_up()
         awaited = count_waiting(index, scope.mask)
         pending = len(index.vectors.missing) if index.embeds_later else 0
-        return _IndexState(index.table.speakers, index.vectors.dim, pending, awaited)
+        speakers, dim = index.table.speakers, index.vectors.dim
+        return _IndexState(speakers, dim, pending, awaited, index.is_snapshot_due)
 
 
 # -- a question put to an index ----------------------------------------------------------------

@@ -14,19 +14,19 @@ import zlib
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from langchain_convmem.causes import report_problem
+from langchain_convmem.columns import GrowableArray, SavedColumns
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import SegmentBuffer, SegmentCache, is_valid_for
 from langchain_convmem.recall.embedding import compute_fingerprint, is_free
+from langchain_convmem.recall.line_store import EntryLines, LineStore, PackedLines
 from langchain_convmem.recall.vectors import HALF, to_half_bytes
 from langchain_convmem.records import DialogLine, Owner, Role, Scalar, StoredSegment, ThreadKey
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
-from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -118,8 +118,9 @@ class _ThreadLines:
     """The end of a thread: where the next line is linked."""
 
     number: int
-    last_line: DialogLine | None = None
     session: int = -1
+    last_session: str | None = None
+    last_ms: int = 0
 
 
 class SegmentTable:
@@ -127,13 +128,12 @@ class SegmentTable:
 
     def __init__(self) -> None:
         """Create an empty table."""
-        self._lines: list[DialogLine] = []
+        self._lines = LineStore()
         # Where each line's segments begin, and where the last one's end.
-        self._first_segment = [0]
-        self._line_of_segment: list[int] = []
+        self._first_segment = array("i", [0])
+        self._line_of_segment = array("i")
         self._session_count = 0
-        # Most entries have one, and a number is far smaller than a row of one.
-        self._lines_of_entry: dict[str, int | tuple[int, ...]] = {}
+        self._entries = EntryLines()
         self._threads: dict[ThreadKey, _ThreadLines] = {}
         self._speakers: dict[str, int] = {}
         self._roles: dict[str, int] = {}
@@ -160,6 +160,79 @@ class SegmentTable:
     def __len__(self) -> int:
         """Return how many segments were added, removed ones included."""
         return len(self._line_of_segment)
+
+    # -- as bytes ------------------------------------------------------------------------------
+
+    def save_to(self, columns: SavedColumns) -> None:
+        """Add copies of all but the lines; see `get_parts`."""
+        self._entries.save_to(columns)
+        self._tags.save_to(columns)
+        self._neighbours.save_to(columns)
+        columns.parts["first segments"] = self._first_segment.tobytes()
+        columns.parts["lines of segments"] = self._line_of_segment.tobytes()
+        for name, (column, dtype) in self._list_columns().items():
+            columns.put(name, column.view.astype(dtype))
+        names = [list(one) for one in (self._speakers, self._roles, self._trusts)]
+        columns.put_value("names", names)
+        columns.put_value("sessions", [self._session_count, list(self._named_sessions.items())])
+        threads = [
+            (key.user_id, key.thread_id, one.session, one.last_session, one.last_ms)
+            for key, one in self._threads.items()
+        ]
+        columns.put_value("threads", threads)
+
+    @classmethod
+    def load_from(cls, columns: SavedColumns) -> SegmentTable:
+        """Return the table for which `save_to` was asked, with its lines, which were packed.
+
+        Raises:
+            KeyError: If something is missing.
+            ValueError: If something is not what was saved.
+        """
+        made = cls()
+        made._load_threads(columns)
+        made._lines = LineStore(PackedLines(columns, list(made._threads)))
+        made._entries = EntryLines.load_from(columns)
+        made._tags = Labels.load_from(columns)
+        made._neighbours = Neighbours.load_from(columns)
+        made._first_segment = columns.get_numbers("i", "first segments")
+        made._line_of_segment = columns.get_numbers("i", "lines of segments")
+        for name, (column, dtype) in made._list_columns().items():
+            column.extend(columns.get(name, dtype))
+        made._line.extend(columns.get("lines of segments", np.int32))
+        return made
+
+    def _list_columns(self) -> dict[str, tuple[GrowableArray, str]]:
+        """Return columns by name, with what a number of each takes as bytes."""
+        return {
+            "starts": (self._start, "i4"),
+            "ends": (self._end, "i4"),
+            "threads of segments": (self._thread, "i4"),
+            "speakers": (self._speaker, "i4"),
+            "roles": (self._role, "i1"),
+            "trusts": (self._trust, "i1"),
+            "positions": (self._position, "i8"),
+            "times": (self._time_ms, "i8"),
+            "live": (self._live, "?"),
+        }
+
+    def _load_threads(self, columns: SavedColumns) -> None:
+        names = columns.get_value("names")
+        self._speakers, self._roles, self._trusts = (
+            {name: number for number, name in enumerate(some)} for some in names
+        )
+        self._session_count, named = columns.get_value("sessions")
+        self._named_sessions = dict(named)
+        for number, (user, thread, *rest) in enumerate(columns.get_value("threads")):
+            self._threads[ThreadKey(user, thread)] = _ThreadLines(number, *rest)
+
+    def get_parts(self) -> tuple[PackedLines, list[DialogLine]]:
+        """Return the lines: packed ones, and those that follow them."""
+        return self._lines.get_parts()
+
+    def adopt(self, packed: PackedLines) -> None:
+        """Put packed lines in the place of as many, which must be the same."""
+        self._lines.adopt(packed)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -207,27 +280,24 @@ class SegmentTable:
 
     def _assign_session(self, thread: _ThreadLines, line: DialogLine) -> int:
         """Return the session of a thread's next line."""
-        last = thread.last_line
-        same = last is not None and last.session == line.session
-        if same and last is not None and line.session is None:
+        same = thread.session >= 0 and thread.last_session == line.session
+        if same and line.session is None:
             # Imported lines may lie before what the thread already holds.
-            same = abs(line.time_ms - last.time_ms) <= SESSION_GAP_MS
+            same = abs(line.time_ms - thread.last_ms) <= SESSION_GAP_MS
         if not same:
             thread.session = self._session_count
             self._named_sessions.setdefault(line.session, []).append(self._session_count)
             self._session_count += 1
-        thread.last_line = line
+        thread.last_session, thread.last_ms = line.session, line.time_ms
         return thread.session
 
     def _append_segments(self, lines: Sequence[DialogLine]) -> None:
         """Cut lines; note where they and their segments stand, and how lines are marked."""
-        known, line_of, first = self._lines_of_entry, self._line_of_segment, len(self)
+        entries, line_of, first = self._entries, self._line_of_segment, len(self)
         starts: list[int] = []
         ends: list[int] = []
         for number, line in enumerate(lines, len(self._lines)):
-            found = known.setdefault(line.entry_id, number)
-            if found != number:
-                known[line.entry_id] = (*_to_tuple(found), number)
+            entries.add(line.entry_id, number)
             for start, end in split_line(line.text):
                 starts.append(start)
                 ends.append(end)
@@ -236,10 +306,10 @@ class SegmentTable:
                 self._tags.add(name, value, range(first, len(line_of)))
             first = len(line_of)
             self._first_segment.append(first)
-        self._lines += lines
+        self._lines.extend(lines)
         self._start.gather(starts)
         self._end.gather(ends)
-        self._line.gather(line_of[len(line_of) - len(starts) :])
+        self._line.gather(line_of[len(line_of) - len(starts) :].tolist())
 
     def _append_columns(self, lines: Sequence[DialogLine]) -> None:
         """Append what segments have of their lines.
@@ -260,7 +330,7 @@ class SegmentTable:
         """Take the entries' lines out; return the numbers of their segments. Idempotent."""
         gone: list[int] = []
         for entry_id in entry_ids:
-            for line in _to_tuple(self._lines_of_entry.pop(entry_id, ())):
+            for line in self._entries.pop(entry_id):
                 gone += self.list_segments(line)
         for number in gone:
             self._neighbours.remove(number, self._thread.get_item(number))
@@ -288,12 +358,14 @@ class SegmentTable:
 
     def list_entry_lines(self, entry_id: str) -> Sequence[int]:
         """Return the numbers of an entry's lines, in order; none of one that is not there."""
-        return _to_tuple(self._lines_of_entry.get(entry_id, ()))
+        return self._entries.find(entry_id)
 
     def find_lines(self, words: Collection[str]) -> list[DialogLine]:
         """Return the lines that hold all of these words, folded ones, in the order of adding."""
-        live = self._live.view[self._first_segment[:-1]].tolist()
-        return select_holding(compress(self._lines, live), words)
+        live = self._live.view[self._first_segment[:-1]]
+        wanted = sort_words(words)
+        lines, numbers = self._lines, np.flatnonzero(live).tolist()
+        return [lines[number] for number in numbers if holds_all(lines.get_text(number), wanted)]
 
     def list_places(self, numbers: Iterable[int]) -> Iterator[Place]:
         """Yield where segments are stored, in the order of `numbers`."""
@@ -324,7 +396,7 @@ class SegmentTable:
     def get_text(self, number: int) -> str:
         """Return a segment's text, verbatim."""
         at = self._line_of_segment[number]
-        whole: str = self._lines[at].text
+        whole = self._lines.get_text(at)
         if self._first_segment[at + 1] - self._first_segment[at] == 1:
             return whole
         return whole[self._start.get_item(number) : self._end.get_item(number)]
@@ -511,13 +583,19 @@ def fold(text: str) -> str:
 
 def select_holding(lines: Iterable[DialogLine], words: Collection[str]) -> list[DialogLine]:
     """Return the lines that hold all of these words, folded ones, as words or as parts of some."""
-    longest, *others = sorted(words, key=len, reverse=True)
-    found = [line for line in lines if longest in line.text.casefold()]
-    return [line for line in found if all(word in line.text.casefold() for word in others)]
+    wanted = sort_words(words)
+    return [line for line in lines if holds_all(line.text, wanted)]
 
 
-def _to_tuple(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (numbers,) if isinstance(numbers, int) else numbers
+def sort_words(words: Iterable[str]) -> list[str]:
+    """Return words in the order in which they are looked for soonest in vain."""
+    return sorted(words, key=len, reverse=True)
+
+
+def holds_all(text: str, words: Iterable[str]) -> bool:
+    """Return whether a text holds all of these words, folded ones, as words or as parts of some."""
+    folded = text.casefold()
+    return all(word in folded for word in words)
 
 
 # -- which segments bear -----------------------------------------------------------------------
@@ -530,6 +608,22 @@ class Labels:
     def __init__(self) -> None:
         """Create it without any label."""
         self._numbers: dict[_Label, array[int]] = {}
+
+    @classmethod
+    def load_from(cls, columns: SavedColumns) -> Labels:
+        """Return those for which `save_to` was asked."""
+        made = cls()
+        numbers, first = columns.get_numbers("q", "labelled"), 0
+        for name, value, count in columns.get_value("labels"):
+            made._numbers[_make_label(name, value)] = numbers[first : first + count]
+            first += count
+        return made
+
+    def save_to(self, columns: SavedColumns) -> None:
+        """Add a copy of all labels."""
+        labels = [(name, value, len(some)) for (name, _, value), some in self._numbers.items()]
+        columns.put_value("labels", labels)
+        columns.parts["labelled"] = b"".join(some.tobytes() for some in self._numbers.values())
 
     def add(self, name: str, value: Scalar, numbers: Iterable[int]) -> None:
         """Label segments; their numbers ascend from call to call."""
@@ -602,6 +696,35 @@ class Neighbours:
     def __len__(self) -> int:
         """Return how many segments were added, removed ones included."""
         return len(self._session)
+
+    @classmethod
+    def load_from(cls, columns: SavedColumns) -> Neighbours:
+        """Return those for which `save_to` was asked."""
+        made = cls()
+        for name, column in made._list_columns().items():
+            column.extend(columns.get(name, np.int32))
+        last = columns.get("ends of threads", np.int32).tolist()
+        made._last_of_thread = dict(enumerate(last))
+        made._is_in_rows = bool(columns.get_value("is in rows"))
+        return made
+
+    def save_to(self, columns: SavedColumns) -> None:
+        """Add copies of all there is."""
+        for name, column in self._list_columns().items():
+            columns.put(name, column.view.astype(np.int32))
+        last = [self._last_of_thread[thread] for thread in range(len(self._last_of_thread))]
+        columns.put("ends of threads", np.array(last, dtype=np.int32))
+        columns.put_value("is in rows", self._is_in_rows)
+
+    def _list_columns(self) -> dict[str, GrowableArray]:
+        return {
+            "sessions of segments": self._session,
+            "before in thread": self.in_thread.before,
+            "after in thread": self.in_thread.after,
+            "before in session": self.in_session.before,
+            "after in session": self.in_session.after,
+            "starts of sessions": self._starts,
+        }
 
     # -- writing -------------------------------------------------------------------------------
 

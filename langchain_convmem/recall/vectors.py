@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from langchain_convmem.columns import GrowableArray, SavedColumns
 from langchain_convmem.errors import ConfigError, DimensionMismatchError
-from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -163,13 +163,57 @@ class SegmentVectors:
     def _choose_index(self) -> None:
         """Take the index that suits the numbers that are expected, with room for them."""
         rows = max(len(self), self._expected)
-        plain = 0 if self._bits == 8 or self._index_name == "faiss" else _PLAIN_ROWS  # noqa: PLR2004
-        is_plain = self._index_name == "numpy" or rows <= plain
-        if isinstance(self._index, ExactIndex) and not is_plain:
+        if isinstance(self._index, ExactIndex) and not self._is_plain(rows):
             self._index = FaissIndex.from_exact(self._index, bits=self._bits)
             self._sample_step = 0
         if self._index is not None:
             self._index.reserve(rows)
+
+    def _is_plain(self, rows: int) -> bool:
+        """Return whether NumPy searches so many rows."""
+        plain = 0 if self._bits == 8 or self._index_name == "faiss" else _PLAIN_ROWS  # noqa: PLR2004
+        return self._index_name == "numpy" or rows <= plain
+
+    def save_to(self, columns: SavedColumns, lines: NDArray[np.int64]) -> None:
+        """Add copies of all there is, if none is missing, and how crowded it is around each vector.
+
+        Args:
+            columns: What they are added to.
+            lines: The line that each number belongs to.
+        """
+        self.compute_crowding(lines)
+        columns.put("present", self.present)
+        columns.put("removed", sorted(self._removed))
+        columns.put_value("dim", self.dim)
+        if self._index is not None:
+            columns.put_value("bits", self._index.bits)
+            columns.put("codes", self._index.get_codes())
+            columns.put("inverse lengths", self._index.inverse)
+            self._crowding.save_to(columns)
+
+    def load_from(self, columns: SavedColumns) -> None:
+        """Become what `save_to` was asked for, from having nothing.
+
+        Raises:
+            KeyError: If something is missing.
+            ValueError: If something is not what was saved, or another index is to search it.
+        """
+        self._present = columns.get_growable("present", np.bool_)
+        self._removed = set(columns.get("removed", np.int64).tolist())
+        dim = columns.get_value("dim")
+        if dim is None:
+            return
+        is_plain = self._is_plain(len(self))
+        bits: VectorBits = 16 if is_plain else self._bits
+        if columns.get_value("bits") != bits:
+            msg = f"vectors were saved in {columns.get_value('bits')} bits, {bits} are wanted"
+            raise ValueError(msg)
+        codes = columns.get("codes", np.uint8 if bits == 8 else np.float16, dim)  # noqa: PLR2004
+        inverse = columns.get_growable("inverse lengths", np.float32)
+        self._index = ExactIndex(dim) if is_plain else FaissIndex(dim, bits=bits)
+        self._index.load(codes, inverse)
+        self._index.remove(self._removed)
+        self._crowding = Crowding.load_from(columns)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -269,6 +313,21 @@ class Crowding:
         self._nearest = GrowableArray(np.float32, _NEAREST)
         self._column = GrowableArray(np.float32)
         self._sample: NDArray[np.float32] = _NO_ROWS
+
+    def save_to(self, columns: SavedColumns) -> None:
+        """Add a copy of what is known."""
+        columns.put_value("crowd", [self._step, self._few])
+        columns.put("nearest", self._nearest.view)
+        columns.put("crowding", self._column.view)
+
+    @classmethod
+    def load_from(cls, columns: SavedColumns) -> Crowding:
+        """Return one that knows what `save_to` added."""
+        made = cls()
+        made._step, made._few = columns.get_value("crowd")
+        made._nearest = columns.get_growable("nearest", np.float32, _NEAREST)
+        made._column = columns.get_growable("crowding", np.float32)
+        return made
 
     def get_column(
         self,
@@ -417,6 +476,16 @@ def check_rows(vectors: NDArray[np.floating[Any]], dim: int) -> NDArray[np.float
     return rows
 
 
+def check_lengths(codes: NDArray[Any], inverse: GrowableArray) -> None:
+    """Refuse codes of vectors that are not as many as their inverse lengths.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    if len(codes) != len(inverse):
+        raise ValueError(f"there are {len(codes)} vectors and {len(inverse)} lengths")
+
+
 def check_query(query: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
     """Return a query of shape (dim,) at unit length.
 
@@ -484,6 +553,29 @@ class ExactIndex:
     def __len__(self) -> int:
         """Return how many vectors were added, removed ones included."""
         return len(self._rows)
+
+    bits: VectorBits = 16
+    """What a component takes in `get_codes`."""
+
+    @property
+    def inverse(self) -> NDArray[np.float32]:
+        """1 / length of every vector by number, 0 of a zero vector; do not write."""
+        return self._inverse.view
+
+    def get_codes(self) -> NDArray[np.float16]:
+        """Return every vector by number, removed ones included, in half precision."""
+        return self.rows.astype(np.float16)
+
+    def load(self, codes: NDArray[np.float16], inverse: GrowableArray) -> None:
+        """Take what `get_codes` and `inverse` were of another index, into an empty one.
+
+        Raises:
+            ValueError: If they are not of equal length.
+        """
+        check_lengths(codes, inverse)
+        self._rows = GrowableArray.from_rows(codes.astype(np.float32))
+        self._inverse = inverse
+        self._kept.extend(np.ones(len(codes), dtype=np.bool_))
 
     @property
     def rows(self) -> NDArray[np.float32]:
@@ -667,6 +759,41 @@ class FaissIndex:
         self._inverse.extend(compute_inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
+    @property
+    def bits(self) -> VectorBits:
+        """What a component takes in `get_codes`."""
+        return 8 if self._in_bytes else 16
+
+    @property
+    def inverse(self) -> NDArray[np.float32]:
+        """1 / length of every vector by number as it is kept; do not write."""
+        return self._inverse.view
+
+    def get_codes(self) -> NDArray[Any]:
+        """Return every vector by number as FAISS keeps it, until the next call; do not write."""
+        codes = self._faiss.rev_swig_ptr(
+            self._index.invlists.get_codes(_LIST), len(self) * self._index.code_size
+        )
+        kind = np.uint8 if self._in_bytes else np.float16
+        found: NDArray[Any] = codes.view(kind).reshape(-1, self.dim)
+        return found
+
+    def load(self, codes: NDArray[Any], inverse: GrowableArray) -> None:
+        """Take what `get_codes` and `inverse` were of another index, into an empty one.
+
+        Raises:
+            ValueError: If they are not of equal length.
+        """
+        check_lengths(codes, inverse)
+        count, pointer = len(codes), self._faiss.swig_ptr
+        # `add_sa_codes` adds one by one, which takes as long again and a third more memory.
+        numbers = np.arange(count, dtype=np.int64)
+        data = np.ascontiguousarray(codes).view(np.uint8)
+        self._index.invlists.add_entries(_LIST, count, pointer(numbers), pointer(data))
+        self._index.ntotal = count
+        self._inverse = inverse
+        self._kept.extend(np.ones(len(codes), dtype=np.bool_))
+
     def reserve(self, length: int) -> None:
         """Reserve space for this many vectors in total."""
         if length > max(len(self), self._reserved):
@@ -752,11 +879,7 @@ class FaissIndex:
     def _decode(self, at: int | NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the rounded row at a number, or those at several."""
         # `sa_decode` and `reconstruct` start threads in some releases.
-        codes = self._faiss.rev_swig_ptr(
-            self._index.invlists.get_codes(_LIST), len(self) * self._index.code_size
-        )
-        kind = np.uint8 if self._in_bytes else np.float16
-        rows: NDArray[np.float32] = codes.view(kind).reshape(-1, self.dim)[at].astype(np.float32)
+        rows: NDArray[np.float32] = self.get_codes()[at].astype(np.float32)
         if self._in_bytes:
             rows -= _BYTE_ZERO
         return rows

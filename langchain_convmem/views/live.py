@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from langchain_convmem.ids import derive_ulid, get_ulid_ms
 from langchain_convmem.records import Cover, Entry, Metadata, Turn
 from langchain_convmem.views.messages import get_block_type
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
+
+Retraction: TypeAlias = tuple[str, tuple[str, ...]]
+"""The id of a control entry, and the ids of the entries that it takes out."""
 
 
 def find_retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
@@ -22,14 +26,27 @@ def find_retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     A control entry that is itself retracted does nothing, so retracting an undo is a redo. A
     summary that was made by rule of others falls with each of them, and is back when they are.
     """
-    dead: set[str] = set()
-    for entry in reversed(entries):
-        if entry.control is not None and entry.id not in dead:
-            dead.update(entry.control.retracts)
+    dead = follow_retractions(list_retractions(entries))
     for entry in entries if dead else ():
         if get_level(entry) and not dead.isdisjoint(entry.metadata.summary_ids):
             dead.add(entry.id)
     return frozenset(dead)
+
+
+def list_retractions(entries: Iterable[Entry]) -> list[Retraction]:
+    """Return what each control entry says, in order."""
+    return [
+        (entry.id, tuple(entry.control.retracts)) for entry in entries if entry.control is not None
+    ]
+
+
+def follow_retractions(said: Sequence[Retraction]) -> set[str]:
+    """Return the ids that control entries take out, but those that are taken out themselves."""
+    dead: set[str] = set()
+    for entry_id, retracts in reversed(said):
+        if entry_id not in dead:
+            dead.update(retracts)
+    return dead
 
 
 def find_changes(entries: Sequence[Entry]) -> list[tuple[int, int]]:

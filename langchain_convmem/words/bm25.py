@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from langchain_convmem.columns import GrowableArray, SavedColumns
+
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from numpy.typing import NDArray
 
 
 _T = TypeVar("_T", bound=np.generic)
@@ -72,6 +74,29 @@ class LexicalIndex:
     def settle(self) -> None:
         """Write the postings of what was added, which a search would do otherwise."""
         self._postings.settle()
+
+    def save_to(self, columns: SavedColumns) -> None:
+        """Add copies of all there is."""
+        self._postings.save_to(columns)
+        columns.put("lengths", self._lengths.view)
+        columns.put("removed documents", self._removed.view)
+
+    @classmethod
+    def load_from(cls, columns: SavedColumns) -> LexicalIndex:
+        """Return the index that `save_to` was asked for.
+
+        Raises:
+            KeyError: If something is missing.
+            ValueError: If something is not what was saved.
+        """
+        made = cls()
+        made._lengths = columns.get_growable("lengths", np.int64)
+        made._removed = columns.get_growable("removed documents", np.bool_)
+        kept = ~made._removed.view
+        made._present = int(np.count_nonzero(kept))
+        made._total_length = int(made._lengths.view[kept].sum())
+        made._postings = Postings.load_from(columns, len(made))
+        return made
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take documents out of every later scoring; the numbers of others stay. Idempotent."""
@@ -345,6 +370,32 @@ class Postings:
 
     # -- writing -------------------------------------------------------------------------------
 
+    def save_to(self, columns: SavedColumns) -> None:
+        """Add copies of all there is, which is put into one block first."""
+        self.settle()
+        self._gather(())
+        columns.put_words("terms", self._terms)
+        columns.put("starts of terms", self._block.starts)
+        columns.put("documents", self._block.numbers)
+        columns.put("shapes", self._block.shapes)
+        columns.put("counts of shapes", self.shapes.counts.view)
+        columns.put("lengths of shapes", self.shapes.lengths.view)
+
+    @classmethod
+    def load_from(cls, columns: SavedColumns, documents: int) -> Postings:
+        """Return the postings of so many documents for which `save_to` was asked."""
+        made = cls()
+        made.shapes = Shapes.load_from(columns)
+        terms = columns.get_words("terms")
+        made._terms = _TermNumbers(zip(terms, range(len(terms)), strict=True))
+        made._block = _Block(
+            columns.get_numbers("q", "starts of terms"),
+            columns.get_numbers("i", "documents"),
+            columns.get("shapes", np.intc).data,
+        )
+        made._written = made._first_unsorted = documents
+        return made
+
     def settle(self) -> None:
         """Write what was added."""
         if not self._parts and not self._lengths:
@@ -375,10 +426,16 @@ class Postings:
             for part in parts:
                 self._write_later(part)
         else:
+            self._gather(parts)
+        self._written = self._first_unsorted
+
+    def _gather(self, parts: Sequence[_TermColumns]) -> None:
+        """Make one block of all that is written, and of parts that come after it."""
+        if parts or self._later or self._block.terms < len(self._terms):
+            self._looked_up.clear()
             before = [self._block.to_part(), self._make_later_part()]
             self._block = _Block.from_parts([*before, *parts], len(self._terms))
             self._later = _make_later()
-        self._written = self._first_unsorted
 
     def _sort(self) -> None:
         """Make a part of what is unsorted."""
@@ -487,6 +544,16 @@ class Shapes:
         self.lengths = GrowableArray(np.int64)
         """In how many terms, by the shape's number."""
 
+    @classmethod
+    def load_from(cls, columns: SavedColumns) -> Shapes:
+        """Return the shapes for which `Postings.save_to` was asked."""
+        made = cls()
+        made.counts = columns.get_growable("counts of shapes", np.int64)
+        made.lengths = columns.get_growable("lengths of shapes", np.int64)
+        pairs = zip(made.counts.view.tolist(), made.lengths.view.tolist(), strict=True)
+        made._numbers = {pair: number for number, pair in enumerate(pairs)}
+        return made
+
     def number(self, count: int, length: int) -> int:
         """Return the number of a shape."""
         found = self._numbers.get((count, length))
@@ -505,74 +572,3 @@ class Shapes:
         pairs = np.unique(keys)
         found = [self.number(*divmod(pair, width)) for pair in pairs.tolist()]
         return np.array(found, dtype=np.intc)[pairs.searchsorted(keys)]
-
-
-# -- an array that grows -----------------------------------------------------------------------
-
-_FIRST_CAPACITY = 64
-
-
-class GrowableArray:
-    """A NumPy array that grows at its end in amortised constant time. Not thread-safe."""
-
-    def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
-        """Create an empty array of numbers, or of rows of `width` numbers."""
-        self._tail = () if width is None else (width,)
-        self._rows: NDArray[Any] = np.empty((0, *self._tail), dtype=dtype)
-        self._length = 0
-        # Single numbers are gathered in a list, since NumPy takes as long for one as for a
-        # hundred; whoever looks at the array finds them in it.
-        self._pending: list[Any] = []
-
-    def __len__(self) -> int:
-        return self._length + len(self._pending)
-
-    def append(self, value: float) -> None:
-        """Append one number."""
-        self._pending.append(value)
-
-    def gather(self, values: Iterable[float]) -> None:
-        """Append Python numbers; they go into the array when somebody looks at it."""
-        self._pending += values
-
-    def extend(self, rows: ArrayLike) -> None:
-        """Append rows; a view taken before keeps showing the old ones alone."""
-        if self._pending:
-            self._settle()
-        added = np.asarray(rows, dtype=self._rows.dtype).reshape(-1, *self._tail)
-        needed = self._length + len(added)
-        self.reserve(needed)
-        self._rows[self._length : needed] = added
-        self._length = needed
-
-    def reserve(self, length: int) -> None:
-        """Make room for so many rows in all, which takes less time than growing to it in steps."""
-        if length > len(self._rows):
-            capacity = max(length, len(self._rows) * 3 // 2, _FIRST_CAPACITY)
-            grown = np.empty((capacity, *self._tail), dtype=self._rows.dtype)
-            grown[: self._length] = self._rows[: self._length]
-            self._rows = grown
-
-    def _settle(self) -> None:
-        pending, self._pending = self._pending, []
-        self.extend(pending)
-
-    def get_item(self, number: int) -> Any:
-        """Return one number as a Python value."""
-        if number < self._length:
-            return self._rows.item(number)
-        return self._pending[number - self._length]
-
-    def put(self, number: int, value: float) -> None:
-        """Put another number in the place of one."""
-        if number < self._length:
-            self._rows[number] = value
-        else:
-            self._pending[number - self._length] = value
-
-    @property
-    def view(self) -> NDArray[Any]:
-        """The rows so far, writable, without a copy."""
-        if self._pending:
-            self._settle()
-        return self._rows[: self._length]

@@ -305,6 +305,7 @@ def test_a_reference_to_what_is_not_there_is_a_problem(path, log, table, column)
     damage(
         path,
         "INSERT INTO tombstones VALUES (1, 99, zeroblob(12), zeroblob(12), zeroblob(8));"
+        "INSERT INTO snapshots VALUES (1, 5, 0, x'00');"
         f"UPDATE {table} SET {column} = 99 WHERE {column} = 1",
     )
     assert not log.verify().ok

@@ -12,13 +12,19 @@ from traced_sqlite import traced
 
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, SQLiteLog
 from langchain_convmem.integrations.langgraph import memory_graph
-from langchain_convmem.recall import RecallSettings
+from langchain_convmem.recall import RecallSettings, snapshots
 from langchain_convmem.records import ThreadKey
 
 KEY = ThreadKey("ana", "t")
 PLACES = ("harbour", "station", "museum", "garden", "theatre", "market", "library", "bridge")
 WARM = 60
 """Turns before the one that is counted: caches are full, and the live part has been noted."""
+
+
+@pytest.fixture(autouse=True)
+def without_snapshots(monkeypatch):
+    """Indexes are not saved, which happens between turns, and seldom."""
+    monkeypatch.setattr(snapshots, "_LEAST", 1_000_000)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_convmem.columns import GrowableArray
 from langchain_convmem.errors import ConfigError, DimensionMismatchError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
@@ -17,7 +18,6 @@ from langchain_convmem.recall.vectors import (
     to_half_bytes,
 )
 from langchain_convmem.records import Owner
-from langchain_convmem.words.bm25 import GrowableArray
 
 ANA = Owner(user_id="ana")
 DIM = 8

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.words.bm25 import GrowableArray
+from langchain_convmem.columns import GrowableArray
 
 STEPS = st.lists(
     st.one_of(

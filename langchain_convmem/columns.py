@@ -1,0 +1,162 @@
+"""SavedColumns of numbers: arrays that grow, and their form as bytes that can be stored."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+# -- an array that grows -----------------------------------------------------------------------
+
+_FIRST_CAPACITY = 64
+
+
+class GrowableArray:
+    """A NumPy array that grows at its end in amortised constant time. Not thread-safe."""
+
+    def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
+        """Create an empty array of numbers, or of rows of `width` numbers."""
+        self._tail = () if width is None else (width,)
+        self._rows: NDArray[Any] = np.empty((0, *self._tail), dtype=dtype)
+        self._length = 0
+        # Single numbers are gathered in a list, since NumPy takes as long for one as for a
+        # hundred; whoever looks at the array finds them in it.
+        self._pending: list[Any] = []
+
+    @classmethod
+    def from_rows(cls, rows: NDArray[Any]) -> GrowableArray:
+        """Return an array that begins with these rows, which are its own from now on."""
+        made = cls(rows.dtype, *rows.shape[1:])
+        made._rows = rows if rows.flags.writeable else rows.copy()
+        made._length = len(rows)
+        return made
+
+    def __len__(self) -> int:
+        return self._length + len(self._pending)
+
+    def append(self, value: float) -> None:
+        """Append one number."""
+        self._pending.append(value)
+
+    def gather(self, values: Iterable[float]) -> None:
+        """Append Python numbers; they go into the array when somebody looks at it."""
+        self._pending += values
+
+    def extend(self, rows: ArrayLike) -> None:
+        """Append rows; a view taken before keeps showing the old ones alone."""
+        if self._pending:
+            self._settle()
+        added = np.asarray(rows, dtype=self._rows.dtype).reshape(-1, *self._tail)
+        needed = self._length + len(added)
+        self.reserve(needed)
+        self._rows[self._length : needed] = added
+        self._length = needed
+
+    def reserve(self, length: int) -> None:
+        """Make room for so many rows in all, which takes less time than growing to it in steps."""
+        if length > len(self._rows):
+            capacity = max(length, len(self._rows) * 3 // 2, _FIRST_CAPACITY)
+            grown = np.empty((capacity, *self._tail), dtype=self._rows.dtype)
+            grown[: self._length] = self._rows[: self._length]
+            self._rows = grown
+
+    def _settle(self) -> None:
+        pending, self._pending = self._pending, []
+        self.extend(pending)
+
+    def get_item(self, number: int) -> Any:
+        """Return one number as a Python value."""
+        if number < self._length:
+            return self._rows.item(number)
+        return self._pending[number - self._length]
+
+    def put(self, number: int, value: float) -> None:
+        """Put another number in the place of one."""
+        if number < self._length:
+            self._rows[number] = value
+        else:
+            self._pending[number - self._length] = value
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The rows so far, writable, without a copy."""
+        if self._pending:
+            self._settle()
+        return self._rows[: self._length]
+
+
+# -- columns as bytes --------------------------------------------------------------------------
+
+
+class SavedColumns:
+    """Named columns and small values, as bytes. Not thread-safe.
+
+    What reads a column has to know its type: nothing but its bytes is kept.
+    """
+
+    def __init__(self, parts: Mapping[str, Buffer] | None = None) -> None:
+        """Create them from what `parts` was; empty without."""
+        self.parts: dict[str, Buffer] = dict(parts or {})
+        """The bytes by name."""
+
+    def put(self, name: str, values: ArrayLike) -> None:
+        """Add a copy of a column."""
+        self.parts[name] = np.asarray(values).tobytes()
+
+    def get(self, name: str, dtype: DTypeLike, width: int | None = None) -> NDArray[Any]:
+        """Return a column of numbers, or of rows of `width` numbers, without a copy.
+
+        It can be written if its bytes can.
+
+        Raises:
+            KeyError: If there is none of this name.
+            ValueError: If its bytes are no whole number of these.
+        """
+        found = np.frombuffer(self.parts[name], dtype=dtype)
+        return found if width is None else found.reshape(-1, width)
+
+    def get_growable(self, name: str, dtype: DTypeLike, width: int | None = None) -> GrowableArray:
+        """Return a column that can grow; see `get`."""
+        return GrowableArray.from_rows(self.get(name, dtype, width))
+
+    def get_numbers(self, kind: str, name: str) -> array[int]:
+        """Return a copy of a column, as Python reads single numbers fastest.
+
+        Args:
+            kind: The type code of its numbers; see `array`.
+            name: Of the column.
+        """
+        found = array(kind)
+        found.frombytes(self.parts[name])
+        return found
+
+    def put_value(self, name: str, value: Any) -> None:
+        """Add what JSON can tell."""
+        self.parts[name] = json.dumps(value, separators=(",", ":")).encode("ascii")
+
+    def get_value(self, name: str) -> Any:
+        """Return what `put_value` was given, tuples as lists.
+
+        Raises:
+            KeyError: If there is none of this name.
+            ValueError: If it is no JSON.
+        """
+        return json.loads(bytes(self.parts[name]))
+
+    def put_words(self, name: str, words: Iterable[str]) -> None:
+        """Add words without blanks."""
+        self.parts[name] = " ".join(words).encode("utf-8", "surrogatepass")
+
+    def get_words(self, name: str) -> list[str]:
+        """Return words in the order in which they were put."""
+        words = str(self.parts[name], "utf-8", "surrogatepass")
+        return words.split(" ") if words else []

@@ -1,0 +1,433 @@
+"""A snapshot opens an index at once, and no answer tells whether there was one."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from langchain_convmem import EmbeddedEmbeddings
+from langchain_convmem.errors import LogUnavailableError
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.logs.sqlite_snapshots import SnapshotName, write_snapshot
+from langchain_convmem.protocols import IndexSnapshots
+from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.recall import snapshots as snapshots_module
+from langchain_convmem.records import Control, Draft, IndexSnapshot, Owner, ThreadKey
+from langchain_convmem.views.codec import make_draft
+
+ANA = Owner(user_id="ana")
+BEN = Owner(user_id="ben")
+WORDS = ["car", "boat", "dog", "river", "paper", "music", "floor", "May", "Ana", "red", "été"]
+TEXTS = [f"My {word} number {n} is behind the {WORDS[n % 7]}." for n, word in enumerate(WORDS * 12)]
+SECRET = "the vault opens with heron sixty-two"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    save_eagerly(monkeypatch)
+
+
+def save_eagerly(patch):
+    """Have indexes of any size saved, whenever they have grown."""
+    patch.setattr(snapshots_module, "_LEAST", 1)
+    patch.setattr(snapshots_module, "_SHARE", 1_000_000)
+
+
+class Watched(SQLiteLog):
+    """A log that notes what recall reads of it."""
+
+    def __init__(self, path, **options):
+        super().__init__(path, **options)
+        self.loads = []
+
+    def load_segments(self, owner, fingerprint, *, after=0):
+        self.loads.append(after)
+        return super().load_segments(owner, fingerprint, after=after)
+
+
+class WatchedSnapshots(Watched):
+    """And which snapshots it was given."""
+
+    def __init__(self, path, **options):
+        super().__init__(path, **options)
+        self.found = []
+
+    def load_snapshot(self, owner, name):
+        found = super().load_snapshot(owner, name)
+        self.found.append(found)
+        return found
+
+
+def open_recall(log, **options):
+    return LineRecall(log, EmbeddedEmbeddings(), RecallSettings(**options))
+
+
+def answer(log, question="Where is my boat?", owner=ANA, **options):
+    return open_recall(log, **options).recall(owner, question, k=8)
+
+
+def check_alike(found, other):
+    """Two answers are the same but for the last bits: how crowded it is was added up otherwise."""
+    assert [match.line for match in found.matches] == [match.line for match in other.matches]
+    assert [block.text for block in found.blocks] == [block.text for block in other.blocks]
+    assert (found.verdict, found.problems) == (other.verdict, other.problems)
+    relevance = [match.relevance for match in other.matches]
+    assert [match.relevance for match in found.matches] == pytest.approx(relevance, abs=1e-4)
+
+
+def count(path, what="DISTINCT owner || ' ' || snapshot"):
+    """Count the snapshots of a file, or their pieces and headers."""
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(f"SELECT count({what}) FROM snapshots").fetchone()[0]
+
+
+def drop(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("DELETE FROM snapshots")
+
+
+def save(log, texts=TEXTS, *, thread="t", user="ana", owner=ANA):
+    """Append lines and have the index of them saved; return their entries."""
+    drafts = [make_draft(HumanMessage(text)) for text in texts]
+    entries = log.append(ThreadKey(user, thread), drafts)
+    open_recall(log).refresh(owner)
+    return entries
+
+
+# -- equal to an index that was made anew --------------------------------------------------------
+
+sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+# Long enough to be cut into segments.
+speeches = st.lists(sentences, min_size=12, max_size=16).map(lambda parts: ". ".join(parts * 3))
+steps = st.one_of(
+    st.tuples(
+        st.just("say"),
+        st.one_of(sentences, sentences, speeches, st.just("\ud800 lone")),
+        st.sampled_from(["t1", "t2"]),
+        st.sampled_from([None, "s1", "s2"]),
+        st.sampled_from([None, "work", 3, 3.5, True]),
+    ),
+    st.tuples(st.just("retract"), st.integers(0, 20)),
+    st.tuples(st.just("forget"), st.integers(0, 20)),
+    st.tuples(st.just("save")),
+)
+
+
+def live(log, step, entries):
+    """Do one step; `entries` are all so far."""
+    match step:
+        case ("say", text, thread, session, topic):
+            extra = {"session": session, "topic": topic}
+            draft = make_draft(HumanMessage(text, additional_kwargs=extra))
+            entries += log.append(ThreadKey("ana", thread), [draft])
+        case ("retract", which) if entries:
+            gone = entries[which % len(entries)]
+            entries += log.append(
+                gone.key, [Draft(role="control", control=Control((gone.id,), "undo"))]
+            )
+        case ("forget", which) if entries:
+            gone = entries.pop(which % len(entries))
+            log.forget(gone.key, [gone.id])
+        case ("save",):
+            open_recall(log).refresh(ANA)
+
+
+@given(life=st.lists(steps, min_size=1, max_size=16), question=sentences)
+@settings(max_examples=60)
+def test_an_index_from_a_snapshot_answers_like_one_made_anew(tmp_path_factory, life, question):
+    path = tmp_path_factory.mktemp("lives") / "memory.db"
+    entries = []
+    with pytest.MonkeyPatch.context() as patch, SQLiteLog(path) as log:
+        save_eagerly(patch)
+        for step in life:
+            live(log, step, entries)
+        asked = {"k": 5, "filter": {"topic": ["work", 3, True]}}
+        opened = open_recall(log)
+        found = opened.recall(ANA, question, k=5), opened.recall(ANA, question, **asked)
+        drop(path)
+        anew = open_recall(log)
+        check_alike(found[0], anew.recall(ANA, question, k=5))
+        check_alike(found[1], anew.recall(ANA, question, **asked))
+        assert opened.find_lines(ANA, ["car"]) == anew.find_lines(ANA, ["car"])
+
+
+@pytest.mark.parametrize(
+    "options", [{"index": "faiss"}, {"index": "numpy"}, {"vector_bits": 8}], ids=str
+)
+def test_every_index_is_saved_as_it_is(path, options):
+    with WatchedSnapshots(path) as log:
+        log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(text)) for text in TEXTS])
+        made = open_recall(log, **options)
+        made.refresh(ANA)
+        opened = open_recall(log, **options)
+        assert opened.recall(ANA, "my red boat", k=9) == made.recall(ANA, "my red boat", k=9)
+        assert log.found[-1] is not None
+        assert log.loads == [0]
+
+
+def test_vectors_in_other_bits_are_read_anew(path):
+    with WatchedSnapshots(path) as log:
+        save(log)
+        opened = answer(log, vector_bits=8)
+        assert log.found[-1] is not None
+        drop(path)
+        assert opened == answer(log, vector_bits=8)
+
+
+def test_only_what_came_later_is_read(path):
+    with Watched(path) as log:
+        save(log)
+        texts = [f"Another boat came at {hour}." for hour in range(20)]
+        later = log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(one)) for one in texts])
+        log.loads.clear()
+        assert answer(log, "another boat at 7").matches[0].line.text == texts[7]
+        assert log.loads == [later[0].position - 1]
+
+
+def test_a_snapshot_grows_with_its_index(path, eager):
+    with SQLiteLog(path) as log:
+        save(log, TEXTS[:40])
+        for text in TEXTS[40:60]:
+            save(log, [text])
+        assert count(path) == 1
+        opened = answer(log)
+        drop(path)
+        check_alike(opened, answer(log))
+
+
+# -- what is forgotten ---------------------------------------------------------------------------
+
+
+def test_nothing_that_was_forgotten_stays_in_the_file(path):
+    with SQLiteLog(path) as log:
+        *_, secret = save(log, [*TEXTS, SECRET])
+        assert count(path) == 1
+        log.forget(secret.key, [secret.id])
+        assert count(path, "*") == 0
+        assert SECRET not in {match.line.text for match in answer(log, SECRET).matches}
+    files = [one.read_bytes() for one in path.parent.iterdir()]
+    assert not any(SECRET.encode() in data for data in files)
+
+
+@pytest.mark.parametrize("scope", [ANA, ThreadKey("ana", "t")], ids=str)
+def test_a_snapshot_goes_with_its_owner_alone(path, scope):
+    with SQLiteLog(path) as log:
+        save(log)
+        save(log, user="ben", owner=BEN)
+        log.forget(scope)
+        assert count(path) == 1
+        assert answer(log, owner=BEN).matches
+        assert not answer(log).matches
+
+
+def test_what_was_forgotten_meanwhile_is_not_saved(path):
+    with WatchedSnapshots(path) as log:
+        *_, last = save(log)
+        answer(log)
+        snapshot = log.found[-1]
+        log.forget(last.key, [last.id])
+        assert not log.save_snapshot(ANA, "name", snapshot)
+        assert count(path) == 0
+
+
+def test_what_is_forgotten_while_a_snapshot_is_written_goes_too(path):
+    pieces = {"large": bytes(3 << 20)}
+    with SQLiteLog(path) as log:
+        *_, last = save(log, TEXTS[:3])
+        connections, signer = log._connections, log._signer
+        writes = []
+
+        def write():
+            writes.append(None)
+            if len(writes) == 3:
+                log.forget(last.key, [last.id])
+            return connections.write(durable=False)
+
+        def find_name(db):
+            [(number, generation)] = db.execute("SELECT owner, generation FROM owners").fetchall()
+            return SnapshotName(ANA, number, "name", generation)
+
+        assert not write_snapshot(write, find_name, pieces, signer)
+        assert count(path, "*") == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "value"),
+    [
+        ({"attributes": ["imported"]}, "trust", "import"),
+        ({"timing": {"creation": 1_700_000_000_000}}, "time_ms", 1_700_000_000_000),
+    ],
+)
+def test_what_is_noted_of_a_line_later_is_known_to_recall(path, change, name, value):
+    with SQLiteLog(path) as log:
+        entry, *_ = save(log)
+        log.annotate(entry.key, entry.id, **change)
+        found = {match.line.entry_id: match.line for match in answer(log, TEXTS[0]).matches}
+        assert getattr(found[entry.id], name) == value
+
+
+# -- what does not fit ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE snapshots SET data = zeroblob(length(data)) WHERE piece",
+        "UPDATE snapshots SET data = substr(data, 1, 1000) WHERE piece",
+        "UPDATE snapshots SET data = data || x'00' WHERE piece",
+        "UPDATE snapshots SET data = 7 WHERE piece",
+        "UPDATE snapshots SET data = 'text' WHERE piece",
+        "DELETE FROM snapshots WHERE piece",
+        "UPDATE snapshots SET data = 'no JSON' WHERE NOT piece",
+        "UPDATE snapshots SET data = '[1]' WHERE NOT piece",
+        "UPDATE snapshots SET data = '{}' WHERE NOT piece",
+        "UPDATE snapshots SET data = 7 WHERE NOT piece",
+        "UPDATE snapshots SET data = replace(data, 'live', 'dead') WHERE NOT piece",
+        'UPDATE snapshots SET data = replace(data, \'"checksum": "\', \'"checksum": "0\')',
+        "UPDATE snapshots SET data = replace(data, '\"generation\": 0', '\"generation\": 1')",
+    ],
+)
+def test_a_damaged_snapshot_is_none(path, damage):
+    with WatchedSnapshots(path) as log:
+        save(log)
+        before = answer(log)
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute(damage)
+        assert answer(log) == before
+        assert log.found[-1] is None
+
+
+def test_who_does_not_know_the_key_writes_no_memory(path):
+    with WatchedSnapshots(path, signing_key="0123456789abcdef") as log:
+        save(log)
+        before = answer(log)
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            [(data,)] = db.execute("SELECT data FROM snapshots WHERE piece").fetchall()
+            assert b"My boat" in data
+            forged = data.replace(b"My boat", b"My safe")
+            db.execute("UPDATE snapshots SET data = ? WHERE piece", (forged,))
+        assert answer(log) == before
+        assert log.found[-1] is None
+
+
+def test_another_embedder_makes_its_own(path, word_embeddings):
+    with WatchedSnapshots(path) as log:
+        save(log)
+        found = LineRecall(log, word_embeddings()).recall(ANA, "boat")
+        assert found.matches
+        assert log.found[-1] is None
+
+
+def test_a_log_that_reads_otherwise_has_no_snapshot(path):
+    class Shouting(SQLiteLog):
+        def line_changes(self, owner, cursor=0, *, limit=None):
+            return super().line_changes(owner, cursor, limit=limit)
+
+    with SQLiteLog(path) as log:
+        save(log)
+    with Shouting(path) as log:
+        assert isinstance(log, IndexSnapshots)
+        opened = open_recall(log)
+        assert opened.recall(ANA, "boat").matches
+        drop(path)
+        opened.refresh(ANA)
+        assert count(path) == 0
+
+
+def test_a_snapshot_that_was_never_finished_is_none_and_goes_with_the_next(path, eager):
+    with SQLiteLog(path) as log:
+        save(log, TEXTS[:20])
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            for piece in range(9):
+                db.execute("INSERT INTO snapshots VALUES (1, 5, ?, '{}')", (piece,))
+        save(log, TEXTS[20:])
+        assert (count(path), count(path, "*")) == (1, 2)
+
+
+def test_few_lines_have_no_snapshot(path):
+    with SQLiteLog(path) as log:
+        save(log, TEXTS[:30])
+        assert count(path) == 0
+
+
+def test_lines_that_wait_for_their_vectors_are_not_saved(path, word_embeddings):
+    embedder = word_embeddings()
+    embedder.failing = ConnectionError("down")
+    with SQLiteLog(path) as log:
+        log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(text)) for text in TEXTS])
+        recall = LineRecall(log, embedder)
+        assert recall.refresh(ANA)
+        assert count(path) == 0
+        embedder.failing = None
+        assert recall.refresh(ANA) == ()
+        assert count(path) == 1
+
+
+def test_recall_goes_on_where_no_snapshot_can_be_written(path, caplog):
+    class Full(SQLiteLog):
+        def save_snapshot(self, owner, name, snapshot):
+            raise LogUnavailableError("the disk is full")
+
+    with Full(path) as log:
+        save(log)
+        assert answer(log).matches
+    [said] = [one.message for one in caplog.records if "snapshot" in one.message]
+    assert "could not be stored" in said
+
+
+# -- in the background ---------------------------------------------------------------------------
+
+
+def test_a_recall_leaves_a_snapshot_behind(path):
+    with SQLiteLog(path) as log:
+        log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(text)) for text in TEXTS])
+        recall = open_recall(log)
+        before = recall.recall(ANA, "boat")
+        recall.close()
+        assert count(path) == 1
+        # What was saved takes the place of what it was made of.
+        assert recall.recall(ANA, "boat") == before
+        assert answer(log, "boat").matches
+
+
+def test_an_index_is_saved_seldom(path):
+    class Counting(SQLiteLog):
+        saved = 0
+
+        def save_snapshot(self, owner, name, snapshot):
+            self.saved += 1
+            return super().save_snapshot(owner, name, snapshot)
+
+    with Counting(path) as log:
+        recall = open_recall(log)
+        for number in range(40):
+            drafts = [make_draft(HumanMessage(text)) for text in TEXTS[number : number + 10]]
+            log.append(ThreadKey("ana", "t"), drafts)
+            recall.recall(ANA, "boat")
+            recall.close()
+        # After 70, 140, 210, 280 and 350 lines.
+        assert log.saved == 5
+
+
+def test_the_bytes_of_a_snapshot_are_the_callers(path):
+    with SQLiteLog(path) as log:
+        save(log, TEXTS[:3])
+        generation = log.changes(ANA).generation
+        parts = {"empty": b"", "odd": b"abc", "large": bytes(range(256)) * 9000}
+        assert log.save_snapshot(ANA, "name", IndexSnapshot(parts, generation))
+        found = log.load_snapshot(ANA, "name")
+        assert {name: bytes(data) for name, data in found.parts.items()} == parts
+        assert found.generation == generation
+        assert log.load_snapshot(ANA, "another") is None
+        assert log.load_snapshot(BEN, "name") is None
