@@ -25,6 +25,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
+from langchain_convmem.priority import give_way
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -80,6 +82,7 @@ def run_sync(steps: Steps[R]) -> R:
         effect = next(steps)
         while True:
             result, failure = None, None
+            give_way()
             try:
                 result = effect.call()
             except BaseException as error:  # noqa: BLE001 - handed to the procedure, which decides

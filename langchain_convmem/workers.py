@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.forks import make_lock
+from langchain_convmem.priority import behind_turns
 from langchain_convmem.records import ThreadKey
 
 T = TypeVar("T")
@@ -195,7 +196,8 @@ class BackgroundJobs:
 
     def _run(self, key: ThreadKey) -> None:
         try:
-            self._job(key)
+            with behind_turns():
+                self._job(key)
         finally:
             with self._lock:
                 del self._jobs[key]

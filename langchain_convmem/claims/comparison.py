@@ -56,6 +56,7 @@ from langchain_convmem.claims.replacements import (
 from langchain_convmem.claims.roles import find_agents_exchanged, find_roles_changed
 from langchain_convmem.claims.unlisted import is_denied_otherwise
 from langchain_convmem.claims.values import Value
+from langchain_convmem.priority import give_way
 from langchain_convmem.views.facts import split_sentences
 
 
@@ -170,6 +171,7 @@ class _ClaimComparison:
 
     # -- one sentence ----------------------------------------------------------------------------
     def _judge(self, number: int, claim: Claim) -> None:
+        give_way()
         support = self._find_support(claim)
         if not support:
             self._judge_unsupported(number, claim)

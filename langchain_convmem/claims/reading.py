@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from langchain_convmem.claims.lexicon import Lexicon, Sign, get_lexicon, stem_word
 from langchain_convmem.claims.values import Value, ValueReader, get_value
+from langchain_convmem.priority import give_way
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 
 Role: TypeAlias = Literal["agent", "other", "open"]
@@ -239,6 +240,7 @@ def read_claim(text: str, language: str, speaker: str = "") -> Claim:
         language: What it is written in.
         speaker: "user", "assistant" or a name; who "I" is. Empty for a restatement.
     """
+    give_way()
     lexicon = get_lexicon(language)
     folded = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
     if language == "english":

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.columns import Buffer, SavedColumns
+from langchain_convmem.priority import give_way
 from langchain_convmem.records import DialogLine, ThreadKey
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class PackedLines:
 
 def _encode_marks(line: DialogLine) -> bytes:
     """Return what is known of a line beside its text and thread."""
+    give_way()
     known = (
         # Mostly they are the same.
         None if line.line_id == line.entry_id else line.line_id,

@@ -67,6 +67,8 @@ _LEAST_NEAR = 0.05
 """A sentence that is no nearer has nothing to do with a question."""
 _SURE_TO_FIT = 0.8
 """So much of the room is filled by counting sentences one by one."""
+_LEAST_TOGETHER = 0.8
+"""Of what a sentence takes alone, so much it takes beside others at least."""
 _MOST_MISSES = 12
 """After so many sentences in a row that do not fit, the rest hardly will."""
 _LEAST_SHARE = 0.34
@@ -223,32 +225,26 @@ class Branches:
         count: TextCounter,
     ) -> tuple[OpenedSummary, ...]:
         """Return the first of the ranked sentences that are new and fit."""
-        chosen: dict[str, list[int]] = {}
+        room = _Room(max_tokens, lambda chosen: count(_join_opened(self._write(chosen))))
         told: set[str] = set()
-        spent = misses = 0
+        misses = 0
         for name, number in ranked:
-            sentence = self._leaves[name][0].sentences[number]
+            leaf = self._leaves[name][0]
+            sentence = leaf.sentences[number]
             folded = fold_text(sentence)
             if _is_heading(folded) or folded in told or folded in shown:
                 continue
-            chosen.setdefault(name, []).append(number)
-            # One by one they take no less than together: all are counted only where room is short.
-            spent += count(f"\n- {sentence}")
-            if len(chosen[name]) == 1:
-                spent += count(f"\n\n{write_opened(self._leaves[name][0], ()).text}\n")
-            if spent > _SURE_TO_FIT * max_tokens and not self._fits(chosen, max_tokens, count):
-                chosen[name].pop()
+            cost = count(f"\n- {sentence}")
+            if name not in room.chosen:
+                cost += count(f"\n\n{write_opened(leaf, ()).text}\n")
+            if room.add(name, number, cost):
+                told.add(folded)
+                misses = 0
+            else:
                 misses += 1
                 if misses == _MOST_MISSES:
                     break
-                continue
-            told.add(folded)
-            misses = 0
-        return self._write({name: numbers for name, numbers in chosen.items() if numbers})
-
-    def _fits(self, chosen: Mapping[str, list[int]], max_tokens: int, count: TextCounter) -> bool:
-        opened = self._write(chosen)
-        return count("\n\n".join(["", *(one.text for one in opened)])) <= max_tokens
+        return self._write(room.settle())
 
     def _rank_by_meaning(self, question: str, embed: Embed) -> list[tuple[str, int]]:
         """Return the sentences nearest to a question in what they mean or hold, best first."""
@@ -319,6 +315,61 @@ class Branches:
                 written.append(write_opened(branch, numbers, has_header=branch.days != days))
                 days = branch.days
         return tuple(written)
+
+
+def _join_opened(opened: Iterable[OpenedSummary]) -> str:
+    return "\n\n".join(["", *(one.text for one in opened)])
+
+
+class _Room:
+    """Sentences that fit into a budget, by their summary.
+
+    One by one they take no less than together, and not much more: they are counted together only
+    where that does not decide, and once at the end, since not every counter keeps to it.
+    """
+
+    def __init__(self, most: int, count: Callable[[Mapping[str, Sequence[int]]], int]) -> None:
+        self.chosen: dict[str, list[int]] = {}
+        self._order: list[str] = []
+        self._most = most
+        self._count = count
+        self._counted = 0
+        # What was added since, one by one.
+        self._added = 0
+
+    def add(self, name: str, number: int, cost: int) -> bool:
+        """Add a sentence if there is room; `cost` is what it takes alone."""
+        if self._added and self._counted + self._added + cost > self._most:
+            self._counted, self._added = self._count(self.chosen), 0
+        if self._counted + _LEAST_TOGETHER * cost > self._most:
+            return False
+        self._put(name, number)
+        if self._counted + self._added + cost <= self._most:
+            self._added += cost
+            return True
+        together = self._count(self.chosen)
+        if together > self._most:
+            self._drop_last()
+            return False
+        self._counted = together
+        return True
+
+    def settle(self) -> Mapping[str, Sequence[int]]:
+        """Return what was added, without what proves not to fit after all."""
+        if self._counted + self._added > _SURE_TO_FIT * self._most:
+            while self.chosen and self._count(self.chosen) > self._most:
+                self._drop_last()
+        return self.chosen
+
+    def _put(self, name: str, number: int) -> None:
+        self.chosen.setdefault(name, []).append(number)
+        self._order.append(name)
+
+    def _drop_last(self) -> None:
+        name = self._order.pop()
+        self.chosen[name].pop()
+        if not self.chosen[name]:
+            del self.chosen[name]
 
 
 def _compare(

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from langchain_convmem.claims.numbers import replace_number_words
+from langchain_convmem.priority import give_way
 from langchain_convmem.records import CitedSentence, Entry, SentenceSource
 from langchain_convmem.summarizing.checks import TITLE
 from langchain_convmem.summarizing.topics import find_concepts
@@ -256,6 +257,7 @@ def read_marks(text: str) -> dict[str, float]:
     Args:
         text: A sentence.
     """
+    give_way()
     plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
     if not plain.isascii():
         plain = "".join(str(unicodedata.digit(one, one)) for one in plain)

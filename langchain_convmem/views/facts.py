@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from langchain_convmem.priority import give_way
 from langchain_convmem.views.wishes import is_promise
 
 Kind = Literal["id", "date", "number", "price", "name", "promise", "preference"]
@@ -133,6 +134,7 @@ def list_mentions(texts: Sequence[FactSource]) -> Iterator[Fact]:
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text; long ones cut at blanks."""
+    give_way()
     parts: list[str] = []
     for part in filter(None, map(str.strip, _SENTENCE.split(text))):
         is_month = part[0].islower() or _CAPITAL_MONTH.match(part)

@@ -307,3 +307,31 @@ def test_what_is_opened_fits_stands_in_its_summary_and_is_new(
         question, max_tokens=max_tokens, shown=fold_text(shown), embed=embed
     )
     assert again == sentences
+
+
+COUNTERS = {
+    "ours": count_text_tokens,
+    "characters": len,
+    "words": lambda text: len(text.split()),
+    # One by one they take a little less than together, as some tokenizers have it.
+    "halves": lambda text: len(text) // 2,
+    # Or much more: most of what is said together is said again.
+    "kinds of words": lambda text: len(set(text.split())),
+}
+
+
+@given(
+    texts=st.lists(
+        st.lists(st.text("abc 1", min_size=3, max_size=30), min_size=1, max_size=6).map(
+            lambda parts: ". ".join(f"Drink {part}" for part in parts) + "."
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    name=st.sampled_from(sorted(COUNTERS)),
+    max_tokens=st.integers(1, 400),
+)
+def test_what_is_opened_fits_by_whatever_counter(texts, name, max_tokens):
+    count = COUNTERS[name]
+    opened = Tree(texts).open("Which drink?", embed=_embed, max_tokens=max_tokens, count=count)
+    assert not opened or count("\n\n".join(["", *(one.text for one in opened)])) <= max_tokens
