@@ -935,7 +935,8 @@ BEGIN
 END;
 """
 
-# What `forget` erases must not live on in a snapshot, whichever release calls it.
+# What `forget` erases must not live on in a snapshot, whichever release calls it. With rowids: to
+# compare two keys of a table without, SQLite reads whatever else is in their rows.
 _M006 = """
 CREATE TABLE snapshots(
   owner INTEGER NOT NULL REFERENCES owners ON DELETE CASCADE,
@@ -943,7 +944,7 @@ CREATE TABLE snapshots(
   piece INTEGER NOT NULL,
   data BLOB NOT NULL,
   PRIMARY KEY (owner, snapshot, piece)
-) WITHOUT ROWID;
+);
 CREATE TRIGGER entries_forgotten AFTER UPDATE OF generation ON owners
 BEGIN
   DELETE FROM snapshots WHERE owner = NEW.owner;
