@@ -9,18 +9,18 @@ from contextlib import contextmanager
 
 _HELD_S = 0.001
 _PAUSE_S = 0.0005
-_behind = threading.local()
+_background = threading.local()
 
 
 @contextmanager
-def behind_turns() -> Iterator[None]:
+def mark_background() -> Iterator[None]:
     """Run the block as work that nobody waits for; see `give_way`."""
-    before: float | None = getattr(_behind, "since", None)
-    _behind.since = time.perf_counter()
+    before: float | None = getattr(_background, "since", None)
+    _background.since = time.perf_counter()
     try:
         yield
     finally:
-        _behind.since = before
+        _background.since = before
 
 
 def give_way() -> None:
@@ -30,7 +30,7 @@ def give_way() -> None:
     milliseconds, and a turn waits anew after each of its many calls of a database: while a thread
     computes, it takes several times as long. Say this where work takes long, in loops.
     """
-    since: float | None = getattr(_behind, "since", None)
+    since: float | None = getattr(_background, "since", None)
     if since is not None and time.perf_counter() - since > _HELD_S:
         time.sleep(_PAUSE_S)
-        _behind.since = time.perf_counter()
+        _background.since = time.perf_counter()

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.priority import behind_turns
+from langchain_convmem.priority import mark_background
 from langchain_convmem.records import ThreadKey
 
 T = TypeVar("T")
@@ -196,7 +196,7 @@ class BackgroundJobs:
 
     def _run(self, key: ThreadKey) -> None:
         try:
-            with behind_turns():
+            with mark_background():
                 self._job(key)
         finally:
             with self._lock:

@@ -24,7 +24,7 @@ from langchain_convmem.columns import SavedColumns
 from langchain_convmem.effects import Effect
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
-from langchain_convmem.priority import behind_turns
+from langchain_convmem.priority import mark_background
 from langchain_convmem.protocols import LineSource, MessageLog, SegmentCache, is_valid_for
 from langchain_convmem.recall.embedding import (
     ChosenEmbedder,
@@ -1064,7 +1064,7 @@ class _Job:
         """Do a part of it; return how much is left."""
         if self.lines is not None:
             return self.lines.embed_some()
-        with behind_turns():
+        with mark_background():
             self.index.save_snapshot()
         return 0
 

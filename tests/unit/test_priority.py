@@ -8,7 +8,7 @@ import pytest
 
 from langchain_convmem import priority
 from langchain_convmem.effects import make_effect, run_sync
-from langchain_convmem.priority import behind_turns, give_way
+from langchain_convmem.priority import give_way, mark_background
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.workers import BackgroundJobs
 
@@ -41,8 +41,8 @@ def test_a_turn_gives_way_to_nobody(clock):
     assert clock.slept == []
 
 
-def test_work_behind_turns_gives_way_once_a_millisecond(clock):
-    with behind_turns():
+def test_work_in_the_background_gives_way_once_a_millisecond(clock):
+    with mark_background():
         give_way()
         assert len(clock.slept) == 0
         for _ in range(3):
@@ -56,16 +56,16 @@ def test_work_behind_turns_gives_way_once_a_millisecond(clock):
 
 
 def test_a_block_within_a_block_ends_alone(clock):
-    with behind_turns():
-        with behind_turns():
+    with mark_background():
+        with mark_background():
             pass
         clock.now += 1
         give_way()
     assert len(clock.slept) == 1
 
 
-def test_other_threads_are_not_behind(clock):
-    with behind_turns():
+def test_other_threads_are_not_behind_turns(clock):
+    with mark_background():
         clock.now += 1
         other = threading.Thread(target=give_way)
         other.start()
