@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from langchain_convmem.priority import give_way
+from langchain_convmem.priority import give_way, mark_awaited
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,15 +79,16 @@ def run_sync(steps: Steps[R]) -> R:
     An exception of a call is raised inside the procedure, at the step that caused it.
     """
     try:
-        effect = next(steps)
-        while True:
-            result, failure = None, None
-            give_way()
-            try:
-                result = effect.call()
-            except BaseException as error:  # noqa: BLE001 - handed to the procedure, which decides
-                failure = error
-            effect = resume(steps, result, failure)
+        with mark_awaited():
+            effect = next(steps)
+            while True:
+                result, failure = None, None
+                give_way()
+                try:
+                    result = effect.call()
+                except BaseException as error:  # noqa: BLE001 - handed to the procedure
+                    failure = error
+                effect = resume(steps, result, failure)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     finally:
@@ -97,14 +98,15 @@ def run_sync(steps: Steps[R]) -> R:
 async def run_async(steps: Steps[R]) -> R:
     """Run a procedure by awaiting the twins of its calls, and return its result."""
     try:
-        effect = next(steps)
-        while True:
-            result, failure = None, None
-            try:
-                result = await effect.acall()
-            except BaseException as error:  # noqa: BLE001 - handed to the procedure, which decides
-                failure = error
-            effect = resume(steps, result, failure)
+        with mark_awaited():
+            effect = next(steps)
+            while True:
+                result, failure = None, None
+                try:
+                    result = await effect.acall()
+                except BaseException as error:  # noqa: BLE001 - handed to the procedure
+                    failure = error
+                effect = resume(steps, result, failure)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     finally:

@@ -54,7 +54,7 @@ from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
-from langchain_convmem.turns.turn import WritingTurns
+from langchain_convmem.turns.turn import WritingTurns, read_stretches_steps
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.counting import (
@@ -1507,7 +1507,7 @@ class TurnServices:
     @property
     def log_place(self) -> Hashable:
         """The identity of the log in this process; handles of one file are one log."""
-        return getattr(self.log, "path", None) or id(self.log)
+        return _find_place(self.log)
 
     @property
     def line_recall(self) -> DialogRecall:
@@ -1967,9 +1967,28 @@ class Summaries:
         with self._lock:
             if self._jobs is None:
                 self._jobs = BackgroundJobs(
-                    lambda key: run_sync(compactor.compact_steps(key)), name="compaction"
+                    lambda key: run_sync(self._compact_and_prepare_steps(compactor, key)),
+                    name="compaction",
                 )
             return self._jobs
+
+    def _compact_and_prepare_steps(self, compactor: Compactor, key: ThreadKey) -> Steps[None]:
+        """Compact a thread, and take up what is folded now, which the next turn would have to."""
+        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
+        from langchain_convmem.summarizing.branches import (
+            BRANCHES,
+            find_folding,
+            read_folded_steps,
+        )
+
+        yield from compactor.compact_steps(key)
+        entries = yield from self._read_steps(key)
+        roots = find_folding(find_live_entries(entries))
+        if roots:
+            branches = BRANCHES.get(_find_place(self._log), key)
+            read = partial(read_stretches_steps, self._log, key)
+            yield from read_folded_steps(branches, roots, read)
+            branches.prepare(EmbeddedEmbeddings().embed_documents)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for the compactions under way; return whether they ended within this time."""
@@ -2028,6 +2047,11 @@ class Summaries:
 def _is_stated(fact: Fact, text: str) -> bool:
     # Most stand in the sentence they were said in, and taking a text apart is expensive.
     return fact.sentence in text or check_told([fact], text)[0]
+
+
+def _find_place(log: MessageLog) -> Hashable:
+    """Return the identity of a log in this process."""
+    return getattr(log, "path", None) or id(log)
 
 
 # -- Erasing entries, with the summaries that tell of them ----------------------------------------

@@ -47,6 +47,8 @@ from langchain_convmem.workers import run_in_worker
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Meaning: TypeAlias = tuple[NDArray[np.float32], list[frozenset[Kind]]]
+
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 """Returns a vector for each text, soon and without cost: it runs while a turn waits."""
 
@@ -137,7 +139,7 @@ class Branches:
         self._leaves: dict[str, tuple[FoldedSummary, int]] = {}
         self._index = LexicalIndex()
         self._documents: list[tuple[str, int]] = []
-        self._meanings: dict[str, tuple[NDArray[np.float32], list[frozenset[Kind]]]] = {}
+        self._meanings: dict[str, Meaning] = {}
 
     def find_missing(self, roots: Iterable[Entry]) -> list[tuple[str, int]]:
         """Return ids and positions of what these fold and is not known yet, by position.
@@ -183,6 +185,21 @@ class Branches:
                 self._leaves[name] = branch, len(self._index)
                 self._index.add(map(_list_terms, branch.sentences))
                 self._documents += [(name, number) for number in range(len(branch.sentences))]
+
+    def prepare(self, embed: Embed) -> None:
+        """Bring everything up to what is known, so that the next question finds it there.
+
+        Nobody waits for this, and nobody who asks meanwhile waits longer for it.
+        """
+        self.settle()
+        with self._lock:
+            leaves = {name: leaf for name, (leaf, _) in self._leaves.items() if leaf.sentences}
+            missing = leaves.keys() - self._meanings.keys()
+        for name in sorted(missing):
+            meaning = _find_meaning(leaves[name], embed)
+            with self._lock:
+                if name in self._leaves:
+                    self._meanings.setdefault(name, meaning)
 
     def select(
         self,
@@ -254,9 +271,7 @@ class Branches:
             return []
         for name in names:
             if name not in self._meanings:
-                sentences = list(self._leaves[name][0].sentences)
-                vectors = np.array(embed(sentences), dtype=np.float32)
-                self._meanings[name] = vectors, [name_kinds(sentence) for sentence in sentences]
+                self._meanings[name] = _find_meaning(self._leaves[name][0], embed)
         known = [self._meanings[name] for name in names]
         holds = [not asked.isdisjoint(one) for _, kinds in known for one in kinds]
         cosines = _compare(embed([question])[0], [vectors for vectors, _ in known])
@@ -315,6 +330,13 @@ class Branches:
                 written.append(write_opened(branch, numbers, has_header=branch.days != days))
                 days = branch.days
         return tuple(written)
+
+
+def _find_meaning(leaf: FoldedSummary, embed: Embed) -> Meaning:
+    """Return the vectors of a summary's sentences, and the kinds of what each tells."""
+    sentences = list(leaf.sentences)
+    vectors = np.array(embed(sentences), dtype=np.float32)
+    return vectors, [name_kinds(sentence) for sentence in sentences]
 
 
 def _join_opened(opened: Iterable[OpenedSummary]) -> str:
@@ -557,9 +579,7 @@ def open_steps(
     """
     if not roots or max_tokens <= 0:
         return ()
-    while missing := branches.find_missing(roots):
-        entries = yield from read([(position - 1, position) for _, position in missing])
-        branches.add(missing, entries)
+    yield from read_folded_steps(branches, roots, read)
 
     def select() -> tuple[OpenedSummary, ...]:
         branches.settle()
@@ -575,6 +595,15 @@ def open_steps(
 
     opened: tuple[OpenedSummary, ...] = yield Effect(select, lambda: run_in_worker(select))
     return opened
+
+
+def read_folded_steps(
+    branches: Branches, roots: Sequence[Entry], read: ReadStretches
+) -> Steps[None]:
+    """Read what the summaries that these fold are not known to say yet; see `open_steps`."""
+    while missing := branches.find_missing(roots):
+        entries = yield from read([(position - 1, position) for _, position in missing])
+        branches.add(missing, entries)
 
 
 class BranchCache:

@@ -345,7 +345,7 @@ class TurnView:
                 BRANCHES.get(self.memory.log_place, self.key),
                 find_folding(find_live_entries(entries)),
                 query,
-                partial(_read_stretches_steps, self.memory.log, self.key),
+                partial(read_stretches_steps, self.memory.log, self.key),
                 hits=hits,
                 whole=hits - {line.position for line in parts},
                 shown=folded,
@@ -484,9 +484,10 @@ def _take_blocks(
     return tuple(block for block, size in zip(blocks, sizes, strict=True) if size <= max_tokens)
 
 
-def _read_stretches_steps(
+def read_stretches_steps(
     log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
 ) -> Steps[Sequence[Entry]]:
+    """Return the entries of some stretches of a thread."""
     _, entries = yield from read_thread_steps(log, key, _NO_DOCUMENT, lambda _: stretches)
     return entries
 

@@ -126,6 +126,8 @@ _NON_ASCII = re.compile("[^\x00-\x7f]+")
 
 _KEPT = 500
 """Weights of texts of at most so many characters are kept for a while."""
+_LONG_KEPT = 16_000
+"""Those of longer ones up to here too, but of few: summaries are counted several times a turn."""
 _SAMPLE = 600
 """So many characters tell whether a text is English."""
 _FEW_ENGLISH, _MANY_ENGLISH = 0.10, 0.26
@@ -142,12 +144,19 @@ _ENGLISH = frozenset(
 
 def weigh_text(text: str) -> Mapping[Script, float]:
     """Return the tokens of a text by script, at the prices above; nothing is rounded."""
-    return _weigh_kept(text) if len(text) <= _KEPT else _weigh(text)
+    if len(text) <= _KEPT:
+        return _weigh_kept(text)
+    return _weigh_long(text) if len(text) <= _LONG_KEPT else _weigh(text)
 
 
 @lru_cache(maxsize=4096)
 def _weigh_kept(text: str) -> Mapping[Script, float]:
     # Kept, since a line that was recalled, or stands in a thread, is counted turn after turn.
+    return _weigh(text)
+
+
+@lru_cache(maxsize=64)
+def _weigh_long(text: str) -> Mapping[Script, float]:
     return _weigh(text)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from langchain_convmem import priority
 from langchain_convmem.effects import make_effect, run_sync
-from langchain_convmem.priority import give_way, mark_background
+from langchain_convmem.priority import give_way, mark_awaited, mark_background
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.workers import BackgroundJobs
 
@@ -71,6 +71,25 @@ def test_other_threads_are_not_behind_turns(clock):
         other.start()
         other.join()
     assert clock.slept == []
+
+
+def test_while_somebody_waits_a_tenth_of_the_time_is_left(clock):
+    with mark_awaited(), mark_background():
+        clock.now += 0.0011
+        give_way()
+    # Several sleeps, and yet an end to them.
+    assert 0.01 <= clock.now - 0.0011 < 0.012
+
+
+def test_work_in_the_background_is_not_waited_for(clock):
+    with mark_background(), mark_awaited():
+        clock.now += 0.0011
+        give_way()
+    assert len(clock.slept) == 1
+    with mark_background():
+        clock.now += 0.0011
+        give_way()
+    assert len(clock.slept) == 2, "what was waited for is over"
 
 
 def test_jobs_behind_turns_give_way_between_their_steps(clock):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from langchain_core.prompts import ChatPromptTemplate
 from scripted_chat import WAYS, ScriptedChatModel, at
@@ -9,9 +11,14 @@ from summaries import ScriptedSummarizer, bare
 from summary_trees import add_chat, add_leaf, add_parent
 from watched_runs import RunWatcher
 
-from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem import (
+    ConversationMemory,
+    EmbeddedEmbeddings,
+    InMemoryLog,
+    SummarySettings,
+)
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing.branches import BRANCHES
+from langchain_convmem.summarizing.branches import BRANCHES, find_folding
 from langchain_convmem.views.tokens import count_text_tokens
 
 KEY = ThreadKey("ana", "t")
@@ -164,6 +171,34 @@ def test_forgetting_drops_what_this_process_keeps(quick, model):
     assert BRANCHES.get(place, KEY) is kept
     quick.forget(user_id="ana")
     assert BRANCHES.get(place, KEY) is not kept
+
+
+def test_what_was_folded_in_the_background_is_taken_up_there(monkeypatch):
+    embedded = []
+
+    def embed(self, texts, make=EmbeddedEmbeddings.embed_documents):
+        embedded.append((threading.current_thread().name, list(texts)))
+        return make(self, texts)
+
+    monkeypatch.setattr(EmbeddedEmbeddings, "embed_documents", embed)
+    settings = SummarySettings(
+        trigger=("messages", 6), keep=("messages", 2), max_summary_tokens=40, facts_tokens=0
+    )
+    with ConversationMemory(
+        InMemoryLog(),
+        summarizer=ScriptedSummarizer(lambda request: request.transcript[-100:]),
+        summary_settings=settings,
+    ) as memory:
+        chain = memory.wrap(ScriptedChatModel(replies=["Noted."]))
+        for number in range(60):
+            chain.invoke(f"Parcel {number} of cousin N{number} waits in Oslo.", at())
+            memory.flush()
+        assert find_folding(memory.history("t", user_id="ana").entries)
+        assert any(name.startswith("convmem-compaction") for name, _ in embedded)
+        embedded.clear()
+        question = "Who else sent something to us?"
+        chain.invoke(question, at())
+        assert all(question in texts for _, texts in embedded), "no sentence of a summary"
 
 
 def test_what_real_compactions_folded_is_opened_and_explained():
