@@ -298,10 +298,7 @@ class OwnerIndex:
                 generation = reader.save_to(columns)
                 before, lines = table.get_parts()
                 self._snapshots.note(len(table))
-            packed = before.add(lines)
-            packed.save_to(columns)
-            with self.lock:
-                table.adopt(packed)
+            before.add(lines).save_to(columns)
             self._snapshots.save(self._stored.fingerprint, columns, generation)
 
     # -- reading the log -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The lines of an index: old ones as bytes, which take a fraction of the memory, new ones as said.
+"""The lines of an index: those of a snapshot as bytes, which take less memory, later ones as read.
 
 Not thread-safe, but for what says so.
 """
@@ -166,11 +166,6 @@ class LineStore:
     def get_parts(self) -> tuple[PackedLines, list[DialogLine]]:
         """Return packed lines, and those that follow them."""
         return self._packed, self._recent.copy()
-
-    def adopt(self, packed: PackedLines) -> None:
-        """Put packed lines in the place of as many, which must be the same, and no fewer."""
-        del self._recent[: len(packed) - self._first]
-        self._packed, self._first = packed, len(packed)
 
 
 # -- which lines an entry has --------------------------------------------------------------------

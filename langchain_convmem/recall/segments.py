@@ -230,10 +230,6 @@ class SegmentTable:
         """Return the lines: packed ones, and those that follow them."""
         return self._lines.get_parts()
 
-    def adopt(self, packed: PackedLines) -> None:
-        """Put packed lines in the place of as many, which must be the same."""
-        self._lines.adopt(packed)
-
     # -- writing -------------------------------------------------------------------------------
 
     def add(self, line: DialogLine) -> range:

@@ -396,7 +396,6 @@ def test_a_recall_leaves_a_snapshot_behind(path):
         before = recall.recall(ANA, "boat")
         recall.close()
         assert count(path) == 1
-        # What was saved takes the place of what it was made of.
         assert recall.recall(ANA, "boat") == before
         assert answer(log, "boat").matches
 
