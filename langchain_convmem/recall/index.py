@@ -113,6 +113,7 @@ class OwnerIndex:
         self._vector_bits: VectorBits = vector_bits
         self._readers = tuple(LogReader(log, owner) for owner in owners)
         self._snapshots = SnapshotStore(log, owners)
+        self._saving = make_lock()  # held, before `lock`, while one is made
         self._is_new = True
         self._sending: _Sending = "unless paused"
         self._reset()
@@ -283,12 +284,12 @@ class OwnerIndex:
         return is_whole and self._snapshots.is_due(len(self.table)) and self._is_agreed()
 
     def save_snapshot(self) -> None:
-        """Save the index as bytes if it is due. Takes `embedding` and `lock`: hold neither.
+        """Save the index as bytes if it is due. Takes `lock`: do not hold it. Thread-safe.
 
         Raises:
             LogClosedError: If the log is closed.
         """
-        with self.embedding:
+        with self._saving:
             with self.lock:
                 if not self.is_snapshot_due:
                     return
@@ -1074,10 +1075,11 @@ class Backlog:
     """
 
     def __init__(self) -> None:
-        """Create an empty backlog; its thread starts with the first job."""
+        """Create an empty backlog; its threads start with the first jobs."""
         self._lock = make_lock()
         self._jobs: dict[tuple[int, bool], _Job] = {}
-        self._executor: ThreadPoolExecutor | None = None
+        # One to embed, and one to save: who waits for a vector does not wait for a snapshot.
+        self._executors: dict[str, ThreadPoolExecutor] = {}
 
     def submit(self, index: OwnerIndex) -> Future[None]:
         """Have all that waits in an index embedded; return what is done when that is so.
@@ -1114,10 +1116,11 @@ class Backlog:
             return [job for (number, _), job in self._jobs.items() if number in indexes]
 
     def _enqueue(self, job: _Job) -> None:
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix="convmem-backlog")
+        name = "convmem-backlog" if job.lines is not None else "convmem-snapshots"
+        if name not in self._executors:
+            self._executors[name] = ThreadPoolExecutor(1, thread_name_prefix=name)
         try:
-            self._executor.submit(self._run, job).add_done_callback(_log_failure)
+            self._executors[name].submit(self._run, job).add_done_callback(_log_failure)
         except RuntimeError:
             # The interpreter ends. What is left is embedded by the next process that recalls.
             self._finish(job)
