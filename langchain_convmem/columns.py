@@ -1,4 +1,4 @@
-"""SavedColumns of numbers: arrays that grow, and their form as bytes that can be stored."""
+"""Columns of numbers: arrays that grow, and their form as bytes that can be stored."""
 
 from __future__ import annotations
 

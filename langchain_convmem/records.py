@@ -206,19 +206,6 @@ class Turn:
         return render_turn(self)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexSnapshot:
-    """The index of an owner's lines as bytes; see `IndexSnapshots`.
-
-    Attributes:
-        parts: What the index is made of, by name.
-        generation: That of the log's `Changes` when it was read.
-    """
-
-    parts: Mapping[str, bytes | bytearray | memoryview]
-    generation: int
-
-
 # -- Dialog lines, and what a recall answers with -------------------------------------------------
 Scalar: TypeAlias = "str | int | float | bool | None"
 Trust: TypeAlias = Literal["user", "model", "tool", "import", "outside"]
@@ -385,6 +372,19 @@ class Recall:
 
     def _repr_html_(self) -> str:
         return render_recall(self)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSnapshot:
+    """The index of an owner's lines as bytes; see `IndexSnapshots`.
+
+    Attributes:
+        parts: What the index is made of, by name.
+        generation: That of the log's `Changes` when it was read.
+    """
+
+    parts: Mapping[str, bytes | bytearray | memoryview]
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_convmem.logs.signatures import Signer
@@ -76,8 +77,11 @@ def _read_parts(
         (name.number, snapshot, _HEADER),
     )
     parts = _join_pieces(header["parts"], (data for (data,) in pieces))
-    signature = signer.sign_snapshot(name.owner, name.name, name.generation, parts)
-    return parts if hmac.compare_digest(signature.hex(), header["checksum"]) else None
+    return parts if hmac.compare_digest(_sign(name, parts, signer), header["checksum"]) else None
+
+
+def _sign(name: SnapshotName, parts: Mapping[str, Buffer], signer: Signer) -> str:
+    return signer.sign_snapshot(name.owner, name.name, name.generation, parts).hex()
 
 
 def write_snapshot(
@@ -99,19 +103,21 @@ def write_snapshot(
         Whether it was written.
     """
     draft = _Draft(secrets.randbits(_ID_BITS), find_name, parts, signer)
-    *pieces, last = _cut(parts)
-    if pieces:
+    pieces = enumerate(_cut(parts), _HEADER + 1)
+    before_last = sum(map(len, parts.values())) // _PIECE_BYTES
+    if before_last:
         with write() as db:
             if not draft.begin(db):
                 return False
-    for number, data in enumerate(pieces, _HEADER + 1):
+        draft.sign()  # not while others wait for the file: of a large one it takes long
+    for number, data in islice(pieces, before_last):
         with write() as db:
             if not draft.add(db, number, data):
                 return False
     with write() as db:
-        if not pieces and not draft.begin(db):
+        if not before_last and not draft.begin(db):
             return False
-        if not draft.add(db, len(pieces) + _HEADER + 1, last) or not draft.finish(db):
+        if not draft.add(db, *next(pieces)) or not draft.finish(db):
             return False
         has_more = draft.delete_others(db)
     while has_more:
@@ -135,6 +141,7 @@ class _Draft:
         self._parts = parts
         self._signer = signer
         self._name: SnapshotName | None = None
+        self._checksum: str | None = None
 
     @property
     def _key(self) -> tuple[int, int]:
@@ -156,13 +163,19 @@ class _Draft:
         self._put(db, number, data)
         return True
 
+    def sign(self) -> None:
+        """Compute the checksum of what was begun; `finish` does otherwise."""
+        if self._name is not None:
+            self._checksum = _sign(self._name, self._parts, self._signer)
+
     def finish(self, db: sqlite3.Connection) -> bool:
         """Make the header valid if the snapshot still holds; return whether it does."""
         name = self._find_name(db)
         if name is None or name != self._name:
             return False
-        signature = self._signer.sign_snapshot(name.owner, name.name, name.generation, self._parts)
-        self._put(db, _HEADER, self._encode_header(name, signature.hex()))
+        if self._checksum is None:
+            self.sign()
+        self._put(db, _HEADER, self._encode_header(name, self._checksum))
         return True
 
     def delete_others(self, db: sqlite3.Connection) -> bool:

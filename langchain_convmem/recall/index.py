@@ -239,8 +239,6 @@ class OwnerIndex:
     def _follow(self, sending: _Sending, progress: Progress | None = None) -> None:
         self._sending = sending
         is_new, self._is_new = self._is_new, False
-        if is_new and sending != "anew":
-            self._open_snapshot()
         if sending in ("all", "anew"):
             self._embedder.border.resume()
         if self._others:
@@ -248,6 +246,8 @@ class OwnerIndex:
             # Another process may have embedded everything meanwhile.
             self._has_overlooked = self._is_alone()
         try:
+            if is_new and sending != "anew":
+                self._open_snapshot()
             failure = self._read_log()
             # What was read before a failure is indexed all the same, so that the columns match.
             failure = self._apply(progress) or failure
@@ -279,12 +279,14 @@ class OwnerIndex:
 
     @property
     def is_snapshot_due(self) -> bool:
-        """Whether the index has changed so much that it is worth saving."""
+        """Whether the index is whole, and has grown so much that it may be worth saving."""
         is_whole = not self.vectors.missing and not self._has_overlooked
-        return is_whole and self._snapshots.is_due(len(self.table)) and self._is_agreed()
+        return is_whole and self._snapshots.is_due(len(self.table))
 
     def save_snapshot(self) -> None:
-        """Save the index as bytes if it is due. Takes `lock`: do not hold it. Thread-safe.
+        """Save the index as bytes if it is due, and no other embedder has embedded any line.
+
+        Takes `lock`: do not hold it. Thread-safe.
 
         Raises:
             LogClosedError: If the log is closed.
@@ -293,12 +295,15 @@ class OwnerIndex:
             with self.lock:
                 if not self.is_snapshot_due:
                     return
+                # Asked again once it has grown on: of the log, which takes a query, this seldom.
+                self._snapshots.note(len(self.table))
+                if not self._is_agreed():
+                    return
                 table, columns = self.table, SavedColumns()
                 save_parts(IndexParts(table, self.lexical, self.vectors), columns)
                 [reader] = self._readers
                 generation = reader.save_to(columns)
                 before, lines = table.get_parts()
-                self._snapshots.note(len(table))
             before.add(lines).save_to(columns)
             self._snapshots.save(self._stored.fingerprint, columns, generation)
 
@@ -1101,7 +1106,8 @@ class Backlog:
     def close(self, indexes: Iterable[OwnerIndex]) -> None:
         """Embed no more of these indexes: few lines are finished, of more the batch under way."""
         numbers = {id(index) for index in indexes}
-        for _ in ("embedding", "saving what was embedded"):
+        # For what is embedded, and then for what is saved of it.
+        for _ in range(2):
             wait([job.done for job in self._list_jobs(numbers)], _CLOSING_S)
         jobs = self._list_jobs(numbers)
         with self._lock:

@@ -198,9 +198,9 @@ class EntryLines:
 
     def save_to(self, columns: SavedColumns) -> None:
         """Add a copy of all that are there."""
-        recent = [(one, line) for one, lines in self._recent.items() for line in to_tuple(lines)]
-        ids = np.array([one.encode("utf-8", "surrogatepass") for one, _ in recent], dtype="S")
-        kept = ~np.isin(self._old.ids, np.array([one.encode() for one in self._removed], dtype="S"))
+        recent = [(one, line) for one, lines in self._recent.items() for line in _to_tuple(lines)]
+        ids = np.array([_encode_id(one) for one, _ in recent], dtype="S")
+        kept = ~np.isin(self._old.ids, np.array(list(map(_encode_id, self._removed)), dtype="S"))
         ids = np.concatenate([self._old.ids[kept], ids])
         lines = np.array([line for _, line in recent], dtype=np.int32)
         lines = np.concatenate([self._old.lines[kept], lines])
@@ -213,13 +213,13 @@ class EntryLines:
         """Note one more line of an entry, whose lines ascend and come at once."""
         found = self._recent.setdefault(entry_id, line)
         if found != line:
-            self._recent[entry_id] = (*to_tuple(found), line)
+            self._recent[entry_id] = (*_to_tuple(found), line)
 
     def find(self, entry_id: str) -> tuple[int, ...]:
         """Return the numbers of an entry's lines, ascending; none of one that is not there."""
         known = self._recent.get(entry_id)
         if known is not None:
-            return to_tuple(known)
+            return _to_tuple(known)
         return self._find_old(entry_id)
 
     def pop(self, entry_id: str) -> tuple[int, ...]:
@@ -234,13 +234,16 @@ class EntryLines:
         ids, lines = self._old
         if not len(ids) or entry_id in self._removed:
             return ()
-        wanted = entry_id.encode("utf-8", "surrogatepass")
+        wanted = _encode_id(entry_id)
         if len(wanted) > ids.dtype.itemsize:
             return ()
         start, end = ids.searchsorted(wanted, "left"), ids.searchsorted(wanted, "right")
         return tuple(lines[start:end].tolist())
 
 
-def to_tuple(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Return one number as a tuple, and a tuple as it is."""
+def _encode_id(entry_id: str) -> bytes:
+    return entry_id.encode("utf-8", "surrogatepass")
+
+
+def _to_tuple(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
     return (numbers,) if isinstance(numbers, int) else numbers

@@ -359,9 +359,9 @@ class SegmentTable:
     def find_lines(self, words: Collection[str]) -> list[DialogLine]:
         """Return the lines that hold all of these words, folded ones, in the order of adding."""
         live = self._live.view[self._first_segment[:-1]]
-        wanted = sort_words(words)
+        wanted = _sort_words(words)
         lines, numbers = self._lines, np.flatnonzero(live).tolist()
-        return [lines[number] for number in numbers if holds_all(lines.get_text(number), wanted)]
+        return [lines[number] for number in numbers if _holds_all(lines.get_text(number), wanted)]
 
     def list_places(self, numbers: Iterable[int]) -> Iterator[Place]:
         """Yield where segments are stored, in the order of `numbers`."""
@@ -579,16 +579,16 @@ def fold(text: str) -> str:
 
 def select_holding(lines: Iterable[DialogLine], words: Collection[str]) -> list[DialogLine]:
     """Return the lines that hold all of these words, folded ones, as words or as parts of some."""
-    wanted = sort_words(words)
-    return [line for line in lines if holds_all(line.text, wanted)]
+    wanted = _sort_words(words)
+    return [line for line in lines if _holds_all(line.text, wanted)]
 
 
-def sort_words(words: Iterable[str]) -> list[str]:
-    """Return words in the order in which they are looked for soonest in vain."""
+def _sort_words(words: Iterable[str]) -> list[str]:
+    """Return words in the order in which a text is found soonest to lack one."""
     return sorted(words, key=len, reverse=True)
 
 
-def holds_all(text: str, words: Iterable[str]) -> bool:
+def _holds_all(text: str, words: Iterable[str]) -> bool:
     """Return whether a text holds all of these words, folded ones, as words or as parts of some."""
     folded = text.casefold()
     return all(word in folded for word in words)

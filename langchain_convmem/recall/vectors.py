@@ -535,6 +535,9 @@ def find_nearest(
 class ExactIndex:
     """Vectors in one growing matrix, searched by a full scan. Not thread-safe."""
 
+    bits: VectorBits = 16
+    """What a component takes in `get_codes`."""
+
     def __init__(self, dim: int) -> None:
         """Create an empty index of vectors of `dim` components.
 
@@ -553,9 +556,6 @@ class ExactIndex:
     def __len__(self) -> int:
         """Return how many vectors were added, removed ones included."""
         return len(self._rows)
-
-    bits: VectorBits = 16
-    """What a component takes in `get_codes`."""
 
     @property
     def inverse(self) -> NDArray[np.float32]:

@@ -68,7 +68,7 @@ _HELD = 0.3
 _LEAST_NEAR = 0.05
 """A sentence that is no nearer has nothing to do with a question."""
 _SURE_TO_FIT = 0.8
-"""So much of the room is filled by counting sentences one by one."""
+"""What fills no more of the room, counted one by one, is not counted together."""
 _LEAST_TOGETHER = 0.8
 """Of what a sentence takes alone, so much it takes beside others at least."""
 _MOST_MISSES = 12
