@@ -579,6 +579,11 @@ def compute_base_number(now_ms: int) -> int:
     return max(now_ms // _DAY_MS, 1) * _BATCHES_PER_DAY
 
 
+def is_of_earlier_day(number: int, newest: int) -> bool:
+    """Return whether `number` belongs to the run of an earlier day than `newest` does."""
+    return number // _BATCHES_PER_DAY < newest // _BATCHES_PER_DAY
+
+
 def choose_number(newest: int | None, *, is_over: bool, now_ms: int) -> int:
     """Return the number of the next batch.
 

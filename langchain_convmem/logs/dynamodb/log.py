@@ -64,6 +64,7 @@ from langchain_convmem.logs.dynamodb.items import (
     compute_number,
     compute_position,
     is_expired,
+    is_of_earlier_day,
     make_partition_key,
     make_state_key,
     read_owner,
@@ -466,10 +467,11 @@ class _BatchWriter:
             self._known.learn(key, added, after=last, number=number)
             return True
         # Only the first number of a new run depends on the clock. Where another clock said a
-        # later day, the batch would stand before what is there already.
+        # later day, the batch would stand before what is there already. What was written since in
+        # the same run follows this batch, may be chained to it, and must find it there.
         newest = self._batches.find_newest(key.owner)
-        is_last = newest is None or newest.number == number
-        return is_last or not self._batches.empty(batch)
+        stands = newest is None or not is_of_earlier_day(number, newest.number)
+        return stands or not self._batches.empty(batch)
 
     # -- changing -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from langchain_convmem.errors import (
     LogUnavailableError,
 )
 from langchain_convmem.logs.dynamodb import log as dynamodb
+from langchain_convmem.logs.verification import verify_log
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 
@@ -102,6 +103,24 @@ def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
     in_between(slow, monkeypatch, act)
     say(slow, ANA, "of today")
     assert list_texts(fast.entries(ANA)) == ["of tomorrow", "of today"]
+
+
+@pytest.mark.parametrize("key", [ANA, ANAS_OTHER])
+def test_who_follows_the_first_batch_at_once_finds_it_there(open_log, monkeypatch, key):
+    first, second = open_log(), open_log()
+    add, waiting = first._batches.add, [key]
+
+    def add_and_be_followed(*args):
+        batch = add(*args)
+        if waiting:
+            say(second, waiting.pop(), "second")
+        return batch
+
+    monkeypatch.setattr(first._batches, "add", add_and_be_followed)
+    say(first, ANA, "first")
+    assert verify_log(first).problems == ()
+    assert list_texts(first.changes(ANA.owner).entries) == ["first", "second"]
+    assert kinds(first) == ["E", "E"], "and nobody wrote twice"
 
 
 def test_a_writer_gives_up_after_a_while(log, monkeypatch):

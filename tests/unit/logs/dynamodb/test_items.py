@@ -27,6 +27,7 @@ from langchain_convmem.logs.dynamodb.items import (
     compute_position,
     is_expired,
     is_hashed,
+    is_of_earlier_day,
     join_pieces,
     make_batch_item,
     make_batch_key,
@@ -188,6 +189,9 @@ def test_positions_of_this_century_are_exact_in_every_json_reader():
 def test_numbers_of_a_day_lie_above_those_of_the_day_before(now_ms, batches):
     assert compute_base_number(now_ms + DAY_MS) > compute_base_number(now_ms) + batches
     assert compute_base_number(now_ms) > 0
+    last = compute_base_number(now_ms) + batches
+    assert is_of_earlier_day(last, compute_base_number(now_ms + DAY_MS))
+    assert not is_of_earlier_day(compute_base_number(now_ms), last)
 
 
 def test_the_next_number_follows_the_newest():
