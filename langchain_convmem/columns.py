@@ -97,6 +97,15 @@ class GrowableArray:
 # -- columns as bytes --------------------------------------------------------------------------
 
 
+_NARROW: dict[bytes, type[np.unsignedinteger[Any]]] = {
+    b"1": np.uint8,
+    b"2": np.uint16,
+    b"4": np.uint32,
+    b"8": np.uint64,
+}
+"""Types of numbers by how many bytes each takes, as the first byte of a column says."""
+
+
 class SavedColumns:
     """Named columns and small values, as bytes. Not thread-safe.
 
@@ -111,6 +120,23 @@ class SavedColumns:
     def put(self, name: str, values: ArrayLike) -> None:
         """Add a copy of a column."""
         self.parts[name] = np.asarray(values).tobytes()
+
+    def put_narrow(self, name: str, values: ArrayLike) -> None:
+        """Add a copy of a column of whole numbers from 0 on, in as few bytes as they need."""
+        numbers = np.asarray(values)
+        most = int(numbers.max(initial=0))
+        code = next(code for code, kind in _NARROW.items() if most <= np.iinfo(kind).max)
+        self.parts[name] = code + numbers.astype(_NARROW[code]).tobytes()
+
+    def get_narrow(self, name: str, dtype: DTypeLike) -> NDArray[Any]:
+        """Return a copy of what `put_narrow` was given, as numbers of another type.
+
+        Raises:
+            KeyError: If there is none of this name, or no such column.
+            ValueError: If its bytes are no whole number of numbers.
+        """
+        data = memoryview(self.parts[name])
+        return np.frombuffer(data[1:], dtype=_NARROW[bytes(data[:1])]).astype(dtype)
 
     def get(self, name: str, dtype: DTypeLike, width: int | None = None) -> NDArray[Any]:
         """Return a column of numbers, or of rows of `width` numbers, without a copy.

@@ -14,7 +14,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from itertools import islice
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_convmem.logs.signatures import Signer
@@ -226,11 +226,28 @@ def _cut(parts: Mapping[str, Buffer]) -> Iterator[bytes]:
     yield b"".join(waiting)
 
 
-def _join_pieces(listed: list[tuple[str, int]], pieces: Iterable[bytes]) -> dict[str, memoryview]:
+def _join_pieces(listed: list[tuple[str, int]], pieces: Iterator[bytes]) -> dict[str, memoryview]:
     """Return the parts that pieces were cut from.
 
-    Each has memory of its own, into which pieces are copied one by one: of what is read of a large
-    snapshot nothing stays behind.
+    Raises:
+        ValueError: If the pieces are not as long together.
+    """
+    first, *others = islice(pieces, 2)
+    if others and others[0]:
+        return _copy_pieces(listed, chain([first, *others], pieces))
+    starts = list(accumulate((size for _, size in listed), initial=0))
+    size = starts.pop()
+    if len(first) != size:
+        raise ValueError(f"the piece of a snapshot has {len(first)} bytes, its parts have {size}")
+    whole, ends = memoryview(first), [*starts[1:], size]
+    named = zip(listed, starts, ends, strict=True)
+    return {name: whole[start:end] for (name, _), start, end in named}
+
+
+def _copy_pieces(listed: list[tuple[str, int]], pieces: Iterable[bytes]) -> dict[str, memoryview]:
+    """Return parts with memory of their own, into which pieces are copied one by one.
+
+    Of what is read of a large snapshot nothing stays behind.
 
     Raises:
         ValueError: If the pieces are not as long together.

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from heapq import nlargest
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_convmem.causes import report_problem
@@ -543,6 +544,10 @@ class OwnerIndex:
 # -- the indexes of a process, one for each set of owners -------------------------------------
 
 
+_LATEST = 16
+"""So many indexes may be in use at the same time."""
+
+
 class IndexRegistry:
     """Creates indexes and keeps the most recently used. Thread-safe."""
 
@@ -580,6 +585,9 @@ class IndexRegistry:
         self._max_owners = max_owners
         self._max_segments = max_segments
         self._indexes: OrderedDict[tuple[Owner, ...], OwnerIndex] = OrderedDict()
+        # How many segments each was found to hold, and all of them together.
+        self._counts: dict[tuple[Owner, ...], int] = {}
+        self._segments = 0
         self._lock = make_lock()
 
     @property
@@ -643,17 +651,22 @@ class IndexRegistry:
     def adopt(self, owners: tuple[Owner, ...], index: OwnerIndex) -> None:
         """Replace the index over these owners."""
         with self._lock:
-            self._indexes.pop(owners, None)
             self._indexes[owners] = index
+            self._indexes.move_to_end(owners)
             self._make_room()
 
     def _make_room(self) -> None:
         """Let the least recently used leave; what an index in use grows by counts next time."""
+        # No others have grown, and counting all of many would take as long as a recall.
+        for owners in islice(reversed(self._indexes), _LATEST):
+            count = len(self._indexes[owners].table)
+            self._segments += count - self._counts.get(owners, 0)
+            self._counts[owners] = count
         while len(self._indexes) > 1 and (
-            len(self._indexes) > self._max_owners
-            or sum(len(index.table) for index in self._indexes.values()) > self._max_segments
+            len(self._indexes) > self._max_owners or self._segments > self._max_segments
         ):
-            self._indexes.popitem(last=False)
+            owners, _ = self._indexes.popitem(last=False)
+            self._segments -= self._counts.pop(owners, 0)
 
 
 # -- reading one owner's part of a log, from where the last reading stopped --------------------

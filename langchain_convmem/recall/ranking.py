@@ -413,7 +413,8 @@ def _compare(
     if settings.crowding:
         crowding = vectors.compute_crowding(view.table.line_column)[view.at]
         nearness = similarity - np.float32(settings.crowding) * crowding
-    trust = vectors.trust(vector) if settings.doubt_embedder else 1.0
+    of_all = similarity if view.scored is None else None
+    trust = vectors.trust(vector, of_all) if settings.doubt_embedder else 1.0
     present = vectors.present[view.at]
     return _Cosines(similarity, nearness, None if present.all() else present, trust)
 
@@ -915,7 +916,7 @@ def _measure_nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[f
     if not rows[0].any():
         return [0.0] * (len(numbers) - 1)
     lead, others = rows[0], rows[1:]
-    chance = np.vecdot(vectors.sample(), lead)
+    chance = vectors.compare_sample(lead)
     mean = float(chance.sum()) / len(chance)
     chance -= mean
     deviation = math.sqrt(float(np.square(chance).sum()) / len(chance))

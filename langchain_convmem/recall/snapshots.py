@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_convmem")
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 """Of the form in which an index is written. Raise it with every change of that."""
 _LEAST = 64
 """So many segments at least: fewer are read nearly as fast without."""

@@ -66,8 +66,6 @@ class SegmentVectors:
         self._expected = 0
         self._present = GrowableArray(np.bool_)
         self._removed: set[int] = set()
-        self._sample: NDArray[np.float32] = _NO_ROWS
-        self._sample_step = 0
         self.missing: set[int] = set()
         """Numbers whose embedding is pending."""
         self._crowding = Crowding()
@@ -134,7 +132,6 @@ class SegmentVectors:
 
     def fill(self, numbers: Sequence[int], vectors: Sequence[NDArray[np.float16]]) -> None:
         """Put vectors where they were missing; a removed number is only no longer missing."""
-        self._sample_step = 0
         for number, vector in zip(numbers, vectors, strict=True):
             if number not in self._removed:
                 self._fill_one(number, vector.astype(np.float32))
@@ -156,7 +153,6 @@ class SegmentVectors:
             self._index.remove(gone)
         self._present.view[gone] = False
         self._removed.update(gone)
-        self._sample_step = 0
         self._crowding = Crowding()
         self.missing.difference_update(gone)
 
@@ -165,7 +161,6 @@ class SegmentVectors:
         rows = max(len(self), self._expected)
         if isinstance(self._index, ExactIndex) and not self._is_plain(rows):
             self._index = FaissIndex.from_exact(self._index, bits=self._bits)
-            self._sample_step = 0
         if self._index is not None:
             self._index.reserve(rows)
 
@@ -234,39 +229,42 @@ class SegmentVectors:
             return np.zeros(count, dtype=np.float32)
         return self._index.similarities(query, numbers)
 
-    def get_unit_rows(self, numbers: Sequence[int]) -> NDArray[np.float32]:
+    def get_unit_rows(self, numbers: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of some numbers at unit length, zeros where there is none."""
         if self._index is None:
             return np.zeros((len(numbers), 0), dtype=np.float32)
         return self._index.get_unit_rows(np.array(numbers, dtype=np.int64))
 
-    def sample(self) -> NDArray[np.float32]:
-        """Return some hundred of the vectors at unit length, spaced evenly; empty without any.
+    def compare_sample(
+        self, query: NDArray[np.float32], cosines: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the cosine of some hundred of the vectors, spaced evenly; 0 without a vector.
 
-        Do not write: it is kept until a vector comes or goes.
+        Args:
+            query: Shape (dim,), any length.
+            cosines: Of all vectors with it, where they are known already.
         """
-        if self._index is None:
-            return _NO_ROWS
-        step = max(len(self) // _SAMPLE, 1)
-        numbers = range(0, len(self), step)
-        known = self._sample if step == self._sample_step else _NO_ROWS
-        if len(known) != len(numbers) or step != self._sample_step:
-            new = self.get_unit_rows(numbers[len(known) :])
-            self._sample = np.concatenate([known, new]) if len(known) else new
-            self._sample_step = step
-        return self._sample
+        numbers = self._choose_sample()
+        found = self.similarities(query, numbers) if cosines is None else cosines[numbers]
+        return found * self.present[numbers]
 
-    def trust(self, query: NDArray[np.float32]) -> float:
+    def _choose_sample(self) -> NDArray[np.int64]:
+        return np.arange(0, len(self), max(len(self) // _SAMPLE, 1))
+
+    def trust(
+        self, query: NDArray[np.float32], cosines: NDArray[np.float32] | None = None
+    ) -> float:
         """Return how much the embedder knows of texts like the question, 0 to 1.
 
         To an embedder all texts of a language that it does not know look alike. How alike is an
-        embedder's own matter, so this is 1 for all but those that declare a `trusted_spread`.
+        embedder's own matter, so this is 1 for all but those that declare a `trusted_spread`. For
+        the arguments, see `compare_sample`.
         """
-        rows = self.sample() if self._trusted_spread else _NO_ROWS
-        if len(rows) < _LIKE_IT:
+        if not self._trusted_spread or len(self) < _LIKE_IT:
             return 1.0
-        nearest = rows[np.argpartition(-np.vecdot(rows, query), _LIKE_IT - 1)[:_LIKE_IT]]
-        total = nearest.sum(axis=0)
+        compared = self.compare_sample(query, cosines)
+        nearest = self._choose_sample()[np.argpartition(-compared, _LIKE_IT - 1)[:_LIKE_IT]]
+        total = self.get_unit_rows(nearest).sum(axis=0)
         # In the squared length of the sum, each vector with itself makes 1.
         cosine = (float(total @ total) - _LIKE_IT) / (_LIKE_IT * (_LIKE_IT - 1))
         return min((1.0 - cosine) / self._trusted_spread, 1.0)
@@ -440,12 +438,49 @@ def _select_highest(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
     return highest
 
 
+# -- half precision ----------------------------------------------------------------------------
+
+# Half precision, its bits moved to where single precision has them, is a number that is too small
+# by this factor; the moved sign leaves copies of itself in the exponent.
+_TOO_SMALL = np.float32(2.0**112)
+_MOVED_BITS = 13
+_SIGN_COPIES = np.int32(0x70000000)
+_WIDENED_AT_ONCE = 30_000
+
+
+def multiply_codes(
+    codes: NDArray[np.float16],
+    query: NDArray[np.float32],
+    numbers: NDArray[np.int64] | None = None,
+) -> NDArray[np.float32]:
+    """Return the products of the given rows (None: of all) with a query, in order.
+
+    They are those of rows in single precision, which NumPy takes twice as long to convert.
+    """
+    result = np.empty(len(codes) if numbers is None else len(numbers), dtype=np.float32)
+    scaled = query * _TOO_SMALL
+    # Some at a time, so that they are still in the processor's cache when they are multiplied.
+    size = max(_WIDENED_AT_ONCE // len(query), 1)
+    room = np.empty((min(size, len(result)), len(query)), dtype=np.int32)
+    for start in range(0, len(result), size):
+        at = slice(start, start + size)
+        some = codes[at if numbers is None else numbers[at]].view(np.int16)
+        moved = room[: len(some)]
+        np.copyto(moved, some)
+        moved <<= _MOVED_BITS
+        moved &= ~_SIGN_COPIES
+        np.vecdot(moved.view(np.float32), scaled, out=result[at])
+    return result
+
+
 # -- the exact index, the reference for every other --------------------------------------------
 
 # More than the rounding error of a matrix product of unit vectors, less than any difference that
 # means something: vectors this close to the k-th are compared again, bit by bit.
 _SLACK = np.float32(1e-5)
 _COPY_COST = 4
+_SCANS_OF_CODES = 2
+"""As many as two questions take: more often, and it pays to convert codes once."""
 
 
 def compute_inverse_lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -533,7 +568,10 @@ def find_nearest(
 
 
 class ExactIndex:
-    """Vectors in one growing matrix, searched by a full scan. Not thread-safe."""
+    """Vectors in one growing matrix, searched by a full scan. Not thread-safe.
+
+    What was loaded stays in half precision as long as it is hardly asked for: many owners ask once.
+    """
 
     bits: VectorBits = 16
     """What a component takes in `get_codes`."""
@@ -549,13 +587,16 @@ class ExactIndex:
             raise ConfigError(msg)
         self.dim = dim
         self._rows = GrowableArray(np.float32, dim)
+        # Of what was loaded, until it is widened; there are no rows till then.
+        self._codes: NDArray[np.float16] | None = None
+        self._scans = 0
         # That of a zero vector is 0, and so is every cosine with it.
         self._inverse = GrowableArray(np.float32)
         self._kept = GrowableArray(np.bool_)
 
     def __len__(self) -> int:
         """Return how many vectors were added, removed ones included."""
-        return len(self._rows)
+        return len(self._kept)
 
     @property
     def inverse(self) -> NDArray[np.float32]:
@@ -564,7 +605,7 @@ class ExactIndex:
 
     def get_codes(self) -> NDArray[np.float16]:
         """Return every vector by number, removed ones included, in half precision."""
-        return self.rows.astype(np.float16)
+        return self.rows.astype(np.float16) if self._codes is None else self._codes
 
     def load(self, codes: NDArray[np.float16], inverse: GrowableArray) -> None:
         """Take what `get_codes` and `inverse` were of another index, into an empty one.
@@ -573,24 +614,38 @@ class ExactIndex:
             ValueError: If they are not of equal length.
         """
         check_lengths(codes, inverse)
-        self._rows = GrowableArray.from_rows(codes.astype(np.float32))
+        self._codes, self._scans = codes, 0
         self._inverse = inverse
         self._kept.extend(np.ones(len(codes), dtype=np.bool_))
 
     @property
     def rows(self) -> NDArray[np.float32]:
         """Every vector by number as it was added, removed ones included; do not write."""
+        self._widen()
         return self._rows.view
+
+    def _widen(self) -> None:
+        """Keep vectors in single precision from now on, which are compared faster."""
+        if self._codes is not None:
+            codes, self._codes = self._codes, None
+            self._rows = GrowableArray.from_rows(codes.astype(np.float32))
+
+    def _get_rows(self, at: int | NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vector at a number, or those at several; do not write."""
+        codes = self._codes
+        rows: NDArray[np.float32] = (
+            self._rows.view[at] if codes is None else codes[at].astype(np.float32)
+        )
+        return rows
 
     def get_row(self, number: int) -> NDArray[np.float32]:
         """Return the vector at `number` as it was added; do not write."""
-        result: NDArray[np.float32] = self._rows.view[number]
-        return result
+        return self._get_rows(number)
 
     def get_unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of some numbers at length 1; zeros for one that was removed."""
         scale = self._inverse.view[numbers] * self._kept.view[numbers]
-        result: NDArray[np.float32] = self._rows.view[numbers] * scale[:, None]
+        result: NDArray[np.float32] = self._get_rows(numbers) * scale[:, None]
         return result
 
     @property
@@ -614,18 +669,21 @@ class ExactIndex:
             DimensionMismatchError: If the second axis is not `dim`.
         """
         rows = check_rows(vectors, self.dim)
+        self._widen()
         self._rows.extend(rows)
         self._inverse.extend(compute_inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
     def reserve(self, length: int) -> None:
         """Reserve space for this many vectors in total."""
-        self._rows.reserve(length)
+        if length > len(self):
+            self._widen()
+            self._rows.reserve(length)
 
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
         """Put another vector at `number`; a removed number stays removed."""
         row = check_rows(np.asarray(vector)[None], self.dim)
-        self._rows.view[number] = row
+        self.rows[number] = row
         self._inverse.view[number] = compute_inverse_lengths(row)[0]
 
     def remove(self, numbers: Iterable[int]) -> None:
@@ -662,7 +720,8 @@ class ExactIndex:
     def _compare_one_by_one(
         self, query: NDArray[np.float32], numbers: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        result: NDArray[np.float32] = (self.rows[numbers] * query).sum(axis=1, dtype=np.float32)
+        rows = self._get_rows(numbers)
+        result: NDArray[np.float32] = (rows * query).sum(axis=1, dtype=np.float32)
         result *= self._inverse.view[numbers]
         return result
 
@@ -672,9 +731,15 @@ class ExactIndex:
         """Return the cosine similarity of the given numbers (None: of all), in order."""
         vector = check_query(query, self.dim)
         at = slice(None) if numbers is None else numbers
-        # Not `rows @ query`: BLAS shares that out to threads, and where other work keeps a core
-        # busy, waiting for the last of them takes twenty times as long as the product.
-        result: NDArray[np.float32] = np.vecdot(self.rows[at], vector)
+        self._scans += numbers is None
+        if self._scans > _SCANS_OF_CODES:
+            self._widen()
+        if self._codes is not None:
+            result = multiply_codes(self._codes, vector, numbers)
+        else:
+            # Not `rows @ query`: BLAS shares that out to threads, and where other work keeps a core
+            # busy, waiting for the last of them takes twenty times as long as the product.
+            result = np.vecdot(self._rows.view[at], vector)
         result *= self._inverse.view[at]
         return result
 

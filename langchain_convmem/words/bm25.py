@@ -375,9 +375,9 @@ class Postings:
         self.settle()
         self._gather(())
         columns.put_words("terms", self._terms)
-        columns.put("starts of terms", self._block.starts)
-        columns.put("documents", self._block.numbers)
-        columns.put("shapes", self._block.shapes)
+        columns.put_narrow("starts of terms", self._block.starts)
+        columns.put_narrow("documents", self._block.numbers)
+        columns.put_narrow("shapes", self._block.shapes)
         columns.put("counts of shapes", self.shapes.counts.view)
         columns.put("lengths of shapes", self.shapes.lengths.view)
 
@@ -387,11 +387,12 @@ class Postings:
         made = cls()
         made.shapes = Shapes.load_from(columns)
         terms = columns.get_words("terms")
-        made._terms = _TermNumbers(zip(terms, range(len(terms)), strict=True))
+        # Twice as fast as the pairs themselves.
+        made._terms.update({term: number for number, term in enumerate(terms)})
         made._block = _Block(
-            columns.get_numbers("q", "starts of terms"),
-            columns.get_numbers("i", "documents"),
-            columns.get("shapes", np.intc).data,
+            array("q", columns.get_narrow("starts of terms", np.int64).tobytes()),
+            array("i", columns.get_narrow("documents", np.intc).tobytes()),
+            columns.get_narrow("shapes", np.intc).data,
         )
         made._written = made._first_unsorted = documents
         return made
@@ -538,6 +539,7 @@ class Shapes:
 
     def __init__(self) -> None:
         """Create it without any."""
+        # By count and length; filled once one is asked for.
         self._numbers: dict[tuple[int, int], int] = {}
         self.counts = GrowableArray(np.int64)
         """How often, by the shape's number."""
@@ -550,12 +552,13 @@ class Shapes:
         made = cls()
         made.counts = columns.get_growable("counts of shapes", np.int64)
         made.lengths = columns.get_growable("lengths of shapes", np.int64)
-        pairs = zip(made.counts.view.tolist(), made.lengths.view.tolist(), strict=True)
-        made._numbers = {pair: number for number, pair in enumerate(pairs)}
         return made
 
     def number(self, count: int, length: int) -> int:
         """Return the number of a shape."""
+        if not self._numbers:
+            pairs = zip(self.counts.view.tolist(), self.lengths.view.tolist(), strict=True)
+            self._numbers = {pair: number for number, pair in enumerate(pairs)}
         found = self._numbers.get((count, length))
         if found is None:
             found = self._numbers[count, length] = len(self._numbers)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.columns import GrowableArray
+from langchain_convmem.columns import GrowableArray, SavedColumns
 
 STEPS = st.lists(
     st.one_of(
@@ -56,3 +57,19 @@ def test_room_made_ahead_changes_nothing_that_is_seen():
     assert grown.view.tolist() == [1, 2, 3]
     grown.extend(range(2000))
     assert grown.view.tolist() == [1, 2, 3, *range(2000)]
+
+
+@given(st.lists(st.integers(0, 2**63 - 1)), st.integers(0, 63))
+def test_a_narrow_column_comes_back_as_it_was_in_as_few_bytes_as_it_needs(numbers, bits):
+    numbers = [number >> bits for number in numbers]
+    columns = SavedColumns()
+    columns.put_narrow("numbers", np.array(numbers, dtype=np.int64))
+    assert columns.get_narrow("numbers", np.int64).tolist() == numbers
+    width = next(one for one in (1, 2, 4, 8) if max(numbers, default=0) < 256**one)
+    assert len(columns.parts["numbers"]) == 1 + len(numbers) * width
+
+
+@pytest.mark.parametrize("data", [b"", b"3abc", b"2abc"])
+def test_what_is_no_narrow_column_is_refused(data):
+    with pytest.raises((KeyError, ValueError)):
+        SavedColumns({"numbers": data}).get_narrow("numbers", np.int64)

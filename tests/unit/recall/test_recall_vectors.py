@@ -154,6 +154,52 @@ def test_a_vector_kept_in_bytes_does_not_come_back(monkeypatch):
     assert vectors.get_row(0) is None
 
 
+def load_rows(rows):
+    """Return indexes of the same rows in half precision: one of them added to, and one loaded."""
+    added, loaded = ExactIndex(rows.shape[1]), ExactIndex(rows.shape[1])
+    added.add(rows)
+    inverse = GrowableArray(np.float32)
+    inverse.extend(added.inverse)
+    loaded.load(np.frombuffer(rows.tobytes(), dtype=np.float16).reshape(rows.shape), inverse)
+    return added, loaded
+
+
+halves = st.integers(0, 2**16 - 1).filter(lambda bits: bits & 0x7C00 != 0x7C00)
+
+
+@given(st.lists(halves, min_size=1, max_size=80), st.integers(1, 9), st.randoms())
+def test_what_was_loaded_is_compared_to_the_bit_however_often(bits, dim, random):
+    values = np.array([random.choice(bits) for _ in range(dim * 300)], dtype=np.uint16)
+    rows = values.view(np.float16).reshape(-1, dim)
+    added, loaded = load_rows(rows)
+    numbers = np.array([7, 0, 299, 7])
+    for number in range(5):
+        query = rows[number].astype(np.float32)
+        expected = added.similarities(query)
+        assert np.array_equal(loaded.similarities(query, numbers), expected[numbers])
+        assert np.array_equal(loaded.similarities(query), expected)
+        assert np.array_equal(loaded.get_unit_rows(numbers), added.get_unit_rows(numbers))
+        assert np.array_equal(loaded.search(query, 9)[0], added.search(query, 9)[0])
+        assert np.array_equal(loaded.get_codes(), rows)
+
+
+@pytest.mark.parametrize("questions", range(4))
+def test_what_was_loaded_can_be_added_to_and_replaced(questions):
+    rows = np.array(some(20))
+    added, loaded = load_rows(rows)
+    for index in (added, loaded):
+        for row in rows[:questions]:
+            index.similarities(row.astype(np.float32))
+        index.replace(3, rows[5].astype(np.float32))
+        index.add(rows[:2])
+        index.remove([0])
+    assert len(loaded) == 22
+    query = rows[5].astype(np.float32)
+    assert np.array_equal(loaded.similarities(query), added.similarities(query))
+    assert loaded.search(query, 2)[0].tolist() == [3, 5]
+    assert loaded.get_row(21).tolist() == rows[1].tolist()
+
+
 @pytest.mark.parametrize("bits", [16, 8])
 def test_an_index_taken_over_keeps_removals_and_zero_vectors(bits):
     rows = np.array(some(80), dtype=np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from contextlib import closing
 
@@ -275,6 +276,21 @@ def test_what_is_noted_of_a_line_later_is_known_to_recall(path, change, name, va
         log.annotate(entry.key, entry.id, **change)
         found = {match.line.entry_id: match.line for match in answer(log, TEXTS[0]).matches}
         assert getattr(found[entry.id], name) == value
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_snapshot_is_read_as_it_was_however_it_is_cut(path, pieces, more):
+    size = pieces * (1 << 21) + more
+    with SQLiteLog(path) as log:
+        save(log, TEXTS[:3])
+        whole = random.Random(size).randbytes(size)
+        parts = {"a": whole[:1], "none": b"", "b": whole[1:-7], "c": whole[-7:], "no more": b""}
+        generation = log.line_changes(ANA).generation
+        assert log.save_snapshot(ANA, "name", IndexSnapshot(parts, generation))
+        found = log.load_snapshot(ANA, "name").parts
+    assert list(found) == list(parts)
+    assert {name: bytes(part) for name, part in found.items()} == parts
 
 
 # -- what does not fit ---------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def test_rows_have_unit_length_in_the_order_asked_for(index):
 
 def test_there_are_no_rows_before_the_first_vector_and_nearly_equal_ones_of_bytes():
     assert SegmentVectors().get_unit_rows([0]).shape == (1, 0)
-    assert len(SegmentVectors().sample()) == 0
+    assert len(SegmentVectors().compare_sample(np.ones(8, dtype=np.float32))) == 0
     vectors = SegmentVectors(index="faiss", bits=8)
     vectors.extend([round_vector(np.ones(8, dtype=np.float32))])
     assert np.allclose(vectors.get_unit_rows([0]), 1 / np.sqrt(8), atol=0.01)
@@ -69,15 +69,32 @@ def test_an_embedder_that_declares_no_spread_is_trusted_and_so_is_one_of_a_few_t
 
 @pytest.mark.parametrize("index", INDEXES)
 def test_a_sample_holds_what_was_added_and_filled_in_since(index):
+    ones = round_vector(np.ones(8, dtype=np.float32))
     vectors = vectors_of(4, index)
-    assert len(vectors.sample()) == 4
-    vectors.extend([None, round_vector(np.ones(8, dtype=np.float32))])
-    assert vectors.sample().any(axis=1).tolist() == [True, True, True, True, False, True]
-    vectors.fill([4], [round_vector(np.ones(8, dtype=np.float32))])
-    assert vectors.sample()[4] == pytest.approx(vectors.sample()[5])
+    vectors.extend([None, ones, ones])
+    vectors.remove([6])
+    cosines = vectors.compare_sample(ones.astype(np.float32))
+    assert cosines[:4].all()
+    assert cosines[4:] == pytest.approx([0.0, 1.0, 0.0], abs=1e-3)
+    vectors.fill([4], [ones])
+    cosines = vectors.compare_sample(ones.astype(np.float32))
+    assert cosines[4:] == pytest.approx([1.0, 1.0, 0.0], abs=1e-3)
 
 
-def test_a_sample_is_spread_over_all():
-    vectors = vectors_of(2000)
-    assert 256 <= len(vectors.sample()) < 512
-    assert vectors.sample()[-1] == pytest.approx(vectors.get_unit_rows([1995])[0])
+@pytest.mark.parametrize("index", INDEXES)
+def test_a_sample_is_spread_over_all(index):
+    vectors = vectors_of(2000, index)
+    [last] = vectors.get_unit_rows([1995])
+    cosines = vectors.compare_sample(last)
+    assert 256 <= len(cosines) < 512
+    assert cosines[-1] == pytest.approx(1.0, abs=1e-3)
+    assert np.array_equal(cosines, vectors.compare_sample(last, vectors.similarities(last)))
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_trust_is_the_same_with_cosines_that_are_known(index):
+    vectors = SegmentVectors(index=index, trusted_spread=0.4)
+    vectors.extend(spread_out(40, 0.8))
+    vectors.remove([3, 5])
+    known = vectors.similarities(QUESTION)
+    assert vectors.trust(QUESTION, known) == vectors.trust(QUESTION) == pytest.approx(0.5, abs=0.01)
