@@ -103,7 +103,11 @@ _NARROW: dict[bytes, type[np.unsignedinteger[Any]]] = {
     b"4": np.uint32,
     b"8": np.uint64,
 }
-"""Types of numbers by how many bytes each takes, as the first byte of a column says."""
+"""Types of numbers by how many bytes each takes, as the first byte of a column says.
+
+The least number follows, and then how much larger each is.
+"""
+_LEAST_BYTES = 8
 
 
 class SavedColumns:
@@ -122,21 +126,29 @@ class SavedColumns:
         self.parts[name] = np.asarray(values).tobytes()
 
     def put_narrow(self, name: str, values: ArrayLike) -> None:
-        """Add a copy of a column of whole numbers from 0 on, in as few bytes as they need."""
-        numbers = np.asarray(values)
-        most = int(numbers.max(initial=0))
-        code = next(code for code, kind in _NARROW.items() if most <= np.iinfo(kind).max)
-        self.parts[name] = code + numbers.astype(_NARROW[code]).tobytes()
+        """Add a copy of a column of whole numbers, in as few bytes as they differ in."""
+        numbers = np.asarray(values, dtype=np.int64)
+        least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+        code = next(code for code, kind in _NARROW.items() if most - least <= np.iinfo(kind).max)
+        head = code + least.to_bytes(_LEAST_BYTES, "little", signed=True)
+        # Of unsigned numbers no difference is too large.
+        rest = numbers.view(np.uint64) - np.int64(least).view(np.uint64)
+        self.parts[name] = head + rest.astype(_NARROW[code]).tobytes()
 
-    def get_narrow(self, name: str, dtype: DTypeLike) -> NDArray[Any]:
-        """Return a copy of what `put_narrow` was given, as numbers of another type.
+    def get_narrow(self, name: str, dtype: DTypeLike = np.int64) -> NDArray[Any]:
+        """Return a copy of what `put_narrow` was given, as numbers of some type.
 
         Raises:
             KeyError: If there is none of this name, or no such column.
             ValueError: If its bytes are no whole number of numbers.
         """
         data = memoryview(self.parts[name])
-        return np.frombuffer(data[1:], dtype=_NARROW[bytes(data[:1])]).astype(dtype)
+        first = 1 + _LEAST_BYTES
+        found = np.frombuffer(data[first:], dtype=_NARROW[bytes(data[:1])]).astype(dtype)
+        least = int.from_bytes(data[1:first], "little", signed=True)
+        if least:
+            found += np.array(least).astype(dtype)
+        return found
 
     def get(self, name: str, dtype: DTypeLike, width: int | None = None) -> NDArray[Any]:
         """Return a column of numbers, or of rows of `width` numbers, without a copy.
@@ -155,14 +167,14 @@ class SavedColumns:
         return GrowableArray.from_rows(self.get(name, dtype, width))
 
     def get_numbers(self, kind: str, name: str) -> array[int]:
-        """Return a copy of a column, as Python reads single numbers fastest.
+        """Return a copy of what `put_narrow` was given, as Python reads single numbers fastest.
 
         Args:
             kind: The type code of its numbers; see `array`.
             name: Of the column.
         """
         found = array(kind)
-        found.frombytes(self.parts[name])
+        found.frombytes(self.get_narrow(name, kind).view(np.uint8).data)
         return found
 
     def put_value(self, name: str, value: Any) -> None:

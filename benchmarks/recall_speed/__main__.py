@@ -16,9 +16,9 @@ import benchmarks.recall_speed
 from benchmarks.log.measuring import progress
 from benchmarks.recall_speed.indexes import crossover, crossover_table
 from benchmarks.recall_speed.report import reported, table
-from benchmarks.recall_speed.running import ADDED, Plan, measured, opened, run_in_new_process
+from benchmarks.recall_speed.running import ADDED, Plan, measured, opened
 from benchmarks.recall_speed.systems import PEERS
-from benchmarks.recall_speed.users import users_opened, users_table, write_users
+from benchmarks.recall_speed.users import users_measured, users_opened, users_table
 from langchain_convmem import EmbeddedEmbeddings
 
 _SIZES = (1_000, 10_000, 100_000)
@@ -79,9 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure_users(users: int, *, as_json: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="benchmark-users-") as folder:
-        path = Path(folder) / "users.db"
-        write_users(path, users, _LINES_OF_USER)
-        found = run_in_new_process("--open", str(path), "--users", str(users))
+        found = users_measured(Path(folder) / "users.db", users, _LINES_OF_USER)
     print(file=sys.stderr)
     print(json.dumps(found, indent=2) if as_json else users_table(found))
     return 0 if found["p50_ms"] <= found["bound_ms"] else 1

@@ -14,6 +14,7 @@ import zlib
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -134,7 +135,8 @@ class SegmentTable:
         self._line_of_segment = array("i")
         self._session_count = 0
         self._entries = EntryLines()
-        self._threads: dict[ThreadKey, _ThreadLines] = {}
+        self._known_threads: dict[ThreadKey, _ThreadLines] = {}
+        self._saved_threads: list[Any] = []
         self._speakers: dict[str, int] = {}
         self._roles: dict[str, int] = {}
         self._trusts: dict[str, int] = {}
@@ -168,10 +170,10 @@ class SegmentTable:
         self._entries.save_to(columns)
         self._tags.save_to(columns)
         self._neighbours.save_to(columns)
-        columns.parts["first segments"] = self._first_segment.tobytes()
-        columns.parts["lines of segments"] = self._line_of_segment.tobytes()
-        for name, (column, dtype) in self._list_columns().items():
-            columns.put(name, column.view.astype(dtype))
+        columns.put_narrow("first segments", self._first_segment)
+        columns.put_narrow("lines of segments", self._line_of_segment)
+        for name, column in self._list_columns().items():
+            columns.put_narrow(name, column.view)
         names = [list(one) for one in (self._speakers, self._roles, self._trusts)]
         columns.put_value("names", names)
         columns.put_value("sessions", [self._session_count, list(self._named_sessions.items())])
@@ -190,41 +192,52 @@ class SegmentTable:
             ValueError: If something is not what was saved.
         """
         made = cls()
-        made._load_threads(columns)
-        made._lines = LineStore(PackedLines(columns, list(made._threads)))
+        made._load_names(columns)
+        names = [(user, thread) for user, thread, *_ in made._saved_threads]
+        made._lines = LineStore(PackedLines(columns, names))
         made._entries = EntryLines.load_from(columns)
         made._tags = Labels.load_from(columns)
         made._neighbours = Neighbours.load_from(columns)
         made._first_segment = columns.get_numbers("i", "first segments")
         made._line_of_segment = columns.get_numbers("i", "lines of segments")
-        for name, (column, dtype) in made._list_columns().items():
-            column.extend(columns.get(name, dtype))
-        made._line.extend(columns.get("lines of segments", np.int32))
+        for name, column in made._list_columns().items():
+            column.extend(columns.get_narrow(name))
+        made._line.extend(columns.get_narrow("lines of segments"))
         return made
 
-    def _list_columns(self) -> dict[str, tuple[GrowableArray, str]]:
-        """Return columns by name, with what a number of each takes as bytes."""
+    def _list_columns(self) -> dict[str, GrowableArray]:
+        """Return columns by name."""
         return {
-            "starts": (self._start, "i4"),
-            "ends": (self._end, "i4"),
-            "threads of segments": (self._thread, "i4"),
-            "speakers": (self._speaker, "i4"),
-            "roles": (self._role, "i1"),
-            "trusts": (self._trust, "i1"),
-            "positions": (self._position, "i8"),
-            "times": (self._time_ms, "i8"),
-            "live": (self._live, "?"),
+            "starts": self._start,
+            "ends": self._end,
+            "threads of segments": self._thread,
+            "speakers": self._speaker,
+            "roles": self._role,
+            "trusts": self._trust,
+            "positions": self._position,
+            "times": self._time_ms,
+            "live": self._live,
         }
 
-    def _load_threads(self, columns: SavedColumns) -> None:
+    def _load_names(self, columns: SavedColumns) -> None:
         names = columns.get_value("names")
         self._speakers, self._roles, self._trusts = (
             {name: number for number, name in enumerate(some)} for some in names
         )
         self._session_count, named = columns.get_value("sessions")
         self._named_sessions = dict(named)
-        for number, (user, thread, *rest) in enumerate(columns.get_value("threads")):
-            self._threads[ThreadKey(user, thread)] = _ThreadLines(number, *rest)
+        self._saved_threads = columns.get_value("threads")
+
+    @property
+    def _threads(self) -> dict[ThreadKey, _ThreadLines]:
+        """What is known of each thread, in the order of their numbers; made once it is asked for.
+
+        A first question about some of many threads needs none of it.
+        """
+        saved, self._saved_threads = self._saved_threads, []
+        for number, (user, thread, *rest) in enumerate(saved):
+            self._known_threads[ThreadKey(user, thread)] = _ThreadLines(number, *rest)
+        return self._known_threads
 
     def get_parts(self) -> tuple[PackedLines, list[DialogLine]]:
         """Return the lines: packed ones, and those that follow them."""
@@ -619,7 +632,7 @@ class Labels:
         """Add a copy of all labels."""
         labels = [(name, value, len(some)) for (name, _, value), some in self._numbers.items()]
         columns.put_value("labels", labels)
-        columns.parts["labelled"] = b"".join(some.tobytes() for some in self._numbers.values())
+        columns.put_narrow("labelled", list(chain.from_iterable(self._numbers.values())))
 
     def add(self, name: str, value: Scalar, numbers: Iterable[int]) -> None:
         """Label segments; their numbers ascend from call to call."""
@@ -698,8 +711,8 @@ class Neighbours:
         """Return those for which `save_to` was asked."""
         made = cls()
         for name, column in made._list_columns().items():
-            column.extend(columns.get(name, np.int32))
-        last = columns.get("ends of threads", np.int32).tolist()
+            column.extend(columns.get_narrow(name))
+        last = columns.get_narrow("ends of threads").tolist()
         made._last_of_thread = dict(enumerate(last))
         made._is_in_rows = bool(columns.get_value("is in rows"))
         return made
@@ -707,9 +720,9 @@ class Neighbours:
     def save_to(self, columns: SavedColumns) -> None:
         """Add copies of all there is."""
         for name, column in self._list_columns().items():
-            columns.put(name, column.view.astype(np.int32))
+            columns.put_narrow(name, column.view)
         last = [self._last_of_thread[thread] for thread in range(len(self._last_of_thread))]
-        columns.put("ends of threads", np.array(last, dtype=np.int32))
+        columns.put_narrow("ends of threads", last)
         columns.put_value("is in rows", self._is_in_rows)
 
     def _list_columns(self) -> dict[str, GrowableArray]:

@@ -78,7 +78,7 @@ class LexicalIndex:
     def save_to(self, columns: SavedColumns) -> None:
         """Add copies of all there is."""
         self._postings.save_to(columns)
-        columns.put("lengths", self._lengths.view)
+        columns.put_narrow("lengths", self._lengths.view)
         columns.put("removed documents", self._removed.view)
 
     @classmethod
@@ -90,7 +90,7 @@ class LexicalIndex:
             ValueError: If something is not what was saved.
         """
         made = cls()
-        made._lengths = columns.get_growable("lengths", np.int64)
+        made._lengths = GrowableArray.from_rows(columns.get_narrow("lengths"))
         made._removed = columns.get_growable("removed documents", np.bool_)
         kept = ~made._removed.view
         made._present = int(np.count_nonzero(kept))
@@ -390,8 +390,8 @@ class Postings:
         # Twice as fast as the pairs themselves.
         made._terms.update({term: number for number, term in enumerate(terms)})
         made._block = _Block(
-            array("q", columns.get_narrow("starts of terms", np.int64).tobytes()),
-            array("i", columns.get_narrow("documents", np.intc).tobytes()),
+            columns.get_numbers("q", "starts of terms"),
+            columns.get_numbers("i", "documents"),
             columns.get_narrow("shapes", np.intc).data,
         )
         made._written = made._first_unsorted = documents

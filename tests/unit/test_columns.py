@@ -59,17 +59,28 @@ def test_room_made_ahead_changes_nothing_that_is_seen():
     assert grown.view.tolist() == [1, 2, 3, *range(2000)]
 
 
-@given(st.lists(st.integers(0, 2**63 - 1)), st.integers(0, 63))
-def test_a_narrow_column_comes_back_as_it_was_in_as_few_bytes_as_it_needs(numbers, bits):
-    numbers = [number >> bits for number in numbers]
+@given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.integers(0, 63), st.integers(-9, 9))
+def test_a_narrow_column_comes_back_as_it_was_in_as_few_bytes_as_it_needs(numbers, bits, more):
+    numbers = [(number >> bits) + (more if bits else 0) for number in numbers]
     columns = SavedColumns()
-    columns.put_narrow("numbers", np.array(numbers, dtype=np.int64))
-    assert columns.get_narrow("numbers", np.int64).tolist() == numbers
-    width = next(one for one in (1, 2, 4, 8) if max(numbers, default=0) < 256**one)
-    assert len(columns.parts["numbers"]) == 1 + len(numbers) * width
+    columns.put_narrow("numbers", numbers)
+    assert columns.get_narrow("numbers").tolist() == numbers
+    assert columns.get_numbers("q", "numbers").tolist() == numbers
+    spread = max(numbers, default=0) - min(numbers, default=0)
+    width = next(one for one in (1, 2, 4, 8) if spread < 256**one)
+    assert len(columns.parts["numbers"]) == 9 + len(numbers) * width
 
 
-@pytest.mark.parametrize("data", [b"", b"3abc", b"2abc"])
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.intc, np.uint64])
+def test_a_narrow_column_comes_back_in_the_type_that_is_wanted(dtype):
+    columns = SavedColumns()
+    columns.put_narrow("numbers", np.array([1, 0, 1], dtype=dtype))
+    found = columns.get_narrow("numbers", dtype)
+    assert found.dtype == dtype
+    assert found.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("data", [b"", b"3" + bytes(12), b"2" + bytes(11)])
 def test_what_is_no_narrow_column_is_refused(data):
     with pytest.raises((KeyError, ValueError)):
-        SavedColumns({"numbers": data}).get_narrow("numbers", np.int64)
+        SavedColumns({"numbers": data}).get_narrow("numbers")
