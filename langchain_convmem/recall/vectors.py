@@ -445,7 +445,7 @@ def _select_highest(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
 _TOO_SMALL = np.float32(2.0**112)
 _MOVED_BITS = 13
 _SIGN_COPIES = np.int32(0x70000000)
-_WIDENED_AT_ONCE = 30_000
+_DECODED_AT_ONCE = 30_000
 
 
 def multiply_codes(
@@ -460,7 +460,7 @@ def multiply_codes(
     result = np.empty(len(codes) if numbers is None else len(numbers), dtype=np.float32)
     scaled = query * _TOO_SMALL
     # Some at a time, so that they are still in the processor's cache when they are multiplied.
-    size = max(_WIDENED_AT_ONCE // len(query), 1)
+    size = max(_DECODED_AT_ONCE // len(query), 1)
     room = np.empty((min(size, len(result)), len(query)), dtype=np.int32)
     for start in range(0, len(result), size):
         at = slice(start, start + size)
@@ -587,7 +587,7 @@ class ExactIndex:
             raise ConfigError(msg)
         self.dim = dim
         self._rows = GrowableArray(np.float32, dim)
-        # Of what was loaded, until it is widened; there are no rows till then.
+        # Of what was loaded, until it is decoded; there are no rows till then.
         self._codes: NDArray[np.float16] | None = None
         self._scans = 0
         # That of a zero vector is 0, and so is every cosine with it.
@@ -621,10 +621,10 @@ class ExactIndex:
     @property
     def rows(self) -> NDArray[np.float32]:
         """Every vector by number as it was added, removed ones included; do not write."""
-        self._widen()
+        self._decode_rows()
         return self._rows.view
 
-    def _widen(self) -> None:
+    def _decode_rows(self) -> None:
         """Keep vectors in single precision from now on, which are compared faster."""
         if self._codes is not None:
             codes, self._codes = self._codes, None
@@ -669,7 +669,7 @@ class ExactIndex:
             DimensionMismatchError: If the second axis is not `dim`.
         """
         rows = check_rows(vectors, self.dim)
-        self._widen()
+        self._decode_rows()
         self._rows.extend(rows)
         self._inverse.extend(compute_inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
@@ -677,7 +677,7 @@ class ExactIndex:
     def reserve(self, length: int) -> None:
         """Reserve space for this many vectors in total."""
         if length > len(self):
-            self._widen()
+            self._decode_rows()
             self._rows.reserve(length)
 
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
@@ -733,7 +733,7 @@ class ExactIndex:
         at = slice(None) if numbers is None else numbers
         self._scans += numbers is None
         if self._scans > _SCANS_OF_CODES:
-            self._widen()
+            self._decode_rows()
         if self._codes is not None:
             result = multiply_codes(self._codes, vector, numbers)
         else:
