@@ -749,6 +749,7 @@ class ExactIndex:
 _BYTE_STEPS = 127
 _BYTE_ZERO = 128
 _CONVERT_ROWS = 10_000
+_SCAN_COST = 16
 # The only list of the index, and that vectors stand in it as they are, not as a difference.
 _LIST = 0
 _BY_RESIDUAL = False
@@ -902,6 +903,8 @@ class FaissIndex:
         asked = self._prepare_query(query)
         if numbers is None:
             return self._compare(asked)[1]
+        if len(numbers) * _SCAN_COST < len(self):
+            return self._compare_few(asked, numbers)
         wanted = np.zeros(len(self), dtype=np.bool_)
         wanted[numbers] = True
         found, result = self._compare(asked, wanted)
@@ -954,6 +957,17 @@ class FaissIndex:
         return self._round_rows(vector) if self._in_bytes else vector
 
     # -- comparing -----------------------------------------------------------------------------
+
+    def _compare_few(
+        self, asked: NDArray[np.float32], numbers: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Return the cosine similarities of some numbers, which FAISS would look for among all."""
+        if self._in_bytes:
+            result: NDArray[np.float32] = np.vecdot(self._decode(numbers), asked)
+        else:
+            result = multiply_codes(self.get_codes(), asked, numbers)
+        result *= self._inverse.view[numbers]
+        return self._divide_by_length(result, asked)
 
     def _compare(
         self, asked: NDArray[np.float32], wanted: NDArray[np.bool_] | None = None
