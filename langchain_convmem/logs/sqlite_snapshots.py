@@ -14,7 +14,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_convmem.logs.signatures import Signer
@@ -235,13 +235,14 @@ def _join_pieces(listed: list[tuple[str, int]], pieces: Iterator[bytes]) -> dict
     first, *others = islice(pieces, 2)
     if others and others[0]:
         return _copy_pieces(listed, chain([first, *others], pieces))
-    starts = list(accumulate((size for _, size in listed), initial=0))
-    size = starts.pop()
-    if len(first) != size:
-        raise ValueError(f"the piece of a snapshot has {len(first)} bytes, its parts have {size}")
-    whole, ends = memoryview(first), [*starts[1:], size]
-    named = zip(listed, starts, ends, strict=True)
-    return {name: whole[start:end] for (name, _), start, end in named}
+    whole, place = memoryview(first), 0
+    parts: dict[str, memoryview] = {}
+    for name, size in listed:
+        parts[name] = whole[place : place + size]
+        place += size
+    if place != len(first):
+        raise ValueError(f"the piece of a snapshot has {len(first)} bytes, its parts have {place}")
+    return parts
 
 
 def _copy_pieces(listed: list[tuple[str, int]], pieces: Iterable[bytes]) -> dict[str, memoryview]:

@@ -545,7 +545,7 @@ class OwnerIndex:
 
 
 _LATEST = 16
-"""So many indexes may be in use at the same time."""
+"""Of so many that were used last the segments are counted anew: others are hardly in use."""
 
 
 class IndexRegistry:
@@ -657,7 +657,7 @@ class IndexRegistry:
 
     def _make_room(self) -> None:
         """Let the least recently used leave; what an index in use grows by counts next time."""
-        # No others have grown, and counting all of many would take as long as a recall.
+        # Counting all of many would take as long as a recall.
         for owners in islice(reversed(self._indexes), _LATEST):
             count = len(self._indexes[owners].table)
             self._segments += count - self._counts.get(owners, 0)

@@ -683,7 +683,8 @@ class ExactIndex:
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
         """Put another vector at `number`; a removed number stays removed."""
         row = check_rows(np.asarray(vector)[None], self.dim)
-        self.rows[number] = row
+        self._decode_rows()
+        self._rows.view[number] = row
         self._inverse.view[number] = compute_inverse_lengths(row)[0]
 
     def remove(self, numbers: Iterable[int]) -> None:
