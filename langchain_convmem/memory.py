@@ -1416,11 +1416,12 @@ class ConversationMemory:
         ids = None if entry_ids is None else list(entry_ids)
         key = None if thread_id is None else ThreadKey(user_id, thread_id)
         receipt: ForgetReceipt
+        copies = yield from self._recaller.list_copies_steps(key or owner, ids)
         if key is not None and ids:
             receipt = yield from _erase_entries_steps(self.log, key, ids)
         else:
             receipt = yield from perform(self.log.forget, self.log.aforget, key or owner, ids)
-        yield from self._recaller.drop_forgotten_steps(owner)
+        yield from self._recaller.drop_forgotten_steps(owner, copies)
         from langchain_convmem.summarizing.branches import BRANCHES
 
         BRANCHES.drop(self._turn_memory.log_place, owner)
@@ -1637,13 +1638,22 @@ class Recaller:
 
     def embed_soon(self, owner: Owner) -> None:
         """Have what was just stored of an owner embedded, if the owner was searched before."""
-        if self._recall is not None:
-            self._recall.embed_later(owner)
+        recall = self._recall or self._given
+        if recall is not None:
+            recall.embed_later(owner)
 
-    def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
+    def list_copies_steps(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
+    ) -> Steps[list[str]]:
+        """List which lines are kept outside the log, before they are forgotten."""
+        recall = self._recall or self._given
+        return [] if recall is None else (yield from recall.list_copies_steps(scope, entry_ids))
+
+    def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str]) -> Steps[None]:
         """Drop what the log has forgotten of an owner."""
-        if self._recall is not None:
-            yield from self._recall.drop_forgotten_steps(owner)
+        recall = self._recall or self._given
+        if recall is not None:
+            yield from recall.drop_forgotten_steps(owner, copies)
 
     def close(self) -> None:
         """End the work in the background; a recall that was given goes on."""

@@ -3,11 +3,10 @@
     python -m tests.soak [--seconds 600] [--seed 1] [--json]
 
 Eight users talk at once, each through a host that changes from turn to turn: wrapped chains,
-conversations, graphs, agents, MCP, the store, sessions of the Agents SDK, histories of Pydantic AI,
-and the web chat over loopback; blocking, streaming, asynchronous, streams that are left after their
-first piece, and models that fail. A user who has said enough is checked against the log (all that
-was said stands there once, in order), forgotten, and begins anew under the same name. One SQLite
-file, summaries and profile on.
+conversations, graphs, agents, MCP, the store, and the web chat over loopback; blocking, streaming,
+asynchronous, streams that are left after their first piece, and models that fail. A user who has
+said enough is checked against the log (all that was said stands there once, in order), forgotten,
+and begins anew under the same name. One SQLite file, summaries and profile on.
 
 Each second is measured: memory that the process holds, open files and sockets, threads. Medians of
 the last third are compared with those of the second; the first is for caches to fill.
@@ -40,25 +39,15 @@ from typing import Any
 
 import httpx
 import uvicorn
-from agents import Agent, Runner, set_tracing_disabled
-from agents.testing import ScriptedModel
 from langchain_core.messages import AIMessage, BaseMessage
 from mcp import Client
-from openai.types.responses import ResponseOutputMessage, ResponseOutputText
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.models.test import TestModel
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 from turn_hosts import HOSTS
 
 from benchmarks.scripted_model import InstantModel
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, SummarySettings
-from langchain_convmem.integrations import (
-    ConversationSession,
-    ConversationStore,
-    PydanticAIHistory,
-    make_mcp_server,
-)
+from langchain_convmem.integrations import ConversationStore, make_mcp_server
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.web.access import Access
@@ -124,8 +113,6 @@ class Traffic:
             **{name: self._make_way(name) for name in HOSTS},
             "MCP": self._by_mcp,
             "store": self._by_store,
-            "openai-agents": self._by_session,
-            "pydantic-ai": self._by_pydantic_ai,
             "web": self._by_web,
         }
 
@@ -221,22 +208,6 @@ class Traffic:
         value = {"role": "user", "content": text}
         await store.aput(("threads", thread), f"{user.lives}-{user.turns}", value)
         await store.asearch(("threads",), query=text, limit=3)
-
-    async def _by_session(self, user: User, thread: str, text: str) -> None:
-        self._note(user, thread, text)
-        part = ResponseOutputText(text="Fine.", type="output_text", annotations=[])
-        reply = ResponseOutputMessage(
-            id="msg", type="message", role="assistant", status="completed", content=[part]
-        )
-        session = ConversationSession(self.memory, thread, user_id=user.name)
-        await Runner.run(Agent(name="A", model=ScriptedModel([[reply]])), text, session=session)
-
-    async def _by_pydantic_ai(self, user: User, thread: str, text: str) -> None:
-        self._note(user, thread, text)
-        history = PydanticAIHistory(self.memory, thread, user_id=user.name)
-        agent = PydanticAgent(TestModel(custom_output_text="Good."))
-        result = await agent.run(text, message_history=await history.aload())
-        await history.aadd(result.new_messages())
 
     async def _by_web(self, user: User, thread: str, text: str) -> None:
         self._note(user, thread, text)
@@ -391,7 +362,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seconds < 6:
         parser.error("--seconds must be at least 6")
     logging.getLogger("langchain_convmem").setLevel(logging.CRITICAL)
-    set_tracing_disabled(disabled=True)
     found = asyncio.run(soak(options.seconds, options.seed))
     print(json.dumps(found, indent=2) if options.json else describe(found))
     return 0 if found["ok"] else 1

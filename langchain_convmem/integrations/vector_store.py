@@ -1,40 +1,25 @@
-"""`VectorStoreRecall`: recall whose vectors stand in any LangChain `VectorStore`."""
+"""`VectorStoreRecall`: recall whose vectors are kept in any LangChain `VectorStore`."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
-from langchain_convmem.effects import Steps, perform, run_async, run_sync
-from langchain_convmem.errors import ConfigError, LineStoreError, LogError, ThreadBusyError
+from langchain_convmem.causes import ErrorTrap
+from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.errors import ConfigError, LineStoreError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.ids import make_ulid
-from langchain_convmem.integrations.vector_store_sync import (
-    OWNER,
-    THREAD,
-    TIME,
-    Conditions,
-    LedgerHead,
-    LedgerRow,
-    Proposal,
-    SafeStore,
-    StoreDialect,
-    StoreLedger,
-    Synchronizer,
-    escape_text,
-    find_dialect,
-    label_owner,
-    label_value,
-    name_tag_field,
-)
-from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.recall.blocks import build_recall
 from langchain_convmem.recall.embedding import (
@@ -42,50 +27,63 @@ from langchain_convmem.recall.embedding import (
     compute_fingerprint,
     replace_surrogates,
 )
-from langchain_convmem.recall.options import (
-    Owners,
-    Progress,
-    RecallQuery,
-    RecallSettings,
-    Scope,
-    sort_owners,
-)
+from langchain_convmem.recall.options import Owners, Progress, RecallQuery, Scope, sort_owners
 from langchain_convmem.recall.ranking import rank
-from langchain_convmem.recall.recall import DialogRecall
-from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, SegmentTable
+from langchain_convmem.recall.recall import DialogRecall, RecallSettings
+from langchain_convmem.recall.segments import (
+    SEGMENT_CHARS,
+    UNCUT_CHARS,
+    SegmentTable,
+    split_line,
+)
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Entry, Owner, Recall, ThreadKey
 from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.workers import BackgroundJobs, run_in_worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
 _log = logging.getLogger("langchain_convmem")
 
+_BATCH = 256
+"""Entries of a page of the log, and documents of a call to the store."""
+_NEAR = 12
+"""So many positions on each side of a hit are read from the log."""
+_IDS = uuid.UUID("6f1c2d0e-2f0b-5d55-9a5c-3b7c9f0b8d11")
+_OWNER, _THREAD = "owner", "thread"
+_STATE_THREAD = "convmem-vector-store"
+"""Beside which thread of a user the cursor is kept; no entry is ever written there."""
 
-_EMPTY_STORE = (
-    "the vector store finds nothing of this owner, though lines were written to it: if it was "
-    "emptied or is another collection, call rebuild(owner)"
-)
+LineName = tuple[ThreadKey, str, int]
+"""A line by its thread, its entry and which of the entry's lines it is."""
+
+
+class Hit(NamedTuple):
+    """A segment that a store proposes: its line, its position in the log, and its score."""
+
+    line: LineName
+    position: int
+    segment: int
+    score: float
 
 
 class VectorStoreRecall(DialogRecall):
     """Finds dialog lines through a vector store that all users and servers share.
 
-    The store proposes, filtered by owner inside the store; every word of an answer is read from
-    the log, so what a store invents or has not yet deleted is never shown. Before each recall the
-    store catches up with the log.
+    The store proposes, filtered by user or thread inside the store; every word of an answer is
+    read from the log. After a turn, and before each recall, what is new in the log is written to
+    the store. What fails is tried again by the next recall, and named in `Recall.problems`;
+    `reindex` writes everything again.
 
-    This process keeps no lines, vectors or terms of a user. In exchange, only what
-    the store proposes is ranked. The proposals and the lines around them are scored as a
-    recall in memory scores all lines, so a line that shares words with a question, but lies far
-    from it by meaning, is not found unless the store itself searches by words too.
+    This process keeps no lines, vectors or terms of a user. In exchange, only what the store
+    proposes is ranked: a line that shares words with a question, but is far from it by meaning, is
+    not found unless the store itself searches by words too.
 
-    Thread-safe; recalls of one owner follow the log one at a time. Log and store remain the
-    caller's to close.
+    Thread-safe. Log and store remain the caller's to close.
     """
 
     def __init__(
@@ -96,26 +94,32 @@ class VectorStoreRecall(DialogRecall):
         *,
         name: str | None = None,
         candidates: int = 100,
-        dialect: StoreDialect | None = None,
+        make_filter: Callable[[str, list[str]], Any] | None = None,
+        to_cosine: Callable[[float], float] | None = None,
     ) -> None:
         """Create a recall over `log` and `store`; nothing is read yet.
 
         Args:
-            log: Where the lines stand; it also keeps notes of what the store holds, so it must
-                keep state documents, as all logs of this package do.
-            store: Any vector store that writes documents under given ids, over those that are
-                there, and filters by metadata. Its embedder embeds lines and questions.
-            settings: Weights and limits. `index` and `vector_bits` are matters of an index in
-                memory, and refused; a `budget_threshold` of "auto" needs one, and is none here.
-            name: Of the collection; None is the store's own `collection_name` if it has one. The
-                notes go by it, so another collection needs another name.
+            log: Where the lines are stored. How far the store has followed it is kept there as a
+                state document, so it must keep these, as all logs of this package do.
+            store: Any vector store that writes, returns and deletes documents by id and filters
+                by metadata. It is called synchronously. Its embedder embeds lines and questions.
+            settings: Weights and limits, but for those of an index in memory. A
+                `budget_threshold` of "auto" needs such an index, and is none here.
+            name: Of the collection; None is the store's own `collection_name` if it has one.
+                Another collection needs another name.
             candidates: How many segments the store proposes; each costs at most one read of the
-                log, and those that stand near each other share one.
-            dialect: How the store filters and scores; None is `find_dialect(store)`.
+                log, and neighbouring ones share one.
+            make_filter: From the name of a metadata field and the texts of which it must have one
+                to the `filter` of a search. None knows `InMemoryVectorStore`,
+                `QdrantVectorStore`, and the operator `$in` as in Chroma and PGVector.
+            to_cosine: From the score of a search to the cosine similarity. None knows those of
+                `InMemoryVectorStore`, `QdrantVectorStore` and `PGVector`; where the scores of a
+                store are unknown or no cosines, its order counts, and a `threshold` is refused.
 
         Raises:
-            ConfigError: If the log keeps no state, the store is none, `candidates` is not
-                positive, or the settings build an index.
+            ConfigError: If the log keeps no state, the store is none or asynchronous alone, or
+                `candidates` is not positive.
         """
         if not isinstance(log, ThreadState):
             msg = f"the log must keep state documents (ThreadState), got {type(log).__name__}"
@@ -123,50 +127,43 @@ class VectorStoreRecall(DialogRecall):
         if not isinstance(store, VectorStore):
             msg = f"store must be a LangChain VectorStore, got {type(store).__name__}"
             raise ConfigError(msg)
+        if getattr(store, "async_mode", False):
+            raise ConfigError("the store must work synchronously: make it with async_mode=False")
         if candidates < 1:
-            msg = f"candidates must be at least 1, got {candidates!r}"
-            raise ConfigError(msg)
+            raise ConfigError(f"candidates must be at least 1, got {candidates!r}")
+        settings = settings or RecallSettings()
+        is_auto = settings.budget_threshold == "auto"
         self.log = log
         self.embeddings = store.embeddings or EmbeddedEmbeddings()
-        self.settings = _check_settings(settings or RecallSettings())
+        self.settings = replace(settings, budget_threshold=None) if is_auto else settings
         self.store = store
         self._state: ThreadState = log
-        self._name = name or str(getattr(store, "collection_name", "default"))
+        self._note = f"vector store {name or getattr(store, 'collection_name', 'default')}"
         self._candidates = candidates
-        self._dialect = find_dialect(store) if dialect is None else dialect
-        self._writer = make_ulid()
-        self._border = SafeStore(store, self._dialect)
-        self._guard = make_lock()
-        self._locks: WeakValueDictionary[Owner, FifoLock] = WeakValueDictionary()
+        self._make_filter = make_filter or find_filter(store)
+        self._to_cosine = to_cosine or find_cosine(store)
+        self._locks = [make_lock() for _ in range(64)]
+        self._jobs = BackgroundJobs(self._follow_thread, name="vector store", workers=1)
 
     def __repr__(self) -> str:
         return f"VectorStoreRecall({self.log!r}, {type(self.store).__name__})"
 
-    # -- Recalling ---------------------------------------------------------------------------
+    # -- recalling ---------------------------------------------------------------------------
 
     def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
-        """Return the steps that answer a request; see `LineRecall.recall`.
+        """Return the steps that answer a query; see `LineRecall.recall`.
 
         A `k` larger than a quarter of `candidates` asks the store for more of them.
 
         Raises:
-            ConfigError: If the scope needs a filter that the store's dialect does not have, there
-                is a `threshold` where the store's scores are no cosines, or a `buffer` and
-                settings that keep one.
+            ConfigError: If lines are filtered by more than user and thread, there is a `buffer`,
+                or a `threshold` where the store's scores are no cosines, or the store's vectors
+                were made by another embedder.
             LineStoreError: If the store cannot be searched. If it cannot be written to, that is
                 one of the answer's `problems`.
         """
-        conditions = find_conditions(query.scope)
-        _check_operators(query.scope, conditions, self._dialect)
-        _check_no_buffer(query)
-        self._check_threshold(query)
-        problems: dict[str, None] = {}
-        for owner in query.scope.owners:
-            try:
-                yield from self._catch_up(owner)
-            except LineStoreError as error:
-                problems[f"the newest lines may be missing: {error}"] = None
-        return (yield from self._find(query, query.scope, conditions, tuple(problems)))
+        _check(query, has_cosines=self._to_cosine is not None)
+        return (yield _make_step(partial(self._answer, query)))
 
     def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that read no buffer, since there is none.
@@ -174,62 +171,85 @@ class VectorStoreRecall(DialogRecall):
         Raises:
             ConfigError: If the settings keep one.
         """
-        _check_no_buffer(query)
+        _check(query, has_cosines=False)
         yield from ()
         return Recall((), ())
 
-    def _check_threshold(self, query: RecallQuery) -> None:
-        if query.threshold == "auto":
-            msg = 'threshold="auto" needs an index of all lines; use a cosine or None with a store'
-            raise ConfigError(msg)
-        if query.threshold is not None and self._dialect.cosine is None:
-            msg = "a threshold needs cosines, and this store gives other scores; leave it out"
-            raise ConfigError(msg)
+    def _answer(self, query: RecallQuery) -> Recall:
+        problems: dict[str, None] = {}
+        dead: set[str] = set()
+        for owner in query.scope.owners:
+            try:
+                self._follow(owner)
+            except LineStoreError as error:
+                problems[f"the newest lines may be missing: {error}"] = None
+                dead |= self._list_pending_retractions(owner)
+        hits = self._search(query, dead)
+        reach = _find_reach(query.settings)
+        windows = self._read_windows(hits, reach, dead)
+        told = self._to_cosine is not None
+        return _rank(query, windows, hits, reach, tuple(problems), has_cosines=told)
 
-    def _find(
-        self, query: RecallQuery, scope: Scope, conditions: Conditions, problems: tuple[str, ...]
-    ) -> Steps[Recall]:
-        wanted = max(self._candidates, 4 * (query.k or 0))
-        asked = wanted
-        while True:
-            found = yield from self._border.search(
-                replace_surrogates(query.search_text), asked, conditions
-            )
-            # Read after the search, so that it knows every line that the search can know.
-            loaders = {
-                label_owner(one): WindowLoader(
-                    self.log, StoreLedger(self._state, one, self._name), one, scope
-                )
-                for one in scope.owners
-            }
-            known = yield from _select_known(found, loaders)
-            if len(known) >= wanted or len(found) < asked:
-                break
-            # The live context was excluded, or the store has not yet deleted enough.
+    def _search(self, query: RecallQuery, dead: Collection[str]) -> list[Hit]:
+        """Return what the store proposes, but for what is excluded or was taken back."""
+        scope, text = query.scope, replace_surrogates(query.search_text)
+        field, labels = _find_labels(scope)
+        wanted = asked = max(self._candidates, 4 * (query.k or 0))
+        while labels:
+            found = self._find_nearest(text, asked, field, labels)
+            hits = [
+                hit
+                for hit in map(_read_hit, found)
+                if hit.line[1] not in dead
+                and hit.position not in scope.exclude.get(hit.line[0], ())
+            ]
+            if len(hits) >= wanted or len(found) < asked:
+                return hits[:wanted]
             asked *= 2
-        windows = LineWindows()
-        chosen = self._score(known[:wanted])
-        for label, loader in loaders.items():
-            own = [one for one in chosen if one.owner == label]
-            yield from loader.load(own, _find_reach(query.settings), windows)
-        if not found and conditions.keys() == {OWNER}:
-            for loader in loaders.values():
-                if (yield from loader.expect_lines()):
-                    problems = (*problems, _EMPTY_STORE)
-                    break
-        return _rank(query, windows, scope, problems, has_cosines=self._dialect.cosine is not None)
+        return []
 
-    def _score(self, found: Sequence[Proposal]) -> list[Proposal]:
-        """Return proposals with cosines for scores, or else with falling ones in their order."""
-        cosine = self._dialect.cosine
-        if cosine is not None:
-            return [one._replace(score=cosine(one.score)) for one in found]
-        return [one._replace(score=1 / (1 + n)) for n, one in enumerate(found)]
+    def _find_nearest(
+        self, text: str, k: int, field: str, labels: list[str]
+    ) -> list[tuple[Document, float]]:
+        """Return documents with cosines, or with falling scores in the order of the store."""
+        wanted = self._make_filter(field, labels)
+        found = self._call("searched", "similarity_search_with_score", text, k=k, filter=wanted)
+        if not all(document.metadata.get(field) in labels for document, _ in found):
+            msg = (
+                f"{type(self.store).__name__} answered with documents beside the filter on {field}:"
+                " pass a `make_filter` that gives the filter of this store"
+            )
+            raise ConfigError(msg)
+        if self._to_cosine is None:
+            return [(document, 1 / (1 + n)) for n, (document, _) in enumerate(found)]
+        return [(document, self._to_cosine(score)) for document, score in found]
 
-    # -- Following the log -------------------------------------------------------------------
+    def _read_windows(
+        self, hits: Iterable[Hit], reach: int, dead: Collection[str]
+    ) -> list[list[DialogLine]]:
+        """Return stretches of dialogue around what was found, as the log has them."""
+        stretches: list[list[DialogLine]] = []
+        for near in _group_near(hits):
+            after, until = near[0].position - _NEAR - 1, near[-1].position + _NEAR
+            entries = self.log.entries(near[0].line[0], after=after, until=until)
+            lines = [line for entry in entries for line in make_dialog_lines(entry)]
+            named = {hit.line for hit in near}
+            at = [n for n, line in enumerate(lines) if _name_line(line) in named]
+            if at:  # else the log has forgotten it
+                stretches.append(lines[max(at[0] - 2 * reach, 0) : at[-1] + 2 * reach + 1])
+        # A line beside a hit may have been taken back: what the store no longer has is left out.
+        ids = [_make_id(_describe(line, 0)) for lines in stretches for line in lines]
+        found = [one for batch in _cut(ids) for one in self._call("read", "get_by_ids", batch)]
+        there = {
+            _read_hit((one, 0.0)).line for one in found if one.metadata["entry_id"] not in dead
+        }
+        kept = ([line for line in lines if _name_line(line) in there] for lines in stretches)
+        return [lines for lines in kept if lines]
+
+    # -- following the log -------------------------------------------------------------------
 
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Bring the store up to date with the log; also deletes what the log has forgotten.
+        """Write to the store what is new in the log, and delete what was taken back since.
 
         Args:
             owner: Whose lines; of several owners, one after the other.
@@ -245,169 +265,201 @@ class VectorStoreRecall(DialogRecall):
             ConfigError: If the store's vectors were made by another embedder.
         """
         for one in sort_owners(owner):
-            run_sync(self._catch_up(one, progress))
+            self._follow(one, progress)
         return ()
 
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Bring the store up to date; see `refresh`."""
-        for one in sort_owners(owner):
-            await run_async(self._catch_up(one, progress))
-        return ()
+        """Bring the store up to date without blocking the event loop; see `refresh`."""
+        return await run_in_worker(partial(self.refresh, owner, progress))
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Bring the store up to date; another embedder needs another collection. See `refresh`."""
+        """Delete what the store has of an owner, and write all lines of the log to it again.
+
+        For a store that lost lines or kept forgotten ones, and after a change of the embedder.
+        Arguments, results and errors are those of `refresh`, which goes on where this one failed.
+        """
+        for one in sort_owners(owner):
+            with self._get_lock(one):
+                self._state.delete_state(_get_place(one), self._note)
+                self._clear(one)
         return self.refresh(owner, progress)
 
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Bring the store up to date; see `reindex`."""
-        return await self.arefresh(owner, progress)
+        """Write all lines again without blocking the event loop; see `reindex`."""
+        return await run_in_worker(partial(self.reindex, owner, progress))
 
-    def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
-        """Return the steps that delete from the store what the log has forgotten.
+    def embed_later(self, owner: Owner) -> None:
+        """Write what is new of an owner to the store soon."""
+        self._jobs.submit(_get_place(owner))
 
-        Where that fails, the next recall tries again: until then it is in the store, but not shown.
+    def close(self) -> None:
+        """Write nothing more in the background; recalls still work. Idempotent."""
+        self._jobs.close()
+
+    def list_copies_steps(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
+    ) -> Steps[list[str]]:
+        """Return the steps that list the documents of what is about to be forgotten."""
+        return (yield _make_step(partial(self._list_copies, scope, entry_ids)))
+
+    def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str] = ()) -> Steps[None]:
+        """Return the steps that delete the documents of what the log has forgotten.
+
+        Where that fails, they are in the store, but not shown, until a `reindex`.
         """
-        try:
-            yield from self._catch_up(owner)
-        except (LineStoreError, LogError, ConfigError) as error:
-            _log.warning("the vector store still holds what was forgotten: %s", error)
+        yield _make_step(partial(self._drop, owner, copies))
 
-    def rebuild(self, owner: Owners, progress: Progress | None = None) -> None:
-        """Write all of an owner's lines to the store again, for a store that lost them.
+    def _get_lock(self, owner: Owner) -> Any:
+        return self._locks[hash(owner) % len(self._locks)]
 
-        Args:
-            owner: Whose lines; of several owners, one after the other.
-            progress: As for `refresh`.
+    def _follow_thread(self, place: ThreadKey) -> None:
+        self._follow(place.owner)
+
+    def _follow(self, owner: Owner, progress: Progress | None = None) -> None:
+        """Follow the log of an owner to its end, one call at a time.
+
+        A page that failed is repeated by the next call: documents have ids that say what they are
+        of, so that nothing is doubled.
+        """
+        done = 0
+        with self._get_lock(owner):
+            while True:
+                state, version = self._read_state(owner)
+                page = self.log.changes(owner, state["cursor"], limit=_BATCH)
+                if not page.entries:
+                    return
+                gone, back = self._find_edited({e.key for e in page.entries if e.control})
+                dead = {entry.id for entry in gone}
+                self._delete(_list_ids(gone))
+                self._add(entry for entry in (*page.entries, *back) if entry.id not in dead)
+                new = {**state, "cursor": page.cursor}
+                if not self._state.set_state(_get_place(owner), self._note, new, expected=version):
+                    # A faster process may have deleted what this one has written only now.
+                    gone, _ = self._find_edited({entry.key for entry in page.entries})
+                    self._delete(_list_ids(gone))
+                done += len(page.entries)
+                if progress is not None:
+                    progress(done, done)
+
+    def _find_edited(self, keys: Iterable[ThreadKey]) -> tuple[list[Entry], list[Entry]]:
+        """Return what control entries of some threads took out, and what they brought back."""
+        gone: list[Entry] = []
+        back: list[Entry] = []
+        for key in keys:
+            thread = self.log.entries(key)
+            dead = find_retracted_ids(thread)
+            named = _list_retracted(thread)
+            gone += [entry for entry in thread if entry.id in named & dead]
+            back += [entry for entry in thread if entry.id in named - dead]
+        return gone, back
+
+    def _list_pending_retractions(self, owner: Owner) -> set[str]:
+        state, _ = self._read_state(owner)
+        return _list_retracted(self.log.changes(owner, state["cursor"]).entries)
+
+    def _read_state(self, owner: Owner) -> tuple[dict[str, Any], int | None]:
+        """Return how far the store has followed the log of an owner, and the note's version.
 
         Raises:
-            LogError: If the log cannot be read.
-            LineStoreError: If the store or its embedder failed; `refresh` goes on there.
             ConfigError: If the store's vectors were made by another embedder.
         """
-        for one in sort_owners(owner):
-            run_sync(self._catch_up(one, progress, anew=True))
-
-    async def arebuild(self, owner: Owners, progress: Progress | None = None) -> None:
-        """Write all lines of an owner to the store again; see `rebuild`."""
-        for one in sort_owners(owner):
-            await run_async(self._catch_up(one, progress, anew=True))
-
-    def _catch_up(
-        self, owner: Owner, progress: Progress | None = None, *, anew: bool = False
-    ) -> Steps[None]:
-        cut = f"cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
-        made = Synchronizer(
-            self.log,
-            self._border,
-            StoreLedger(self._state, owner, self._name),
-            owner,
-            fingerprint=f"{compute_fingerprint(self.embeddings)}/{cut}",
-            writer=self._writer,
-        )
-        with self._guard:
-            lock = self._locks.setdefault(owner, FifoLock(_make_late_error, _make_reentry_error))
-        waiter = lock.enter()
-        try:
-            yield from lock.wait_steps(waiter)
-            if anew:
-                yield from made.start_over()
-            yield from made.catch_up(progress)
-        finally:
-            lock.leave(waiter)
-
-
-def _make_late_error(timeout_s: float) -> ThreadBusyError:
-    return ThreadBusyError(f"other lines were still being written after {timeout_s:g} s")
-
-
-def _make_reentry_error() -> ThreadBusyError:
-    return ThreadBusyError(
-        "lines of this owner are being written by who started this call, or by a task of this "
-        "event loop, which a synchronous call would keep from going on; await the asynchronous form"
-    )
-
-
-def _check_no_buffer(query: RecallQuery) -> None:
-    if query.buffer is not None:
-        msg = (
-            "recall over a vector store keeps no relevance buffer: use settings with buffer_size=0"
-        )
-        raise ConfigError(msg)
-
-
-def _check_settings(settings: RecallSettings) -> RecallSettings:
-    """Return settings as they hold over a store.
-
-    Raises:
-        ConfigError: If they build an index.
-    """
-    defaults = RecallSettings()
-    for name in ("index", "vector_bits"):
-        if getattr(settings, name) != getattr(defaults, name):
-            msg = f"recall over a vector store builds no index: leave {name} out of the settings"
-            raise ConfigError(msg)
-    is_auto = settings.budget_threshold == "auto"
-    return replace(settings, budget_threshold=None) if is_auto else settings
-
-
-# -- What a search filters by ---------------------------------------------------------------------
-
-
-def find_conditions(scope: Scope) -> Conditions:
-    """Return what the documents of the lines in a scope are, as far as a store can tell."""
-    users = scope.where.get("user_id")
-    owners = [one for one in scope.owners if users is None or one.user_id in users]
-    found: dict[str, Any] = {OWNER: _match_one(map(label_owner, owners))}
-    for name, values in scope.where.items():
-        if name == THREAD:
-            found[name] = _match_one(escape_text(one) for one in values if isinstance(one, str))
-        elif name == "session":
-            # A line has its session as text, whatever its message had.
-            found[name] = _match_one(
-                label_value(one if one is None else str(one)) for one in values
+        embedder = f"{compute_fingerprint(self.embeddings)}/cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
+        found = self._state.get_state(_get_place(owner), self._note)
+        if found is None:
+            return {"cursor": 0, "embedder": embedder}, None
+        if found.value["embedder"] != embedder:
+            msg = (
+                f"the lines in the vector store were embedded as {found.value['embedder']!r}, now "
+                f"they would be as {embedder!r}: call reindex(owner), or use a new collection and "
+                "another `name` for it"
             )
-        elif name in ("speaker", "role", "trust"):
-            found[name] = _match_one(map(label_value, values))
-        elif name != "user_id":
-            found[name_tag_field(name)] = _match_one(map(label_value, values))
-    if scope.within is not None:
-        found[THREAD] = escape_text(scope.within.thread_id)
-    bounds = {"$gte": scope.since_ms, "$lt": scope.until_ms}
-    if bounds := {name: bound for name, bound in bounds.items() if bound is not None}:
-        found[TIME] = bounds
-    return found
+            raise ConfigError(msg)
+        return found.value, found.version
+
+    def _list_copies(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
+    ) -> list[str]:
+        log, is_thread = self.log, isinstance(scope, ThreadKey)
+        entries = log.entries(scope) if is_thread else log.changes(scope).entries
+        wanted = None if entry_ids is None else set(entry_ids)
+        return _list_ids(
+            entry
+            for entry in entries
+            if wanted is None or entry.id in wanted or entry.message_id in wanted
+        )
+
+    def _drop(self, owner: Owner, copies: Sequence[str]) -> None:
+        try:
+            with self._get_lock(owner):
+                self._delete(copies)
+        except LineStoreError as error:
+            _log.warning("the vector store still holds what was forgotten: %s", error)
+
+    # -- the store ---------------------------------------------------------------------------
+
+    def _add(self, entries: Iterable[Entry]) -> None:
+        for batch in _cut([made for entry in entries for made in make_documents(entry)]):
+            self._call("stored", "add_documents", batch, ids=[made.id for made in batch])
+
+    def _delete(self, ids: Sequence[str]) -> None:
+        for batch in _cut(ids):
+            self._call("deleted", "delete", batch)
+
+    def _clear(self, owner: Owner) -> None:
+        """Delete all documents of an owner that the store finds."""
+        seen: set[str] = set()
+        while True:
+            found = self._find_nearest("-", _BATCH, _OWNER, [_label_owner(owner)])
+            ids = {_make_id(document.metadata) for document, _ in found} - seen
+            if not ids:
+                return
+            self._delete(sorted(ids))
+            seen |= ids
+
+    def _call(self, what: str, name: str, given: Any, **options: Any) -> Any:
+        said = given if isinstance(given, list) else [given]
+        texts = [one.page_content if isinstance(one, Document) else one for one in said]
+        with ErrorTrap(Exception, texts=texts) as trap:
+            return getattr(self.store, name)(given, **options)
+        msg = f"lines could not be {what}: {type(self.store).__name__}: {trap.reason}"
+        raise LineStoreError(msg) from trap.cause
 
 
-def _match_one(labels: Iterable[str]) -> Any:
-    """Return the condition that a text is one of these."""
-    each = sorted(set(labels))
-    return each[0] if len(each) == 1 else {"$in": each}
+def _make_step(call: Callable[[], Any]) -> Effect:
+    return Effect(call, lambda: run_in_worker(call))
 
 
-def _check_operators(scope: Scope, conditions: Conditions, dialect: StoreDialect) -> None:
-    """Refuse a scope that the store cannot filter by.
+def _get_place(owner: Owner) -> ThreadKey:
+    return ThreadKey(owner.user_id, owner.thread_id or _STATE_THREAD)
+
+
+def _cut(items: list[Any]) -> Iterable[list[Any]]:
+    return (items[start : start + _BATCH] for start in range(0, len(items), _BATCH))
+
+
+def _check(query: RecallQuery, *, has_cosines: bool) -> None:
+    """Refuse what needs an index of all lines, or another filter.
 
     Raises:
-        ConfigError: If there is one; the message names the options and the operators.
+        ConfigError: If anything of the kind is asked for; the message names it.
     """
-    several = [n for n, one in conditions.items() if isinstance(one, dict) and one.get("$in")]
-    needed = {
-        "several owners": "$in" if OWNER in several else None,
-        "several values in filter": "$in" if {*several} - {OWNER} else None,
-        "since": None if scope.since_ms is None else "$gte",
-        "until": None if scope.until_ms is None else "$lt",
+    is_number = has_cosines and query.threshold != "auto"
+    refused = {
+        **dict.fromkeys(sorted(query.scope.where.keys() - {"user_id", "thread_id"}), True),
+        "since": query.scope.since_ms is not None,
+        "until": query.scope.until_ms is not None,
+        "buffer (pass settings with buffer_size=0)": query.buffer is not None,
+        f"threshold={query.threshold!r}": query.threshold is not None and not is_number,
     }
-    lacking = {n: one for n, one in needed.items() if one and one not in dialect.operators}
-    if lacking:
-        msg = (
-            f"this vector store cannot filter by {', '.join(lacking)}: pass a StoreDialect whose "
-            f"`filtered` takes {', '.join(sorted(set(lacking.values())))}, and whose `operators` "
-            "say so"
-        )
+    names = [name for name, is_refused in refused.items() if is_refused]
+    if names:
+        msg = f"recall over this vector store cannot filter or select by {', '.join(names)}"
         raise ConfigError(msg)
 
 
-# -- The ranking of what was proposed -------------------------------------------------------------
+def _list_retracted(entries: Iterable[Entry]) -> set[str]:
+    """Return what control entries name, whether or not they count themselves."""
+    return {one for entry in entries if entry.control for one in entry.control.retracts}
 
 
 def _find_reach(settings: RecallSettings) -> int:
@@ -417,17 +469,157 @@ def _find_reach(settings: RecallSettings) -> int:
     return max(*sides, len(settings.kernel) // 2)
 
 
+# -- documents ------------------------------------------------------------------------------------
+
+
+def _label_owner(owner: Owner) -> str:
+    """Return a unique name of an owner, in letters that every store keeps."""
+    return json.dumps([owner.user_id] if owner.thread_id is None else [None, owner.thread_id])
+
+
+def _label_thread(key: ThreadKey) -> str:
+    return json.dumps([key.user_id, key.thread_id])
+
+
+def make_documents(entry: Entry) -> list[Document]:
+    """Return the documents of an entry: one for each segment of its lines."""
+    found = []
+    for line in make_dialog_lines(entry):
+        cuts = split_line(line.text) if line.text.strip() else []
+        for segment, (start, end) in enumerate(cuts):
+            # No column of text takes a NUL.
+            text = replace_surrogates(line.text[start:end]).replace("\x00", " ")
+            said = _describe(line, segment)
+            found.append(Document(id=_make_id(said), page_content=text, metadata=said))
+    return found
+
+
+def _describe(line: DialogLine, segment: int) -> dict[str, str | int]:
+    """Return the metadata of a segment: whose it is, and where it stands in the log."""
+    return {
+        _OWNER: _label_owner(line.key.owner),
+        _THREAD: _label_thread(line.key),
+        "entry_id": line.entry_id,
+        "position": line.position,
+        "part": line.part,
+        "segment": segment,
+    }
+
+
+def _make_id(said: Mapping[str, Any]) -> str:
+    """Return the id of a document, by its metadata."""
+    numbers = f"{int(said['part'])}\n{int(said['segment'])}"
+    return str(uuid.uuid5(_IDS, f"{said[_THREAD]}\n{said['entry_id']}\n{numbers}"))
+
+
+def _list_ids(entries: Iterable[Entry]) -> list[str]:
+    return [str(made.id) for entry in entries for made in make_documents(entry)]
+
+
+def _read_hit(found: tuple[Document, float]) -> Hit:
+    said, score = found[0].metadata, found[1]
+    line = ThreadKey(*json.loads(said[_THREAD])), said["entry_id"], int(said["part"])
+    return Hit(line, int(said["position"]), int(said["segment"]), score)
+
+
+def _name_line(line: DialogLine) -> LineName:
+    return line.key, line.entry_id, line.part
+
+
+# -- how stores filter and score ------------------------------------------------------------------
+
+
+def _find_labels(scope: Scope) -> tuple[str, list[str]]:
+    """Return which metadata a search filters by, and the texts of which it must be one."""
+    users, threads = scope.where.get("user_id"), scope.where.get("thread_id")
+    owners = [one for one in scope.owners if users is None or one.user_id in users]
+    if scope.within is not None:
+        is_wanted = scope.within.owner in owners and (
+            threads is None or scope.within.thread_id in threads
+        )
+        return _THREAD, [_label_thread(scope.within)] if is_wanted else []
+    if threads is None:
+        return _OWNER, [_label_owner(owner) for owner in owners]
+    keys = [ThreadKey(owner.user_id, str(one)) for owner in owners for one in threads]
+    return _THREAD, [_label_thread(key) for key in keys]
+
+
+def find_filter(store: VectorStore) -> Callable[[str, list[str]], Any]:
+    """Return how a store filters; see `VectorStoreRecall`."""
+    kinds = _list_kinds(store)
+    if "InMemoryVectorStore" in kinds:
+        return lambda field, labels: lambda document: document.metadata.get(field) in labels
+    if "QdrantVectorStore" in kinds:
+        return partial(_filter_qdrant, store)
+    return lambda field, labels: {field: {"$in": labels}}
+
+
+def _filter_qdrant(store: Any, field: str, labels: list[str]) -> Any:
+    models = importlib.import_module("qdrant_client.models")
+    match = models.MatchAny(any=labels)
+    key = f"{store.metadata_payload_key}.{field}"
+    return models.Filter(must=[models.FieldCondition(key=key, match=match)])
+
+
+def find_cosine(store: Any) -> Callable[[float], float] | None:
+    """Return how the scores of a store become cosines; None where it is not known."""
+    kinds = _list_kinds(store)
+    if "InMemoryVectorStore" in kinds:
+        return float
+    if "QdrantVectorStore" in kinds:
+        return float if (store.retrieval_mode, store.distance) == ("dense", "Cosine") else None
+    # The public property of PGVector gives an SQL comparator, which does not tell its kind.
+    is_cosine = "PGVector" in kinds and getattr(store, "_distance_strategy", "") == "cosine"
+    return _invert_distance if is_cosine else None
+
+
+def _list_kinds(store: VectorStore) -> set[str]:
+    # By name: which of these packages are installed is not known.
+    return {kind.__name__ for kind in type(store).__mro__}
+
+
+def _invert_distance(distance: float) -> float:
+    return 1.0 - distance
+
+
+# -- the ranking of what was proposed -------------------------------------------------------------
+
+
+def _group_near(hits: Iterable[Hit]) -> list[list[Hit]]:
+    """Return the hits in groups of one thread that one read of the log serves, in order."""
+    groups: list[list[Hit]] = []
+    for hit in sorted(hits, key=lambda one: (_label_thread(one.line[0]), one.position)):
+        last = groups[-1][-1] if groups else None
+        if last and last.line[0] == hit.line[0] and hit.position - last.position <= 2 * _NEAR:
+            groups[-1].append(hit)
+        else:
+            groups.append([hit])
+    return groups
+
+
 def _rank(
     query: RecallQuery,
-    windows: LineWindows,
-    scope: Scope,
+    stretches: Sequence[Sequence[DialogLine]],
+    hits: Iterable[Hit],
+    reach: int,
     problems: tuple[str, ...],
     *,
     has_cosines: bool,
 ) -> Recall:
     """Rank the lines that were read as a recall in memory would, and cut the answer."""
-    table = windows.table
-    lexical = LexicalIndex()
+    table, lexical = SegmentTable(), LexicalIndex()
+    scores = {(hit.line, hit.segment): hit.score for hit in hits}
+    similarities: dict[int, float] = {}
+    gaps: list[int] = []
+    for before, lines in pairwise([(), *stretches]):
+        if before and before[-1].key == lines[0].key:
+            # Lines of no meaning, so that no window and no smoothing reaches across.
+            for _ in range(reach + 1):
+                gaps += table.add(replace(before[-1], text="-", entry_id=""))
+        for line in lines:
+            for segment, number in enumerate(table.add(line)):
+                if (_name_line(line), segment) in scores:
+                    similarities[number] = scores[_name_line(line), segment]
     lexical.add(
         [
             extract_line_terms(table.find_line(number), table.get_text(number))
@@ -435,201 +627,16 @@ def _rank(
         ]
     )
     # The log has the last word on what is in scope, whatever the store let through.
-    allowed = scope.mask(table)
-    allowed[windows.gaps] = False
+    allowed = query.scope.mask(table)
+    allowed[gaps] = False
     # The store has compared already: any vector stands for the question.
     vector = np.ones(1, dtype=np.float32)
-    vectors = ProposedVectors(len(table), windows.scores)
+    vectors = ProposedVectors(len(table), similarities)
     ranking = rank(query, table, vectors, lexical, vector=vector, allowed=allowed)
-    told = windows.scores if has_cosines else {}
+    told = similarities if has_cosines else {}
     columns = ranking.columns
     columns.similarity[:] = [told.get(number, 0.0) for number in columns.numbers.tolist()]
-    answer = build_recall(query, ranking, table, lexical, allowed=allowed, problems=problems)
-    return answer.recall
-
-
-# -- From what a store proposes to lines as the log has them, with those around them --------------
-
-
-_NEAR = 32
-"""Reading so many positions too many costs less than another call."""
-
-
-@dataclass(slots=True)
-class LineWindows:
-    """The lines that were read, in a table like that of an in-memory recall.
-
-    Attributes:
-        table: Stretches of dialogue. Between two that do not touch stand lines of no meaning, so
-            that no window and no smoothing reaches across.
-        gaps: The numbers of those lines' segments.
-        scores: The store's score of each segment it proposed, by number.
-    """
-
-    table: SegmentTable = field(default_factory=SegmentTable)
-    gaps: list[int] = field(default_factory=list)
-    scores: dict[int, float] = field(default_factory=dict)
-
-    def add(
-        self, lines: Iterable[DialogLine], scores: Mapping[tuple[str, int, int], float]
-    ) -> None:
-        """Append a stretch of dialogue, with the scores by entry id, part and segment."""
-        for line in lines:
-            for segment, number in enumerate(self.table.add(line)):
-                score = scores.get((line.entry_id, line.part, segment))
-                if score is not None:
-                    self.scores[number] = score
-
-    def separate(self, last: DialogLine, reach: int) -> None:
-        """Separate what follows from `last` by more than `reach` lines."""
-        for _ in range(reach + 1):
-            self.gaps += self.table.add(replace(last, text="-", entry_id=""))
-
-
-def _select_known(
-    found: Iterable[Proposal], loaders: Mapping[str, WindowLoader]
-) -> Steps[list[Proposal]]:
-    """Return what the ledgers confirm and the scope allows, in the same order, each once."""
-    known: dict[tuple[str, str, int, int], Proposal] = {}
-    for one in found:
-        loader = loaders.get(one.owner)
-        if loader is not None and (yield from loader.is_known(one)):
-            known.setdefault((one.owner, one.entry_id, one.part, one.segment), one)
-    return list(known.values())
-
-
-class WindowLoader:
-    """Reads what one recall needs of an owner: chunks of the ledger once each, then the log."""
-
-    def __init__(self, log: MessageLog, ledger: StoreLedger, owner: Owner, scope: Scope) -> None:
-        """Create it; nothing is read yet."""
-        self._log = log
-        self._ledger = ledger
-        self._owner = owner
-        self._scope = scope
-        self._head: LedgerHead | None = None
-        self._chunks: dict[int, list[LedgerRow]] = {}
-
-    def is_known(self, one: Proposal) -> Steps[bool]:
-        """Return whether the ledger knows a proposal, and the scope allows it."""
-        rows = yield from self._read_next(one, 0)
-        row = next((row for row in rows if row.entry_id == one.entry_id), None)
-        if row is None or not self._is_allowed(row) or one.part not in range(len(row.counts)):
-            return False
-        return one.segment in range(row.counts[one.part])
-
-    def expect_lines(self) -> Steps[bool]:
-        """Return whether the store should find anything, according to the ledger."""
-        head = yield from self._read_head()
-        rows = yield from self._read_chunk(len(head.firsts) - 1)
-        return any(self._is_allowed(row) for row in rows)
-
-    def load(self, found: Sequence[Proposal], reach: int, into: LineWindows) -> Steps[None]:
-        """Read the entries that were found, with `reach` of those around each that have lines."""
-        scores = {(one.entry_id, one.part, one.segment): one.score for one in found}
-        last: DialogLine | None = None
-        for near in _group_near((yield from self._find_stretches(found, reach))):
-            entries = yield from self._read_entries(near[0][0], near[-1][-1])
-            for stretch in near:
-                if last is not None and last.key == self._make_key(stretch[0]):
-                    into.separate(last, reach)
-                # What the log no longer has is left out, whatever ledger and store say.
-                there = [entries[row.entry_id] for row in stretch if row.entry_id in entries]
-                lines = [line for entry in there for line in make_dialog_lines(entry)]
-                into.add(lines, scores)
-                last = lines[-1] if lines else last
-
-    def _is_allowed(self, row: LedgerRow) -> bool:
-        """Return whether the lines of an entry may come back, by what the ledger tells of it."""
-        key = self._make_key(row)
-        if self._scope.within not in (None, key):
-            return False
-        return row.is_said and row.position not in self._scope.exclude.get(key, ())
-
-    def _make_key(self, row: LedgerRow) -> ThreadKey:
-        return ThreadKey(self._owner.user_id, row.thread_id)
-
-    def _find_stretches(
-        self, found: Sequence[Proposal], reach: int
-    ) -> Steps[list[list[LedgerRow]]]:
-        """Return the windows around what was found, merged where they touch, by thread."""
-        rows: dict[tuple[str, int], LedgerRow] = {}
-        following: dict[int, int] = {}
-        for one in found:
-            thread = yield from self._read_around(one, reach + 1)
-            at = next(n for n, row in enumerate(thread) if row.entry_id == one.entry_id)
-            seen = thread[max(at - reach - 1, 0) : at + reach + 2]
-            following.update((a.position, b.position) for a, b in pairwise(seen))
-            window = thread[max(at - reach, 0) : at + reach + 1]
-            rows.update(((row.thread_id, row.position), row) for row in window)
-        stretches: list[list[LedgerRow]] = []
-        for row in (rows[place] for place in sorted(rows)):
-            if stretches and following.get(stretches[-1][-1].position) == row.position:
-                stretches[-1].append(row)
-            else:
-                stretches.append([row])
-        return stretches
-
-    def _read_around(self, one: Proposal, reach: int) -> Steps[list[LedgerRow]]:
-        """Return the said entries of a thread around one: `reach` on each side if they are near.
-
-        Near is the same chunk of the ledger or the next one: what lies farther apart in the log
-        of a user was hardly said in one session.
-        """
-        rows = yield from self._read_next(one, 0)
-        thread_id = next(row.thread_id for row in rows if row.entry_id == one.entry_id)
-        thread = _select_said(thread_id, rows)
-        at = [row.entry_id for row in thread].index(one.entry_id)
-        is_short_before, is_short_after = at < reach, len(thread) - at <= reach
-        if is_short_before:
-            thread = [*_select_said(thread_id, (yield from self._read_next(one, -1))), *thread]
-        if is_short_after:
-            thread += _select_said(thread_id, (yield from self._read_next(one, 1)))
-        return thread
-
-    def _read_entries(self, first: LedgerRow, last: LedgerRow) -> Steps[dict[str, Entry]]:
-        """Return the entries of a thread from one to another, by id."""
-        key, after, until = self._make_key(first), first.position - 1, last.position
-        entries: list[Entry] = yield from perform(
-            self._log.entries, self._log.aentries, key, after=after, until=until
-        )
-        return {entry.id: entry for entry in entries}
-
-    def _read_next(self, one: Proposal, offset: int) -> Steps[list[LedgerRow]]:
-        """Return the chunk of the ledger in which a proposal stands, or one before or after it."""
-        head = yield from self._read_head()
-        return (yield from self._read_chunk(head.find_chunk(one.position) + offset))
-
-    def _read_head(self) -> Steps[LedgerHead]:
-        if self._head is None:
-            self._head = yield from self._ledger.read_head()
-        return self._head
-
-    def _read_chunk(self, number: int) -> Steps[list[LedgerRow]]:
-        if number not in self._chunks:
-            head = yield from self._read_head()
-            self._chunks[number] = yield from self._ledger.read_chunk(head, number)
-        return self._chunks[number]
-
-
-def _group_near(stretches: Iterable[list[LedgerRow]]) -> list[list[list[LedgerRow]]]:
-    """Return the stretches in groups that one read of a thread gets cheaply."""
-    groups: list[list[list[LedgerRow]]] = []
-    for stretch in stretches:
-        last = groups[-1][-1][-1] if groups else None
-        is_near = last is not None and stretch[0].position - last.position <= _NEAR
-        if last is not None and is_near and last.thread_id == stretch[0].thread_id:
-            groups[-1].append(stretch)
-        else:
-            groups.append([stretch])
-    return groups
-
-
-def _select_said(thread_id: str, rows: Iterable[LedgerRow]) -> list[LedgerRow]:
-    return [row for row in rows if row.thread_id == thread_id and row.is_said]
-
-
-# -- What a store's scores are to the ranking of recall -------------------------------------------
+    return build_recall(query, ranking, table, lexical, allowed=allowed, problems=problems).recall
 
 
 class ProposedVectors(SegmentVectors):

@@ -240,9 +240,23 @@ class DialogRecall(ABC):
     def close(self) -> None:  # noqa: B027 - as above
         """End the work in the background; another recall may start it again. Idempotent."""
 
+    def list_copies_steps(
+        self,
+        scope: Owner | ThreadKey,  # noqa: ARG002 - as above
+        entry_ids: Collection[str] | None,  # noqa: ARG002
+    ) -> Steps[list[str]]:
+        """Return the steps that list, before they are forgotten, which lines are kept elsewhere."""
+        yield from ()
+        return []
+
     @abstractmethod
-    def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
-        """Return the steps that drop what the log has forgotten of an owner; never raises."""
+    def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str] = ()) -> Steps[None]:
+        """Return the steps that drop what the log has forgotten of an owner; never raises.
+
+        Args:
+            owner: Whose lines.
+            copies: What `list_copies_steps` listed before.
+        """
 
 
 class EmbedderUse(NamedTuple):
@@ -542,7 +556,7 @@ class LineRecall(DialogRecall):
             index.read_on()
             return index.table.find_lines(words)
 
-    def drop_forgotten_steps(self, owner: Owner) -> Steps[None]:
+    def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str] = ()) -> Steps[None]:  # noqa: ARG002 - there are none
         """Return the steps that drop from memory what the log has forgotten of an owner.
 
         The next recall would do so anyway; in other processes it does. Nothing is raised.

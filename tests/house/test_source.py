@@ -21,7 +21,7 @@ FOREIGN_CODE_BORDERS = {
     "conversation/text_backend.py": 2,  # sessions that are to go back, or to close
     "conversation/conversation.py": 1,  # any chat history of LangChain
     "conversation/tools.py": 2,  # tools, called and awaited
-    "integrations/vector_store_sync.py": 1,  # a vector store, with an embedder inside
+    "integrations/vector_store.py": 1,  # a vector store, with an embedder inside
     "prompts/variables.py": 1,  # functions that prompts name
     "recall/embedding.py": 2,  # lines and questions
     "recall/recall.py": 2,  # a rewriter of questions and a reranker of lines

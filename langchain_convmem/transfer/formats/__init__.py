@@ -18,9 +18,7 @@ from langchain_convmem.transfer.formats import (
     dialogue,
     dynamodb_history,
     jsonl,
-    locomo,
     maps,
-    notes,
     openai,
     sql_history,
 )
@@ -66,10 +64,6 @@ class DatabaseReader:
     read: Callable[[Database, str | None], list[ImportedThread]]
 
 
-_NOTE_READERS: tuple[Reader, ...] = tuple(
-    Reader(one.name, one.form, one.fits, one.read) for one in (notes.MEM0, notes.ZEP, notes.LANGMEM)
-)
-
 READERS: tuple[Reader, ...] = (
     # Those that may be lines stand first: the others need the file to be one JSON document.
     Reader("convmem", convmem.FORM, convmem.fits_export, convmem.read_export),
@@ -99,8 +93,6 @@ READERS: tuple[Reader, ...] = (
         claude.read_tree,
     ),
     Reader("dialogue", dialogue.FORM, dialogue.fits_dialogue, dialogue.read_dialogue),
-    *_NOTE_READERS,
-    Reader("locomo", locomo.FORM, locomo.fits_locomo, locomo.read_locomo),
 )
 
 DATABASE_READERS: tuple[DatabaseReader, ...] = (

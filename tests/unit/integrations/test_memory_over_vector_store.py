@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
@@ -60,7 +62,9 @@ def test_a_wrapped_chain_recalls_from_the_store(memory, store, way):
     asked = str(model.seen[0][-1].content)
     assert KEY in asked
     assert "under the mat" not in asked
-    assert {row["text"] for row in store.store.values()} == {KEY, "Who has the spare key?"}
+    memory.refresh(user_id="ana")
+    texts = {row["text"] for row in store.store.values()}
+    assert texts == {KEY, "Who has the spare key?", "With Teresa."}
 
 
 def test_retriever_tool_and_agent_recall_from_the_store(memory):
@@ -101,6 +105,24 @@ def test_forgetting_holds_though_the_store_is_away(memory, store, monkeypatch, c
         assert memory.forget(user_id="ana").entries == 1
     assert "no route to the store" in caplog.text
     assert memory.recall("spare key", user_id="ana").blocks == ()
+    assert len(store.store) == 1
+    memory.reindex(user_id="ana")
+    assert not store.store
+
+
+def test_what_is_added_is_written_to_the_store_without_a_recall(memory, store):
+    memory.add_messages([("user", KEY)], thread_id="monday", user_id="ana")
+    ends = time.monotonic() + 20
+    while not store.store and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert [row["text"] for row in store.store.values()] == [KEY]
+
+
+def test_a_memory_that_recalled_nothing_yet_forgets_in_the_store_too(memory, store):
+    told(memory)
+    memory.refresh(user_id="ana")
+    other = ConversationMemory(memory.log, recall=VectorStoreRecall(memory.log, store))
+    other.forget(user_id="ana")
     assert not store.store
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from types import SimpleNamespace
 
 import pytest
-from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from vector_stores import FlakyStore, HashedEmbeddings, said
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LineStoreError, LogUnavailableError
-from langchain_convmem.integrations import StoreDialect, VectorStoreRecall, vector_store_sync
+from langchain_convmem.integrations import VectorStoreRecall
+from langchain_convmem.integrations.vector_store import find_cosine, find_filter
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import DialogLineRetriever, RecallSettings
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
 HOME, WORK = ThreadKey("ana", "home"), ThreadKey("ana", "work")
-PETS = {"topic": "pets"}
 
 
 @pytest.fixture
@@ -113,35 +116,48 @@ def test_a_line_that_was_said_and_undone_at_once_never_enters_the_store(log, rec
     assert texts_in(store) == ["two"]
 
 
-def test_forgetting_deletes_from_the_store_what_the_log_erased_and_embeds_nothing_anew(
+def test_forgetting_through_a_memory_deletes_from_the_store_and_embeds_nothing_anew(
     log, recall, store, embeddings
 ):
+    memory = ConversationMemory(log, recall=recall)
     say(log, *(f"home {number}" for number in range(150)))
-    say(log, "work", key=WORK)
+    one, _ = say(log, "work", "more work", key=WORK)
     recall.refresh(ANA)
     embeddings.embedded.clear()
-    log.forget(HOME)
+    memory.forget(user_id="ana", thread_id="home")
+    memory.forget(user_id="ana", thread_id="work", entry_ids=[one.id])
     say(log, "later", key=WORK)
     recall.refresh(ANA)
-    assert texts_in(store) == ["later", "work"]
+    assert texts_in(store) == ["later", "more work"]
     assert embeddings.embedded == ["later"]
 
 
 def test_a_forgotten_user_leaves_nothing_and_may_come_back(log, recall, store):
     say(log, "one", "two")
-    recall.refresh(ANA)
-    log.forget(ANA)
+    say(log, "of bob", key=ThreadKey("bob", "t"))
+    recall.refresh([ANA, Owner(user_id="bob")])
+    ConversationMemory(log, recall=recall).forget(user_id="ana")
     assert found(recall) == set()
-    assert texts_in(store) == []
+    assert texts_in(store) == ["of bob"]
     say(log, "new")
     assert found(recall) == {"new"}
+
+
+def test_what_the_log_forgot_by_itself_is_never_shown(log, recall, store):
+    one, *_ = say(log, "one", "two")
+    recall.refresh(ANA)
+    log.forget(HOME, [one.id])
+    assert found(recall) == {"two"}
+    assert texts_in(store) == ["one", "two"]
 
 
 def test_what_was_retracted_stays_away_after_another_line_was_forgotten(log, recall, store):
     one, two, _ = say(log, "one", "two", "three")
     retract(log, one)
     recall.refresh(ANA)
-    log.forget(HOME, [two.id])
+    ConversationMemory(log, recall=recall).forget(
+        user_id="ana", thread_id="home", entry_ids=[two.id]
+    )
     recall.refresh(ANA)
     assert texts_in(store) == ["three"]
 
@@ -161,50 +177,7 @@ def test_a_store_that_failed_half_way_is_made_whole_by_the_next_attempt(log, rec
     assert texts_in(store) == ["three", "two"]
 
 
-def test_a_forget_while_the_store_was_down_is_made_good_later(log, recall, store):
-    one, *_ = say(log, "one", "two", "three")
-    store.broken = {"delete"}
-    recall.refresh(ANA)
-    log.forget(HOME, [one.id])
-    with pytest.raises(LineStoreError):
-        recall.refresh(ANA)
-    say(log, "four")
-    store.broken = frozenset()
-    recall.refresh(ANA)
-    assert texts_in(store) == ["four", "three", "two"]
-
-
-class _StopsAfter(FlakyStore):
-    """Ends the process, as it were, right behind the nth write."""
-
-    writes_left = 99
-
-    def add_documents(self, documents, ids=None, **kwargs):
-        super().add_documents(documents, ids, **kwargs)
-        self.writes_left -= 1
-        if not self.writes_left:
-            raise KeyboardInterrupt
-
-
-def test_an_attempt_that_was_killed_behind_its_write_and_then_overtaken_by_forget_leaves_nothing(
-    log, embeddings, monkeypatch
-):
-    now = vector_store_sync.get_now_ms()
-    store = _StopsAfter(embeddings)
-    one, *_ = say(log, "one", "two")
-    store.writes_left = 1
-    with pytest.raises(KeyboardInterrupt):
-        VectorStoreRecall(log, store).refresh(ANA)
-    log.forget(HOME, [one.id])
-    heir = VectorStoreRecall(log, store)
-    with pytest.raises(LineStoreError, match="another server is writing"):
-        heir.refresh(ANA)
-    monkeypatch.setattr(vector_store_sync, "get_now_ms", lambda: now + 10 * 60_000)
-    heir.refresh(ANA)
-    assert texts_in(store) == ["two"]
-
-
-class _ForgetsMeanwhile(FlakyStore):
+class _SlowStore(FlakyStore):
     """While it is written to, something else happens."""
 
     meanwhile = None
@@ -216,21 +189,19 @@ class _ForgetsMeanwhile(FlakyStore):
         return super().add_documents(documents, ids, **kwargs)
 
 
-def test_who_writes_takes_back_what_was_forgotten_meanwhile_and_others_wait(log, embeddings):
-    store = _ForgetsMeanwhile(embeddings)
+def test_a_process_that_was_overtaken_takes_back_what_was_retracted_meanwhile(log, embeddings):
+    store = _SlowStore(embeddings)
     slow, fast = VectorStoreRecall(log, store), VectorStoreRecall(log, store)
-    say(log, "before")
-    slow.refresh(ANA)
     one, *_ = say(log, "one", "two")
 
     def meanwhile():
-        log.forget(HOME, [one.id])
-        [problem] = fast.recall(ANA, "one").problems
-        assert "another server is writing" in problem
+        retract(log, one)
+        fast.refresh(ANA)
+        assert texts_in(store) == ["two"]
 
     store.meanwhile = meanwhile
     slow.refresh(ANA)
-    assert texts_in(store) == ["before", "two"]
+    assert texts_in(store) == ["two"]
 
 
 async def test_many_recalls_at_once_embed_nothing_twice(log, recall, embeddings):
@@ -250,14 +221,26 @@ def test_a_durable_log_keeps_the_notes_over_a_restart(tmp_path, store, embedding
     assert embeddings.embedded == ["one"]
 
 
-def test_a_store_that_lost_everything_is_named_and_filled_again_on_request(log, recall, store):
-    say(log, "one", "two")
-    recall.refresh(ANA)
+def test_reindex_fills_a_store_that_lost_lines_and_clears_what_the_log_forgot(log, recall, store):
+    one, *_ = say(log, "one", "two")
+    say(log, "of bob", key=ThreadKey("bob", "t"))
+    recall.refresh([ANA, Owner(user_id="bob")])
+    stale = dict(store.store)
+    log.forget(HOME, [one.id])
     store.store.clear()
-    [problem] = recall.recall(ANA, "anything").problems
-    assert "rebuild(owner)" in problem
-    recall.rebuild(ANA)
-    assert found(recall) == {"one", "two"}
+    store.store.update({name: row for name, row in stale.items() if row["text"] != "two"})
+    assert found(recall) == set()
+    recall.reindex(ANA)
+    assert texts_in(store) == ["of bob", "two"]
+    assert found(recall) == {"two"}
+
+
+def test_a_reindex_of_many_lines_leaves_none_of_the_old_ones(log, recall, store):
+    say(log, *(f"line {number}" for number in range(600)))
+    recall.refresh(ANA)
+    log.forget(ANA)
+    recall.reindex(ANA)
+    assert texts_in(store) == []
 
 
 # -- whose words -----------------------------------------------------------------------------
@@ -279,7 +262,7 @@ def test_what_the_store_invents_or_has_not_yet_deleted_is_dropped(log, recall, s
     recall.refresh(ANA)
     store.store.update(kept)
     document = next(iter(kept.values()))
-    inventions = [{"segment": 9}, {"part": 5}, {"position": 10**6}, {"entry_id": "x"}, {"part": ""}]
+    inventions = [{"segment": 9}, {"part": 5}, {"position": 10**6}, {"entry_id": "x"}]
     for number, fields in enumerate(inventions):
         metadata = {**document["metadata"], **fields}
         store.store[str(number)] = {**document, "metadata": metadata}
@@ -289,9 +272,9 @@ def test_what_the_store_invents_or_has_not_yet_deleted_is_dropped(log, recall, s
 def test_a_store_that_does_not_filter_is_refused_before_anything_is_shown(log, store):
     say(log, "one")
     say(log, "a secret", key=ThreadKey("bob", "t"))
-    careless = VectorStoreRecall(log, store, dialect=StoreDialect(filtered=lambda equal: {}))
+    careless = VectorStoreRecall(log, store, make_filter=lambda field, labels: None)
     careless.refresh(Owner(user_id="bob"))
-    with pytest.raises(ConfigError, match="pass a StoreDialect"):
+    with pytest.raises(ConfigError, match="pass a `make_filter`"):
         careless.recall(ANA, "one")
 
 
@@ -327,7 +310,7 @@ def test_lines_that_were_not_read_never_make_neighbours_of_those_that_were(log, 
 def test_a_window_passes_over_other_threads_and_over_what_was_undone(log, store):
     first, *_ = say(log, "before")
     undone = say(log, "undone")
-    say(log, *(f"elsewhere {number}" for number in range(100)), key=WORK)
+    say(log, *(f"elsewhere {number}" for number in range(8)), key=WORK)
     say(log, "hit")
     retract(log, *undone)
     recall = VectorStoreRecall(log, store, candidates=1)
@@ -354,65 +337,105 @@ def test_the_retriever_of_the_package_works_over_it(log, recall):
 def test_a_line_whose_cosine_equals_the_threshold_is_no_hit(log, store):
     say(log, "one")
     for score, hits in ((0.5, set()), (0.51, {"one"})):
-        dialect = StoreDialect(
-            lambda equal: {"filter": lambda d: d.metadata["owner"] == "user:ana"},
-            cosine=lambda _, score=score: score,
-        )
-        recall = VectorStoreRecall(log, store, dialect=dialect)
+        recall = VectorStoreRecall(log, store, to_cosine=lambda _, score=score: score)
         assert found(recall, threshold=0.5, k=1) == hits
 
 
-def test_scores_that_are_no_cosines_order_the_answer_and_are_not_shown(log, store):
+class _UnknownStore(VectorStore):
+    """A store that nobody knows: it filters by `$in`, and gives distances. Notes its threads."""
+
+    def __init__(self, embeddings) -> None:
+        self.inner = InMemoryVectorStore(embeddings)
+        self.threads: set[str] = set()
+
+    @property
+    def embeddings(self):
+        return self.inner.embeddings
+
+    @classmethod
+    def from_texts(cls, texts, embedding, metadatas=None, **kwargs):
+        raise NotImplementedError
+
+    def add_documents(self, documents, **kwargs):
+        self.threads.add(threading.current_thread().name.rpartition("_")[0])
+        return self.inner.add_documents(documents, **kwargs)
+
+    def get_by_ids(self, ids, /):
+        return self.inner.get_by_ids(ids)
+
+    def similarity_search(self, query, k=4, **kwargs):
+        raise NotImplementedError
+
+    def similarity_search_with_score(self, query, k=4, filter=None, **kwargs):  # noqa: A002
+        [(field, condition)] = filter.items()
+        found = self.inner.similarity_search_with_score(
+            query, k, filter=lambda document: document.metadata[field] in condition["$in"]
+        )
+        return [(document, 7 * (1 - score)) for document, score in found]
+
+
+def test_scores_that_are_no_cosines_order_the_answer_and_are_not_shown(log, embeddings):
     say(log, "one", "two", "three")
-    dialect = StoreDialect(lambda equal: {"filter": lambda d: d.metadata["owner"] == "user:ana"})
-    recall = VectorStoreRecall(log, store, dialect=dialect)
-    matches = recall.recall(ANA, "two", k=3).matches
+    say(log, "of bob", key=ThreadKey("bob", "t"))
+    recall = VectorStoreRecall(log, _UnknownStore(embeddings))
+    matches = recall.recall([ANA, Owner(user_id="bob")], "two", k=4, ranking=4).matches
     assert matches[0].line.text == "two"
+    assert {match.line.text for match in matches} == {"one", "two", "three", "of bob"}
     assert {match.similarity for match in matches} == {0.0}
-    with pytest.raises(ConfigError, match="threshold"):
+    with pytest.raises(ConfigError, match=r"threshold=0\.5"):
         recall.recall(ANA, "two", threshold=0.5)
 
 
-EQUALITY = StoreDialect(
-    lambda equal: {"filter": lambda d: equal.items() <= d.metadata.items()}, lambda score: score
-)
+async def test_a_store_is_called_in_workers_where_an_event_loop_runs(log, embeddings):
+    store = _UnknownStore(embeddings)
+    say(log, "one")
+    answer = await VectorStoreRecall(log, store).arecall(ANA, "one")
+    assert [match.line.text for match in answer.matches] == ["one"]
+    assert store.threads == {"convmem-recall"}
+
+
+class PGVector(SimpleNamespace):
+    """Named as the real one, since stores are told apart without importing them."""
 
 
 @pytest.mark.parametrize(
-    ("owner", "scope", "named"),
-    [
-        ([ANA, Owner(user_id="bo")], {}, "several owners"),
-        (ANA, {"filter": {"speaker": ["Ana", "Ben"]}}, "several values in filter"),
-        (ANA, {"since": 0}, "since"),
-        (ANA, {"until": 0, "since": 0}, "since, until"),
-    ],
+    ("strategy", "cosine"), [("cosine", 0.75), ("l2", None)], ids=["cosine", "euclidean"]
 )
-def test_a_scope_that_the_store_cannot_filter_by_is_refused_by_name(
-    log, store, owner, scope, named
-):
-    recall = VectorStoreRecall(log, store, dialect=EQUALITY)
-    with pytest.raises(ConfigError, match=f"cannot filter by {named}: pass a StoreDialect"):
-        recall.recall(owner, "barked", **scope)
+def test_a_distance_of_pgvector_is_a_cosine_only_if_it_was_measured_so(strategy, cosine):
+    store = PGVector(_distance_strategy=strategy)
+    to_cosine = find_cosine(store)
+    assert (to_cosine and to_cosine(0.25)) == cosine
+    assert find_filter(store)("owner", ["a", "b"]) == {"owner": {"$in": ["a", "b"]}}
 
 
-def test_a_store_that_knows_equality_alone_serves_a_filter_on_one_value(log, store):
-    log.append(HOME, [said("a", additional_kwargs=PETS), said("b"), said("c")])
-    recall = VectorStoreRecall(log, store, dialect=EQUALITY)
-    assert found(recall, filter={"session": None}) == {"a", "b", "c"}
-    assert found(recall, filter={"topic": "pets"}) == {"a"}
+@pytest.mark.parametrize(
+    ("distance", "mode", "is_cosine"),
+    [("Cosine", "dense", True), ("Dot", "dense", False), ("Cosine", "hybrid", False)],
+    ids=["cosine", "dot", "hybrid"],
+)
+def test_a_score_of_qdrant_is_a_cosine_only_in_a_dense_search_by_cosine(distance, mode, is_cosine):
+    pytest.importorskip("qdrant_client.models", reason="qdrant-client is not installed")
+    kind = type("QdrantVectorStore", (SimpleNamespace,), {})
+    store = kind(distance=distance, retrieval_mode=mode, metadata_payload_key="meta")
+    [condition] = find_filter(store)("owner", ["a"]).must
+    assert (condition.key, condition.match.any) == ("meta.owner", ["a"])
+    assert (find_cosine(store) is not None) == is_cosine
 
 
-def test_an_operator_that_no_search_asks_for_is_refused():
-    with pytest.raises(ConfigError, match=r"\$gte, \$in, \$lt, got \$near"):
-        StoreDialect(operators={"$in", "$near"})
-
-
-def test_what_a_store_lets_through_beside_the_scope_is_left_out_by_the_log(log, recall, store):
-    log.append(HOME, [said("a", additional_kwargs=PETS), said("b")])
-    recall.refresh(ANA)
-    for document in store.store.values():
-        document["metadata"]["tag_topic"] = "pets"
-    assert found(recall, filter={"topic": "pets"}) == {"a"}
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"filter": {"speaker": "Ana", "user_id": "ana"}}, "speaker"),
+        ({"since": 0}, "since"),
+        ({"until": 0}, "until"),
+        ({"threshold": "auto"}, "threshold='auto'"),
+        ({"buffer": HOME, "settings": RecallSettings(buffer_size=3)}, "buffer_size=0"),
+    ],
+    ids=["speaker", "since", "until", "auto", "buffer"],
+)
+def test_what_the_store_cannot_do_is_refused_by_name(recall, options, named):
+    with pytest.raises(ConfigError, match=named):
+        recall.recall(ANA, "barked", **options)
 
 
 def test_each_owner_whose_lines_cannot_be_written_is_searched_all_the_same(log, recall, store):
@@ -436,18 +459,6 @@ def test_lines_of_two_owners_at_the_same_places_are_not_taken_for_each_other(log
         [("ana", "ana was here")],
         [("bob", "bob was here")],
     ]
-
-
-def test_a_store_that_lost_several_owners_is_filled_again_at_once(log, recall, store):
-    owners = [ANA, Owner(user_id="bob")]
-    say(log, "one")
-    say(log, "two", key=ThreadKey("bob", "t"))
-    recall.refresh(owners)
-    store.store.clear()
-    [problem] = recall.recall(owners, "anything").problems
-    assert "rebuild(owner)" in problem
-    recall.rebuild(owners)
-    assert texts_in(store) == ["one", "two"]
 
 
 # -- errors ----------------------------------------------------------------------------------
@@ -490,31 +501,26 @@ def test_an_unreachable_log_is_its_own_error(log, recall, monkeypatch):
         recall.recall(ANA, "one")
 
 
-def test_vectors_of_another_embedder_are_refused_by_both_names(log, store, recall):
+def test_vectors_of_another_embedder_are_refused_by_both_names_until_a_reindex(log, store, recall):
     say(log, "one")
     recall.refresh(ANA)
     other = InMemoryVectorStore(HashedEmbeddings(model="newer"))
-    with pytest.raises(ConfigError, match=r"hashed-16.*newer-16.*another `name`"):
+    with pytest.raises(ConfigError, match=r"hashed-16.*newer-16.*reindex\(owner\).*`name`"):
         VectorStoreRecall(log, other).refresh(ANA)
     assert VectorStoreRecall(log, other, name="newer").refresh(ANA) == ()
+    assert VectorStoreRecall(log, other).reindex(ANA) == ()
+    assert found(VectorStoreRecall(log, other)) == {"one"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ({"candidates": 0}, "candidates"),
-        ({"settings": RecallSettings(index="numpy")}, "leave index out"),
-        ({"settings": RecallSettings(vector_bits=8)}, "leave vector_bits out"),
         ({"store": "a store"}, "VectorStore"),
         ({"log": object()}, "ThreadState"),
     ],
-    ids=["candidates", "index", "bits", "store", "log"],
+    ids=["candidates", "store", "log"],
 )
 def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
     with pytest.raises(ConfigError, match=named):
         VectorStoreRecall(**{"log": log, "store": store, **arguments})
-
-
-def test_a_relevance_buffer_is_refused_and_not_forgotten_silently(recall):
-    with pytest.raises(ConfigError, match="buffer_size=0"):
-        recall.recall(ANA, "one", buffer=HOME, settings=RecallSettings(buffer_size=3))

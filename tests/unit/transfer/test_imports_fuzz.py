@@ -25,13 +25,6 @@ KEYS = st.sampled_from(
         "time",
         "conversation_id",
         "speakers",
-        "conversation",
-        "sample_id",
-        "speaker_a",
-        "session_1",
-        "session_1_date_time",
-        "dia_id",
-        "blip_caption",
     ]
 )
 LEAVES = (

@@ -13,10 +13,6 @@ GOOD = '{"role": "user", "content": "a"}'
 LINE = {"speaker": "Ana", "text": "a"}
 
 
-def sample(**conversation):
-    return {"sample_id": "c", "conversation": {"session_1": [LINE], **conversation}}
-
-
 def refusal(text, **options):
     with pytest.raises(ImportFormatError) as caught:
         parse_threads(Source("f.txt", text), **options)
@@ -85,18 +81,6 @@ def test_a_bad_jsonl_file_is_refused_with_its_line(text, location, says):
         ),
         ({"lines": [LINE], "speakers": [1]}, "$.speakers[0]", "expected text"),
         ({"lines": [LINE], "conversation_id": []}, "$.conversation_id", "list of 0"),
-        ([sample(), {"conversation": {}}], "$[1]", '"sample_id"'),
-        ([sample(), 5], "$[1]", "expected an object"),
-        ([sample(session_1=[])], "$[0].conversation", "session_N"),
-        ([sample(session_1=5)], "$[0].conversation.session_1", "expected a list"),
-        ([sample(session_1=[{"speaker": "A"}])], "$[0].conversation.session_1[0]", '"text"'),
-        (
-            sample(session_1_date_time="soon"),
-            "$.conversation.session_1_date_time",
-            "1:56 pm on 8 May, 2023",
-        ),
-        ({"sample_id": "c", "conversation": 5}, "$.conversation", "expected an object"),
-        ([sample(), sample()], "$[1].sample_id", "$[0]"),
     ],
 )
 def test_a_bad_json_file_is_refused_with_its_path(document, location, says):
@@ -114,11 +98,6 @@ def test_a_bad_json_file_is_refused_with_its_path(document, location, says):
             "line 3",
         ),
         (json.dumps({"lines": [{**LINE, "id": "x"}] * 2}), "$.lines[0]", "$.lines[1]"),
-        (
-            json.dumps([sample(session_2=[{**LINE, "dia_id": "x"}] * 2)]),
-            "$[0].conversation.session_2[0]",
-            "$[0].conversation.session_2[1]",
-        ),
     ],
 )
 def test_an_id_that_stands_twice_is_refused_with_both_places(text, first, second):
@@ -128,8 +107,9 @@ def test_an_id_that_stands_twice_is_refused_with_both_places(text, first, second
 
 
 def test_one_thread_id_cannot_name_several_dialogues():
-    other = {**sample(), "sample_id": "d"}
-    assert "2 dialogues" in str(refusal(json.dumps([sample(), other]), thread_id="t"))
+    said = [{"type": "human", "data": {"content": "a"}}]
+    rows = [{"SessionId": name, "History": said} for name in "ab"]
+    assert "2 dialogues" in str(refusal(json.dumps(rows), thread_id="t"))
 
 
 def test_nesting_that_exhausts_the_parser_is_refused():

@@ -48,22 +48,6 @@ DIALOGUE = {
     ],
     "questions": [{"question": "?", "evidence": ["D1:1"], "category": 4}],
 }
-SAMPLE = {
-    "sample_id": "conv-7",
-    "conversation": {
-        "speaker_a": "Ana",
-        "speaker_b": "Ben",
-        "session_10_date_time": "12:10 am on 1 June, 2023",
-        "session_10": [{"speaker": "Ana", "dia_id": "D10:1", "text": "later"}],
-        "session_2_date_time": "12:00 pm on 9 May, 2023",
-        "session_2": [
-            {"speaker": "Ben", "dia_id": "D2:1", "text": "Look!", "blip_caption": "a red barn"},
-            {"speaker": "Ana", "dia_id": "D2:2", "text": "", "blip_caption": "two geese"},
-        ],
-        "session_11_date_time": "4:00 pm on 3 June, 2023",
-    },
-    "qa": [],
-}
 
 
 def test_a_jsonl_file_is_one_thread_named_after_its_stem():
@@ -152,27 +136,8 @@ def test_the_declared_order_of_speakers_decides_before_that_of_the_lines():
     assert [type(m) for m in thread.messages] == [AIMessage, HumanMessage]
 
 
-def test_a_locomo_release_is_one_thread_per_sample_with_sessions_in_number_order():
-    other = {**SAMPLE, "sample_id": "conv-8"}
-    threads = threads_in([SAMPLE, other])
-    assert [thread.thread_id for thread in threads] == ["conv-7", "conv-8"]
-    assert threads[0].messages == threads[1].messages
-    assert [(m.content, m.id, m.name) for m in threads[0].messages] == [
-        ("Look! [shares a red barn]", "D2:1", "Ben"),
-        ("[shares two geese]", "D2:2", "Ana"),
-        ("later", "D10:1", "Ana"),
-    ]
-    assert [m.additional_kwargs["timestamp"] for m in threads[0].messages] == [
-        "2023-05-09T12:00:00.000+00:00",
-        "2023-05-09T12:00:00.001+00:00",
-        "2023-06-01T00:10:00.000+00:00",
-    ]
-    assert [type(m) for m in threads[0].messages] == [AIMessage, HumanMessage, HumanMessage]
-    assert threads[0].sessions == 2
-
-
 def test_a_given_thread_id_takes_the_place_of_the_files_own():
-    for content in (DIALOGUE, [SAMPLE], SAMPLE, rows({"role": "user", "content": "a"})):
+    for content in (DIALOGUE, rows({"role": "user", "content": "a"})):
         (thread,) = threads_in(content, thread_id="mine")
         assert thread.thread_id == "mine"
 
