@@ -113,8 +113,9 @@ def make_message(item: Mapping[str, Any]) -> BaseMessage | None:
     if item.get("role") in SPEAKERS:
         return SPEAKERS[item["role"]](read_text(item.get("content")))
     if item.get("type") == "function_call":
-        calls, broken = default_tool_parser([{"function": item, "id": item["call_id"]}])
-        return AIMessage("", tool_calls=calls, invalid_tool_calls=broken)
+        calls, _ = default_tool_parser([{"function": item, "id": item["call_id"]}])
+        broken = {"name": item["name"], "args": {}, "id": item["call_id"]}
+        return AIMessage("", tool_calls=calls or [broken])
     if item.get("type") == "function_call_output":
         return ToolMessage(read_text(item.get("output")), tool_call_id=item["call_id"])
     return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from langchain_core.documents import Document
@@ -27,9 +27,16 @@ from langchain_convmem.recall.embedding import (
     compute_fingerprint,
     replace_surrogates,
 )
-from langchain_convmem.recall.options import Owners, Progress, RecallQuery, Scope, sort_owners
+from langchain_convmem.recall.options import (
+    Owners,
+    Progress,
+    RecallQuery,
+    RecallSettings,
+    Scope,
+    sort_owners,
+)
 from langchain_convmem.recall.ranking import rank
-from langchain_convmem.recall.recall import DialogRecall, RecallSettings
+from langchain_convmem.recall.recall import DialogRecall
 from langchain_convmem.recall.segments import (
     SEGMENT_CHARS,
     UNCUT_CHARS,
@@ -58,6 +65,7 @@ _OWNER, _THREAD = "owner", "thread"
 _STATE_THREAD = "convmem-vector-store"
 """Beside which thread of a user the cursor is kept; no entry is ever written there."""
 
+T = TypeVar("T")
 LineName = tuple[ThreadKey, str, int]
 """A line by its thread, its entry and which of the entry's lines it is."""
 
@@ -163,7 +171,7 @@ class VectorStoreRecall(DialogRecall):
                 one of the answer's `problems`.
         """
         _check(query, has_cosines=self._to_cosine is not None)
-        return (yield _make_step(partial(self._answer, query)))
+        return _run_in_worker(partial(self._answer, query))
 
     def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that read no buffer, since there is none.
@@ -300,14 +308,14 @@ class VectorStoreRecall(DialogRecall):
         self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
     ) -> Steps[list[str]]:
         """Return the steps that list the documents of what is about to be forgotten."""
-        return (yield _make_step(partial(self._list_copies, scope, entry_ids)))
+        return _run_in_worker(partial(self._list_copies, scope, entry_ids))
 
     def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str] = ()) -> Steps[None]:
         """Return the steps that delete the documents of what the log has forgotten.
 
         Where that fails, they are in the store, but not shown, until a `reindex`.
         """
-        yield _make_step(partial(self._drop, owner, copies))
+        return _run_in_worker(partial(self._drop, owner, copies))
 
     def _get_lock(self, owner: Owner) -> Any:
         return self._locks[hash(owner) % len(self._locks)]
@@ -379,8 +387,11 @@ class VectorStoreRecall(DialogRecall):
     def _list_copies(
         self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
     ) -> list[str]:
-        log, is_thread = self.log, isinstance(scope, ThreadKey)
-        entries = log.entries(scope) if is_thread else log.changes(scope).entries
+        entries: Iterable[Entry]
+        if isinstance(scope, ThreadKey):
+            entries = self.log.entries(scope)
+        else:
+            entries = self.log.changes(scope).entries
         wanted = None if entry_ids is None else set(entry_ids)
         return _list_ids(
             entry
@@ -425,16 +436,18 @@ class VectorStoreRecall(DialogRecall):
         raise LineStoreError(msg) from trap.cause
 
 
-def _make_step(call: Callable[[], Any]) -> Effect:
-    return Effect(call, lambda: run_in_worker(call))
+def _run_in_worker(call: Callable[[], T]) -> Steps[T]:
+    """Return the steps of a call that is made in a worker where an event loop runs."""
+    result: T = yield Effect(call, lambda: run_in_worker(call))
+    return result
 
 
 def _get_place(owner: Owner) -> ThreadKey:
     return ThreadKey(owner.user_id, owner.thread_id or _STATE_THREAD)
 
 
-def _cut(items: list[Any]) -> Iterable[list[Any]]:
-    return (items[start : start + _BATCH] for start in range(0, len(items), _BATCH))
+def _cut(items: Sequence[T]) -> Iterable[list[T]]:
+    return (list(items[start : start + _BATCH]) for start in range(0, len(items), _BATCH))
 
 
 def _check(query: RecallQuery, *, has_cosines: bool) -> None:
