@@ -137,10 +137,8 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.long_chat
 	@$(RUN) -m benchmarks.recall_speed
 	@$(RUN) -m benchmarks.embedder
-	@$(RUN) -m benchmarks.templates
 	@$(RUN) -m benchmarks.injections
 	@$(RUN) -m benchmarks.loss
-	@$(RUN) -m benchmarks.prompts
 	@$(RUN) -m benchmarks.agent_storage
 
 HISTORIES ?= 100000
