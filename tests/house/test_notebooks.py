@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from notebooks import COOKBOOK, MOST_BYTES, ROOT, compare_notebooks, list_notebooks
+from notebooks_kernel import is_loopback
 
 NAMES = [path.name for path in list_notebooks()]
 
@@ -46,13 +47,8 @@ def test_a_notebook_is_stored_as_it_was_executed_from_top_to_bottom(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_says_what_it_teaches_and_asserts_it_at_its_end(name):
-    cells = _read(name)["cells"]
-    opening = "".join(cells[0]["source"])
-    assert opening.startswith("# ")
-    for word in ("**You learn**", "**Needs**", "**Takes**"):
-        assert word in opening
-    assert "\nassert " in "".join(cells[-1]["source"])
+def test_a_notebook_asserts_at_its_end_what_it_teaches(name):
+    assert "\nassert " in "".join(_read(name)["cells"][-1]["source"])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,23 +58,9 @@ def test_what_is_stored_tells_nothing_of_the_machine_that_made_it(name):
     assert not re.search(r"/(?:home|root|Users|tmp)/", text)
 
 
-def test_most_notebooks_show_plots_that_are_small_enough_for_a_clone():
-    pictures = {name: _pictures(name) for name in NAMES}
-    assert sum(bool(found) for found in pictures.values()) >= 8
-    assert max(len(one) for found in pictures.values() for one in found) <= MOST_BYTES
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_plot_has_a_title_and_named_axes_in_its_description(name):
-    for output in _outputs(name):
-        if "image/png" not in output.get("data", {}):
-            continue
-        axes = [
-            line for line in "".join(output["data"]["text/plain"]).splitlines() if " | x: " in line
-        ]
-        assert axes
-        assert not [line for line in axes if line.strip().startswith("no title")]
-        assert any("x: -" not in line for line in axes)
+def test_pictures_are_small_enough_for_a_clone():
+    sizes = [len(picture) for name in NAMES for picture in _pictures(name)]
+    assert max(sizes) <= MOST_BYTES
 
 
 def test_the_list_of_notebooks_names_each_of_them():
@@ -155,28 +137,9 @@ def test_a_missing_picture_and_another_curve_are_differences():
     assert _differ(stored, without)
 
 
-def test_a_figure_in_words_names_titles_axes_and_values():
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    from matplotlib.figure import Figure
-    from notebooks_kernel import describe_figure
-
-    figure = Figure()
-    axes = figure.subplots()
-    axes.bar(["a", "b"], [1, 2.5], label="bars of ours")
-    axes.plot(range(30), label="a long line")
-    axes.set(title="A title", xlabel="turn", ylabel="tokens")
-    text = describe_figure(figure)
-    assert "A title | x: turn | y: tokens" in text
-    assert "bars 'bars of ours': 1, 2.5" in text
-    assert "line 'a long line': 30 values from 0 to 29, least 0, most 29" in text
-
-
 def test_a_kernel_connects_to_this_machine_alone():
-    pytest.importorskip("numpy")
-    from notebooks_kernel import _is_loopback
-
-    assert [host for host in ("127.0.0.1", "::1", "localhost") if not _is_loopback(host)] == []
-    assert [host for host in ("10.0.0.1", "example.org", "2001:db8::1") if _is_loopback(host)] == []
+    hosts = ["127.0.0.1", "::1", "localhost", "10.0.0.1", "example.org", "2001:db8::1"]
+    assert [host for host in hosts if is_loopback(host)] == ["127.0.0.1", "::1", "localhost"]
 
 
 # -- pages of the site ----------------------------------------------------------------------------

@@ -39,21 +39,12 @@ LAST_HANDLERS = {
 }
 """Where what stops a process may be caught without being raised again."""
 
-VAGUE = {"base2", "common", "helper", "helpers", "manager", "misc", "util", "utils"}
-
 
 def _name(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-_LOOKED_AT = (
-    ast.ExceptHandler
-    | ast.FunctionDef
-    | ast.AsyncFunctionDef
-    | ast.Import
-    | ast.ImportFrom
-    | ast.withitem
-)
+_LOOKED_AT = ast.ExceptHandler | ast.Import | ast.ImportFrom | ast.withitem
 
 
 @cache
@@ -79,19 +70,6 @@ def _count_borders(path: Path) -> int:
     return sum(1 for name in caught if re.search(r"\bException\b", name))
 
 
-def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in _nodes(path):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def _body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    first = function.body[0]
-    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    docstring = (first.end_lineno or 0) - first.lineno + 1 if is_docstring else 0
-    return (function.end_lineno or 0) - function.lineno + 1 - docstring
-
-
 def test_there_are_sources_to_look_at():
     assert {"wrap.py", "memory.py", "logs/sqlite.py", "recall/ranking.py"} <= set(
         map(_name, SOURCES)
@@ -106,10 +84,6 @@ def test_everything_is_caught_at_the_borders_to_foreign_code_and_nowhere_else():
     assert {name: count for name, count in found.items() if count} == FOREIGN_CODE_BORDERS
 
 
-def test_nothing_is_caught_without_naming_it():
-    assert [_name(path) for path in SOURCES for _, caught in _handlers(path) if not caught] == []
-
-
 def test_what_stops_the_process_is_passed_on():
     swallowing = [
         f"{_name(path)}:{handler.lineno}"
@@ -120,33 +94,6 @@ def test_what_stops_the_process_is_passed_on():
         and not any(isinstance(node, ast.Raise) for node in ast.walk(handler))
     ]
     assert swallowing == []
-
-
-# -- size and names -----------------------------------------------------------------------------
-
-
-def test_no_function_is_longer_than_60_lines():
-    long = [
-        f"{_name(path)}:{function.name}"
-        for path in SOURCES
-        for function in _functions(path)
-        if _body_lines(function) > 60
-    ]
-    assert long == []
-
-
-def test_modules_are_named_after_what_they_hold():
-    assert [_name(path) for path in SOURCES if path.stem.strip("_") in VAGUE] == []
-
-
-def test_imports_are_absolute():
-    relative = [
-        _name(path)
-        for path in SOURCES
-        for node in _nodes(path)
-        if isinstance(node, ast.ImportFrom) and node.level
-    ]
-    assert relative == []
 
 
 # -- one place for each foreign thing -----------------------------------------------------------
@@ -174,11 +121,6 @@ HOMES = {
 def test_what_is_foreign_stands_in_its_own_files(module):
     users = [_name(path) for path in SOURCES if _imports(path, module)]
     assert [name for name in users if not name.startswith(HOMES[module])] == []
-
-
-@pytest.mark.parametrize("module", ["boto3", "faiss"])
-def test_a_heavy_driver_stands_in_one_file(module):
-    assert len([path for path in SOURCES if _imports(path, module)]) <= 1
 
 
 def _imports(path: Path, module: str) -> bool:

@@ -32,14 +32,15 @@ def block_network() -> None:
     connect = socket.socket.connect
 
     def connect_here(self: socket.socket, address: Any) -> Any:
-        if isinstance(address, tuple) and not _is_loopback(str(address[0])):
+        if isinstance(address, tuple) and not is_loopback(str(address[0])):
             raise ConnectionRefusedError(f"notebooks are executed without a network: {address[0]}")
         return connect(self, address)
 
     socket.socket.connect = connect_here  # type: ignore[method-assign, assignment]
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine itself."""
     if host == "localhost":
         return True
     try:

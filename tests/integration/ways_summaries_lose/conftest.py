@@ -103,11 +103,10 @@ def _squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.fixture(params=["in memory", "in a file"])
-def thread(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Thread]:
-    """A thread in each kind of log."""
-    in_memory = request.param == "in memory"
-    with InMemoryLog() if in_memory else SQLiteLog(tmp_path / "memory.db") as log:
+@pytest.fixture
+def thread() -> Iterator[Thread]:
+    """A thread in memory."""
+    with InMemoryLog() as log:
         yield Thread(log)
 
 

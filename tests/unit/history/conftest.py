@@ -4,13 +4,13 @@ import pytest
 from summaries import bare_texts
 
 from langchain_convmem.history import ConversationHistory
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.logs import InMemoryLog
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def history(request, tmp_path):
-    """A thread of ana's in each kind of log."""
-    with InMemoryLog() if request.param == "memory" else SQLiteLog(tmp_path / "log.db") as log:
+@pytest.fixture
+def history():
+    """A thread of ana's."""
+    with InMemoryLog() as log:
         yield ConversationHistory(log, "t1", user_id="ana")
 
 

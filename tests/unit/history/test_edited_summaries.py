@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer, bare
 
-from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummarySettings
+from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.views.context import NOTED_TEXT
@@ -165,9 +165,9 @@ def test_parents_fall_with_an_edited_leaf_and_are_made_anew_of_it():
 # -- an undo that stays undone --------------------------------------------------------------------
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def log(request, tmp_path):
-    with InMemoryLog() if request.param == "memory" else SQLiteLog(tmp_path / "log.db") as log:
+@pytest.fixture
+def log():
+    with InMemoryLog() as log:
         yield log
 
 

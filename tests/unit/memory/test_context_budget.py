@@ -61,14 +61,14 @@ def test_more_reserved_leaves_at_least_one_token(budget, more):
 
 
 @pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, -1)])
-def test_a_budget_without_room_is_refused(quick, tokens, reserved):
+def test_a_budget_without_room_is_refused(memory, tokens, reserved):
     with pytest.raises(ConfigError, match=r"context_tokens|reserved_tokens"):
-        quick.wrap(model(), context_tokens=tokens, reserved_tokens=reserved)
+        memory.wrap(model(), context_tokens=tokens, reserved_tokens=reserved)
 
 
-def test_more_reserved_than_there_is_is_lowered_and_logged(quick, caplog):
+def test_more_reserved_than_there_is_is_lowered_and_logged(memory, caplog):
     chat_model = model()
-    chain = quick.wrap(chat_model, recall=False, context_tokens=100, reserved_tokens=100)
+    chain = memory.wrap(chat_model, recall=False, context_tokens=100, reserved_tokens=100)
     assert chain.reserved_tokens == 50
     assert "lowered to 50" in caplog.text
     chain.invoke("Where is my boat?", at("now"))
@@ -120,13 +120,13 @@ def test_a_model_as_summarizer_and_a_budget_need_no_number():
         assert chain.invoke("Tea?", at()).text == "Fine."
 
 
-def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):
-    quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+def test_a_message_that_leaves_no_room_for_recall_gets_none(memory):
+    memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     asked = "Where is my boat Wilhelmina? " + "word " * 60
     tight = count_tokens([HumanMessage(asked)]) + 20
     for budget, has_lines in ((2000, True), (tight, False)):
         chat_model = model()
-        chain = quick.wrap(chat_model, recall_tokens=90, context_tokens=budget)
+        chain = memory.wrap(chat_model, recall_tokens=90, context_tokens=budget)
         chain.invoke(asked, at(f"in {budget}"))
         assert count_tokens(chat_model.seen[-1]) <= budget
         assert ("Rotterdam" in str(chat_model.seen[-1])) is has_lines
@@ -134,31 +134,31 @@ def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):
 
 
 @pytest.mark.parametrize(("room", "searches"), [(0, 0), (90, 1)])
-def test_where_no_room_is_left_nothing_is_searched_for(quick, room, searches):
-    quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+def test_where_no_room_is_left_nothing_is_searched_for(memory, room, searches):
+    memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     asked, watcher = "Where is my boat Wilhelmina?", RunWatcher()
     budget = count_tokens([HumanMessage(asked)]) + room
-    chain = quick.wrap(model(), recall_tokens=90, context_tokens=budget)
+    chain = memory.wrap(model(), recall_tokens=90, context_tokens=budget)
     chain.invoke(asked, {**at("now"), "callbacks": [watcher]})
     assert len(watcher.from_chain("retriever")) == searches
 
 
-def test_what_cannot_be_cut_and_does_not_fit_is_an_error_before_the_model_is_asked(quick):
+def test_what_cannot_be_cut_and_does_not_fit_is_an_error_before_the_model_is_asked(memory):
     chat_model = model()
-    chain = quick.wrap(chat_model, context_tokens=50)
+    chain = memory.wrap(chat_model, context_tokens=50)
     with pytest.raises(BudgetError, match="latest exchange"):
         chain.invoke("word " * 100, at())
     assert chat_model.seen == []
 
 
-def test_system_messages_the_summary_and_the_question_are_never_cut(quick):
+def test_system_messages_the_summary_and_the_question_are_never_cut(memory):
     said = [SystemMessage("Be kind."), *[HumanMessage("word " * 40), AIMessage("Yes.")] * 20]
-    quick.add_messages(said, thread_id="t", user_id="ana")
-    history = quick.history("t", user_id="ana")
+    memory.add_messages(said, thread_id="t", user_id="ana")
+    history = memory.history("t", user_id="ana")
     history.add_summary("They talked.", history.summary_window())
     for number in range(10):
         chat_model = model()
-        quick.wrap(chat_model, recall=False, context_tokens=150).invoke(f"Q{number}", at())
+        memory.wrap(chat_model, recall=False, context_tokens=150).invoke(f"Q{number}", at())
         shown = seen_by(chat_model)
         assert shown[0].startswith("Be kind.")
         assert "They talked." in "\n".join(shown[:2])
@@ -166,29 +166,29 @@ def test_system_messages_the_summary_and_the_question_are_never_cut(quick):
         assert count_tokens(chat_model.seen[-1]) <= 150
 
 
-def test_a_summary_in_a_place_of_its_own_is_counted_too(quick):
-    quick.add_messages(
+def test_a_summary_in_a_place_of_its_own_is_counted_too(memory):
+    memory.add_messages(
         [HumanMessage("word " * 20), AIMessage("word " * 20)] * 4, thread_id="t", user_id="ana"
     )
-    history = quick.history("t", user_id="ana")
+    history = memory.history("t", user_id="ana")
     window = history.summary_window()
     prompt = ChatPromptTemplate.from_messages(
         [("system", "{summary}"), MessagesPlaceholder("history"), ("human", "{input}")]
     )
     history.add_summary("word " * 60, window)
-    quick.add_messages(
+    memory.add_messages(
         [HumanMessage("word " * 20), AIMessage("Yes.")] * 4, thread_id="t", user_id="ana"
     )
     chat_model = model()
-    quick.wrap(prompt | chat_model, recall=False, context_tokens=200).invoke("Now?", at())
+    memory.wrap(prompt | chat_model, recall=False, context_tokens=200).invoke("Now?", at())
     assert count_tokens(chat_model.seen[-1]) <= 200 + 3  # the prompt's own message
     assert len(chat_model.seen[-1]) > 2
 
 
-def test_between_compactions_what_a_model_reads_begins_alike(quick):
-    quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+def test_between_compactions_what_a_model_reads_begins_alike(memory):
+    memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     chat_model = model()
-    chain = quick.wrap(chat_model, recall_tokens=100, context_tokens=4000)
+    chain = memory.wrap(chat_model, recall_tokens=100, context_tokens=4000)
     for number in range(6):
         chain.invoke(f"{number}: where is my boat Wilhelmina?", at())
     for earlier, later in zip(chat_model.seen, chat_model.seen[1:], strict=False):

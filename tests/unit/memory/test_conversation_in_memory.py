@@ -106,15 +106,15 @@ def test_what_the_write_hook_refuses_is_never_sent():
         assert memory.log.entries(KEY) == []
 
 
-def test_a_tool_loop_is_stored_in_order(quick):
+def test_a_tool_loop_is_stored_in_order(memory):
     def level(car: str) -> str:
         """Tell the level a car is on."""
         return f"{car} is on level 3"
 
     call = AIMessage("", tool_calls=[{"name": "level", "args": {"car": "red"}, "id": "c1"}])
-    said = talk(quick, answering(call, "Level 3."), preface={"tools": [level]})
+    said = talk(memory, answering(call, "Level 3."), preface={"tools": [level]})
     said.send_message("Where is the red car?")
-    kinds = [entry.role for entry in quick.log.entries(KEY)]
+    kinds = [entry.role for entry in memory.log.entries(KEY)]
     assert kinds == ["user", "assistant", "tool", "assistant"]
     assert isinstance(said.history[2], ToolMessage)
     assert said.history[2].text == "red is on level 3"
@@ -216,7 +216,7 @@ def test_a_question_that_cannot_be_stored_is_never_sent():
     assert said.send_message("Where is the car?").text == "Level 3."
 
 
-def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(quick):
+def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(memory):
     inside, leave, called = threading.Event(), threading.Event(), []
 
     def slow(_messages):
@@ -225,35 +225,35 @@ def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(qu
         called.append(get_now_ms())
         return AIMessage("one")
 
-    said = talk(quick, answering(slow, "two"), recall=False)
+    said = talk(memory, answering(slow, "two"), recall=False)
     handles = [said.send_message_async("a")]
     inside.wait(10)
     handles.append(said.send_message_async("b"))
     sent = get_now_ms()
     leave.set()
     assert [handle.result(10).text for handle in handles] == ["one", "two"]
-    _, first, second, _ = quick.log.entries(KEY)
+    _, first, second, _ = memory.log.entries(KEY)
     assert first.metadata.timing["llmEnd"] >= called[0]
     assert second.metadata.timing["creation"] <= sent
 
 
-def test_the_log_shows_how_far_a_failed_turn_came(quick):
+def test_the_log_shows_how_far_a_failed_turn_came(memory):
     def level() -> str:
         """Tell the level."""
         return "level 3"
 
     call = AIMessage("", tool_calls=[{"name": "level", "args": {}, "id": "c1"}])
     model = answering(call, ProviderError("down"), "Level 3.")
-    said = talk(quick, model, preface={"tools": [level]})
+    said = talk(memory, model, preface={"tools": [level]})
     with pytest.raises(ProviderError):
         said.send_message("Where is the car?")
-    *turn, control = quick.log.entries(KEY)
+    *turn, control = memory.log.entries(KEY)
     assert [entry.role for entry in turn] == ["user", "assistant", "tool"]
     assert control.control.retracts == tuple(entry.id for entry in turn)
     assert {entry.turn_id for entry in turn} == {control.turn_id}
     assert said.history == []
     said.send_message("Where is the car?")
-    assert live(quick) == [("human", "Where is the car?"), ("ai", "Level 3.")]
+    assert live(memory) == [("human", "Where is the car?"), ("ai", "Level 3.")]
 
 
 def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
@@ -282,10 +282,10 @@ def test_a_cancelled_reply_that_cannot_be_kept_takes_the_question_with_it():
     assert (said.history, live(memory)) == ([], [])
 
 
-def test_a_question_that_a_crash_left_is_answered_with_the_next(quick):
-    quick.add_messages([HumanMessage("Where is the car?")], thread_id="t", user_id="ana")
+def test_a_question_that_a_crash_left_is_answered_with_the_next(memory):
+    memory.add_messages([HumanMessage("Where is the car?")], thread_id="t", user_id="ana")
     model = answering("Level 3, by the pillar.", "Bye.")
-    said = talk(quick, model, recall=False)
+    said = talk(memory, model, recall=False)
     said.send_message("Next to what?")
     [asked] = model.seen[0]
     assert "Where is the car?" in asked.text
@@ -312,14 +312,14 @@ def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
     assert [one.text for one in said.history] == ["a", "one"]
 
 
-def test_a_clone_made_within_the_first_turn_is_empty(quick):
+def test_a_clone_made_within_the_first_turn_is_empty(memory):
     twins = []
 
     def look(_messages):
         twins.append(said.clone())
         return AIMessage("one")
 
-    said = talk(quick, answering(look, "two"), recall=False)
+    said = talk(memory, answering(look, "two"), recall=False)
     said.send_message("a")
     assert twins[0].history == []
     twins[0].send_message("b")
@@ -339,17 +339,17 @@ def test_lines_of_other_threads_stand_before_the_users_words_and_are_not_stored(
     assert said.history[0].content == "On which level did I park the car?"
 
 
-def test_recall_can_be_switched_off(quick):
-    told_before(quick)
+def test_recall_can_be_switched_off(memory):
+    told_before(memory)
     model = answering("Where?")
-    talk(quick, model, recall=False).send_message("On which level did I park the car?")
+    talk(memory, model, recall=False).send_message("On which level did I park the car?")
     assert model.asked == ["On which level did I park the car?"]
 
 
-def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(quick):
-    told_before(quick)
+def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
+    told_before(memory)
     engine = text_engine("Level 3.", "You are welcome.")
-    said = talk(quick, engine)
+    said = talk(memory, engine)
     said.send_message("On which level did I park the car?")
     said.send_message("Thanks")
     assert "level 3 of the garage" in engine.prefills[0]
@@ -387,9 +387,9 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
         assert "message 0" not in session.split("</summary>")[-1]
 
 
-def test_a_budget_leaves_out_the_oldest(quick):
+def test_a_budget_leaves_out_the_oldest(memory):
     model = answering("Fine.")
-    said = talk(quick, model, recall=False, history_tokens=40)
+    said = talk(memory, model, recall=False, history_tokens=40)
     for number in range(10):
         said.send_message(f"message number {number} " + "word " * 10)
     assert len(model.seen[-1]) < 6
@@ -414,8 +414,8 @@ def test_undo_rewind_and_clone_are_entries_of_the_log(memory):
     assert [one.text for one in said.history] == ["a", "one"]
 
 
-def test_a_checkpoint_that_was_taken_back_is_unknown(quick):
-    said = talk(quick, answering("one", "two"))
+def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
+    said = talk(memory, answering("one", "two"))
     said.send_message("a")
     point = said.checkpoint()
     said.undo()
@@ -423,8 +423,8 @@ def test_a_checkpoint_that_was_taken_back_is_unknown(quick):
         said.rewind(point)
 
 
-def test_going_back_to_an_empty_conversation_takes_everything_back(quick):
-    said = talk(quick, answering("one"))
+def test_going_back_to_an_empty_conversation_takes_everything_back(memory):
+    said = talk(memory, answering("one"))
     start = said.checkpoint()
     said.send_message("a")
     said.rewind(start)
@@ -447,16 +447,16 @@ def test_turns_of_a_conversation_and_of_a_chain_over_one_thread_share_a_line(mem
     assert inner["error"].thread_id == "t"
 
 
-def test_conversations_of_one_engine_keep_to_their_threads(quick):
+def test_conversations_of_one_engine_keep_to_their_threads(memory):
     with Engine(answering(lambda seen: AIMessage(f"re {seen[-1].text}"))) as engine:
         for name in ("a", "b"):
-            quick.conversation(engine, thread_id=name, recall=False).send_message(f"to {name}")
-    assert [one.text for one in quick.history("b").messages] == ["to b", "re to b"]
+            memory.conversation(engine, thread_id=name, recall=False).send_message(f"to {name}")
+    assert [one.text for one in memory.history("b").messages] == ["to b", "re to b"]
 
 
-def test_a_wrong_setting_is_named(quick):
+def test_a_wrong_setting_is_named(memory):
     with pytest.raises(TypeError, match="'prefase'"):
-        talk(quick, answering("x"), prefase=1)
+        talk(memory, answering("x"), prefase=1)
 
 
 def test_every_setting_is_a_keyword_that_help_shows():
@@ -471,65 +471,65 @@ def test_every_setting_is_a_keyword_that_help_shows():
     )
 
 
-def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(quick):
+def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(memory):
     defaults = ConversationConfig(on_cancel="keep", busy_timeout_s=5, max_tool_rounds=3)
     engine = Engine(answering("x"), defaults=defaults)
-    assert talk(quick, engine).config == defaults
-    found = talk(quick, engine, on_cancel="discard", busy_timeout_s=None).config
+    assert talk(memory, engine).config == defaults
+    found = talk(memory, engine, on_cancel="discard", busy_timeout_s=None).config
     assert (found.on_cancel, found.busy_timeout_s, found.max_tool_rounds) == ("discard", None, 3)
     config = ConversationConfig(busy_timeout_s=7)
-    found = talk(quick, engine, config=config, on_busy="error").config
+    found = talk(memory, engine, config=config, on_busy="error").config
     assert (found.on_cancel, found.busy_timeout_s, found.on_busy) == ("discard", 7, "error")
 
 
-def test_words_that_nobody_heard_are_not_recalled(quick):
-    said = talk(quick, answering("The car is on level 3. The ticket lies in the glovebox."))
+def test_words_that_nobody_heard_are_not_recalled(memory):
+    said = talk(memory, answering("The car is on level 3. The ticket lies in the glovebox."))
     said.send_message("Where is the car, and where is the ticket?")
     said.cut_reply("The car is on level 3.")
-    found = quick.recall("Where is the ticket of the car?", user_id="ana", max_tokens=200)
+    found = memory.recall("Where is the ticket of the car?", user_id="ana", max_tokens=200)
     assert "glovebox" not in "".join(block.text for block in found.blocks)
     assert "level 3" in "".join(block.text for block in found.blocks)
 
 
-def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refused(quick):
+def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refused(memory):
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     model = answering(AIMessage("", tool_calls=[call]), "Fine.")
-    said = talk(quick, model, auto_tools=False, recall=False)
+    said = talk(memory, model, auto_tools=False, recall=False)
     said.send_message("Where?")
     assert said.send_message("Never mind.").text == "Fine."
     assert [one.type for one in model.seen[-1]] == ["human", "ai", "tool", "human"]
-    stored = len(quick.history("t", user_id="ana").entries)
+    stored = len(memory.history("t", user_id="ana").entries)
     with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
         said.send_message(ToolMessage("level 3", tool_call_id="c1"))
-    assert len(quick.history("t", user_id="ana").entries) == stored
+    assert len(memory.history("t", user_id="ana").entries) == stored
 
 
 # -- lists that show a chat ---------------------------------------------------------------------
 
 
-def test_a_list_that_fits_nothing_is_said_now(quick):
+def test_a_list_that_fits_nothing_is_said_now(memory):
     model = answering("C.")
-    talk(quick, model, recall=False).send_message(["a", ("ai", "A."), "c"])
-    assert live(quick) == [("human", "a"), ("ai", "A."), ("human", "c"), ("ai", "C.")]
+    talk(memory, model, recall=False).send_message(["a", ("ai", "A."), "c"])
+    assert live(memory) == [("human", "a"), ("ai", "A."), ("human", "c"), ("ai", "C.")]
 
 
-def test_an_edit_that_fails_leaves_the_conversation_as_before(quick):
+def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
     model = answering("One.", "Two.", ProviderError("down"), "Three.")
-    said = talk(quick, model, recall=False)
+    said = talk(memory, model, recall=False)
     said.send_message("Where is the red car?")
     said.send_message("And the blue one?")
-    before = live(quick)
+    before = live(memory)
     chat = ["Where is the red car?", ("ai", "One."), "And the blue one there?"]
     with pytest.raises(ProviderError):
         said.send_message(chat)
-    assert live(quick) == before
+    assert live(memory) == before
     said.send_message(chat)
-    assert live(quick) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]
+    assert live(memory) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]
 
 
-def test_a_system_message_steers_the_send_that_brings_it(quick):
+def test_a_system_message_steers_the_send_that_brings_it(memory):
     model = answering("Hi.", "Bye.")
-    said = talk(quick, model, recall=False)
+    said = talk(memory, model, recall=False)
     said.send_message([("system", "Be brief."), "Hello"])
     said.send_message("And now?")
     assert [one.text for one in model.seen[0]] == ["Be brief.", "Hello"]

@@ -57,9 +57,9 @@ def test_a_question_opens_what_was_folded_in_front_of_itself(memory, model, way)
     assert stored.content == QUESTION, "only what was said is stored"
 
 
-def test_what_stands_before_the_question_stays_the_same(quick, model):
-    _fold(quick)
-    chain = quick.wrap(model)
+def test_what_stands_before_the_question_stays_the_same(memory, model):
+    _fold(memory)
+    chain = memory.wrap(model)
     for question in ("Good morning!", QUESTION):
         chain.invoke(question, at())
     first, second = model.seen
@@ -67,68 +67,68 @@ def test_what_stands_before_the_question_stays_the_same(quick, model):
     assert bare(str(first[0].text)) == "They talked about many things."
 
 
-def test_summaries_that_the_model_sees_are_not_opened(quick, model):
-    said = add_chat(quick.log, KEY, ["Line 0"])
-    add_leaf(quick.log, KEY, "Aunt Ottilie breeds alpacas.", said)
-    quick.wrap(model).invoke(QUESTION, at())
+def test_summaries_that_the_model_sees_are_not_opened(memory, model):
+    said = add_chat(memory.log, KEY, ["Line 0"])
+    add_leaf(memory.log, KEY, "Aunt Ottilie breeds alpacas.", said)
+    memory.wrap(model).invoke(QUESTION, at())
     assert "from a summary" not in _shown(model)
     assert "alpacas" in str(model.seen[-1][0].text)
 
 
-def test_what_the_summary_in_view_says_is_not_repeated(quick, model):
-    said = add_chat(quick.log, KEY, ["Line 0"])
-    leaf = add_leaf(quick.log, KEY, "Aunt Ottilie breeds alpacas. My aunt breeds bees.", said)
-    add_parent(quick.log, KEY, "Aunt Ottilie breeds alpacas.", [leaf])
-    quick.wrap(model).invoke(QUESTION, at())
+def test_what_the_summary_in_view_says_is_not_repeated(memory, model):
+    said = add_chat(memory.log, KEY, ["Line 0"])
+    leaf = add_leaf(memory.log, KEY, "Aunt Ottilie breeds alpacas. My aunt breeds bees.", said)
+    add_parent(memory.log, KEY, "Aunt Ottilie breeds alpacas.", [leaf])
+    memory.wrap(model).invoke(QUESTION, at())
     assert _shown(model).count("alpacas") == 0
     assert "- My aunt breeds bees." in _shown(model)
 
 
-def test_what_a_recalled_line_says_is_not_repeated(quick, model):
-    said = add_chat(quick.log, KEY, ["Aunt Ottilie breeds alpacas."])
+def test_what_a_recalled_line_says_is_not_repeated(memory, model):
+    said = add_chat(memory.log, KEY, ["Aunt Ottilie breeds alpacas."])
     text = "- User: Aunt Ottilie breeds alpacas.\nAunt Ottilie breeds camelids from Peru."
-    leaf = add_leaf(quick.log, KEY, text, said)
-    add_parent(quick.log, KEY, "They talked.", [leaf])
-    quick.wrap(model).invoke("What does my aunt Ottilie breed?", at())
+    leaf = add_leaf(memory.log, KEY, text, said)
+    add_parent(memory.log, KEY, "They talked.", [leaf])
+    memory.wrap(model).invoke("What does my aunt Ottilie breed?", at())
     assert _shown(model).count("breeds alpacas") == 1
     assert "- Aunt Ottilie breeds camelids from Peru." in _shown(model)
 
 
-def test_a_summary_of_another_thread_is_not_opened(quick, model):
-    _fold(quick)
-    quick.wrap(model).invoke(QUESTION, at("elsewhere"))
+def test_a_summary_of_another_thread_is_not_opened(memory, model):
+    _fold(memory)
+    memory.wrap(model).invoke(QUESTION, at("elsewhere"))
     assert "from a summary" not in _shown(model)
 
 
 @pytest.mark.parametrize("recall_tokens", [5, 20, 45, 75, 200])
-def test_lines_and_sentences_share_one_budget(quick, model, recall_tokens):
+def test_lines_and_sentences_share_one_budget(memory, model, recall_tokens):
     texts = [f"Aunt number {n} breeds alpacas in the village of Sankt Veit." for n in range(6)]
-    _fold(quick, texts)
-    quick.wrap(model).invoke(QUESTION, at(recall_tokens=recall_tokens))
+    _fold(memory, texts)
+    memory.wrap(model).invoke(QUESTION, at(recall_tokens=recall_tokens))
     blocks = [part for part in _shown(model).split("\n\n") if part.startswith("[")]
     text = "\n\n".join(blocks).split("\n</recalled>")[0]
     assert count_text_tokens(text) <= recall_tokens
     assert ("alpacas" in text) == (recall_tokens >= 75)
 
 
-def test_all_that_a_model_gets_stays_within_one_budget(quick, model):
+def test_all_that_a_model_gets_stays_within_one_budget(memory, model):
     texts = [f"Aunt number {n} breeds alpacas in the village of Sankt Veit." for n in range(8)]
-    _fold(quick, texts)
+    _fold(memory, texts)
     for context_tokens in (70, 150, 200, 400):
-        quick.wrap(model, context_tokens=context_tokens).invoke(QUESTION, at())
+        memory.wrap(model, context_tokens=context_tokens).invoke(QUESTION, at())
         given = "".join(str(message.text) for message in model.seen[-1])
         assert count_text_tokens(given) <= context_tokens
-        quick.history("t", user_id="ana").undo()
+        memory.history("t", user_id="ana").undo()
 
 
-def test_without_recall_nothing_is_opened(quick, model):
-    _fold(quick)
-    quick.wrap(model, recall=False).invoke(QUESTION, at())
+def test_without_recall_nothing_is_opened(memory, model):
+    _fold(memory)
+    memory.wrap(model, recall=False).invoke(QUESTION, at())
     assert _shown(model) == QUESTION
 
 
-def test_a_prompt_with_a_place_for_recalled_lines_gets_them_there(quick, model):
-    _fold(quick)
+def test_a_prompt_with_a_place_for_recalled_lines_gets_them_there(memory, model):
+    _fold(memory)
     prompt = ChatPromptTemplate.from_messages(
         [
             ("system", "Sum: {summary}"),
@@ -137,39 +137,39 @@ def test_a_prompt_with_a_place_for_recalled_lines_gets_them_there(quick, model):
             ("placeholder", "{input}"),
         ]
     )
-    quick.wrap(prompt | model).invoke(QUESTION, at())
+    memory.wrap(prompt | model).invoke(QUESTION, at())
     assert [OPENED in str(message.text) for message in model.seen[-1]] == [False, True, False]
 
 
-def test_a_turn_counts_and_traces_what_it_opened(quick, model):
-    _fold(quick)
+def test_a_turn_counts_and_traces_what_it_opened(memory, model):
+    _fold(memory)
     watcher = RunWatcher()
-    quick.wrap(model).invoke(QUESTION, {**at(), "callbacks": [watcher]})
+    memory.wrap(model).invoke(QUESTION, {**at(), "callbacks": [watcher]})
     [counts] = [data for name, data, *_ in watcher.events if name == "convmem.context"]
     assert counts["opened"] == 1
     [found] = watcher.found.values()
     assert OPENED in [document.page_content for document in found]
 
 
-def test_forgetting_what_a_summary_tells_of_closes_it(quick, model):
-    _fold(quick)
-    chain = quick.wrap(model)
+def test_forgetting_what_a_summary_tells_of_closes_it(memory, model):
+    _fold(memory)
+    chain = memory.wrap(model)
     chain.invoke(QUESTION, at())
     assert OPENED in _shown(model)
-    first = quick.history("t", user_id="ana").entries[0]
-    quick.forget(user_id="ana", thread_id="t", entry_ids=[first.id])
+    first = memory.history("t", user_id="ana").entries[0]
+    memory.forget(user_id="ana", thread_id="t", entry_ids=[first.id])
     chain.invoke(QUESTION, at())
     assert "alpacas" not in "".join(str(message.text) for message in model.seen[-1])
 
 
-def test_forgetting_drops_what_this_process_keeps(quick, model):
-    _fold(quick)
-    quick.wrap(model).invoke(QUESTION, at())
-    place = quick.turn_memory.log_place
+def test_forgetting_drops_what_this_process_keeps(memory, model):
+    _fold(memory)
+    memory.wrap(model).invoke(QUESTION, at())
+    place = memory.turn_memory.log_place
     kept = BRANCHES.get(place, KEY)
-    quick.forget(user_id="ben")
+    memory.forget(user_id="ben")
     assert BRANCHES.get(place, KEY) is kept
-    quick.forget(user_id="ana")
+    memory.forget(user_id="ana")
     assert BRANCHES.get(place, KEY) is not kept
 
 

@@ -108,9 +108,9 @@ def test_an_address_without_a_password_is_kept(address):
     assert make_address_portable(address) == address
 
 
-def test_copies_of_a_chain_share_its_memory(quick):
-    chain = quick.wrap(FakeListChatModel(responses=["Yes."]), recall=False)
+def test_copies_of_a_chain_share_its_memory(memory):
+    chain = memory.wrap(FakeListChatModel(responses=["Yes."]), recall=False)
     for again in (copy.copy(chain), copy.deepcopy(chain), chain.model_copy(deep=True)):
-        assert again.memory is quick
+        assert again.memory is memory
         again.invoke("Really?", at())
-    assert len(quick.history("t", user_id="ana").entries) == 6
+    assert len(memory.history("t", user_id="ana").entries) == 6

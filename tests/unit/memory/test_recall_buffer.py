@@ -41,15 +41,10 @@ class TopicEmbeddings(Embeddings):
         return [float(text.lower().count(topic)) for topic in TOPICS]
 
 
-@pytest.fixture(params=["in memory", "in a file"])
-def place(request, tmp_path):
-    return ":memory:" if request.param == "in memory" else tmp_path / "memory.db"
-
-
 @pytest.fixture
-def memory(place):
+def memory():
     embeddings = TopicEmbeddings()
-    with ConversationMemory.open(place, embeddings=embeddings, settings=SETTINGS) as opened:
+    with ConversationMemory.open(":memory:", embeddings=embeddings, settings=SETTINGS) as opened:
         opened.add_messages(TALK, thread_id="earlier", user_id="ana")
         yield opened
 

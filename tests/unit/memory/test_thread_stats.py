@@ -139,9 +139,9 @@ def test_what_an_application_keeps_under_our_key_breaks_nothing(memory):
     assert _stats(memory).own_calls == 0
 
 
-def test_no_turn_counts_the_thread(quick, monkeypatch):
+def test_no_turn_counts_the_thread(memory, monkeypatch):
     from langchain_convmem import memory as thread_stats
 
     monkeypatch.setattr(thread_stats, "compute_stats", None)
-    quick.wrap(ScriptedChatModel(replies=["Yes."])).invoke("Really?", at())
-    assert len(quick.history("t", user_id="ana").entries) == 2
+    memory.wrap(ScriptedChatModel(replies=["Yes."])).invoke("Really?", at())
+    assert len(memory.history("t", user_id="ana").entries) == 2

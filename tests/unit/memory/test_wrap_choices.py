@@ -63,56 +63,56 @@ def _park(memory):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_thread_may_be_configured_ahead(quick, way):
-    chain = quick.wrap(ScriptedChatModel(replies=["Yes."]), recall=False).with_config(at("ahead"))
+def test_the_thread_may_be_configured_ahead(memory, way):
+    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False).with_config(at("ahead"))
     WAYS[way](chain, "Really?", {})
-    assert _told(quick, "ahead") == ["Really?", "Yes."]
+    assert _told(memory, "ahead") == ["Really?", "Yes."]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_fields_of_the_memory_may_be_chosen_at_the_call(quick, way):
-    _park(quick)
+def test_fields_of_the_memory_may_be_chosen_at_the_call(memory, way):
+    _park(memory)
     model = ScriptedChatModel(replies=["Yes."])
-    chain = quick.wrap(model).configurable_fields(recall=ConfigurableField(id="look_back"))
+    chain = memory.wrap(model).configurable_fields(recall=ConfigurableField(id="look_back"))
     WAYS[way](chain, "Where did I park?", at("a"))
     WAYS[way](chain, "Where did I park?", at("b", look_back=False))
     assert [FENCE in text for text in model.asked] == [True, False]
-    assert _told(quick, "b") == ["Where did I park?", "Yes."]
+    assert _told(memory, "b") == ["Where did I park?", "Yes."]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_whole_chain_may_be_an_alternative(quick, way):
+def test_the_whole_chain_may_be_an_alternative(memory, way):
     model = ScriptedChatModel(replies=["Yes."])
-    chain = quick.wrap(model, recall=False).configurable_alternatives(
+    chain = memory.wrap(model, recall=False).configurable_alternatives(
         ConfigurableField(id="mode"), forgetful=RunnableLambda(lambda _: "Who are you?")
     )
     WAYS[way](chain, "Hello?", at())
     WAYS[way](chain, "Hello?", at(mode="forgetful"))
-    assert _told(quick) == ["Hello?", "Yes."]
+    assert _told(memory) == ["Hello?", "Yes."]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_bound_to_the_chain_reaches_the_model(quick, way):
-    chain = quick.wrap(KeywordModel(replies=[""]), recall=False).bind(stop=["\n"], seed=7)
+def test_what_is_bound_to_the_chain_reaches_the_model(memory, way):
+    chain = memory.wrap(KeywordModel(replies=[""]), recall=False).bind(stop=["\n"], seed=7)
     WAYS[way](chain, "Hello?", at())
-    assert _told(quick)[1] == "stop=['\\n'] ['seed']"
+    assert _told(memory)[1] == "stop=['\\n'] ['seed']"
 
 
 @pytest.mark.parametrize("way", ["batch", "abatch"])
-async def test_a_batch_returns_its_errors_beside_its_replies(quick, way):
+async def test_a_batch_returns_its_errors_beside_its_replies(memory, way):
     def reply(messages):
         if "bad" in messages[-1].text:
             return ProviderError("no")
         return f"You said {messages[-1].text}"
 
-    chain = quick.wrap(ScriptedChatModel(replies=[reply]), recall=False)
+    chain = memory.wrap(ScriptedChatModel(replies=[reply]), recall=False)
     asked, configs = ["good", "bad", "fine"], [at("a"), at("b"), at("c")]
     if way == "batch":
         found = chain.batch(asked, configs, return_exceptions=True)
     else:
         found = await chain.abatch(asked, configs, return_exceptions=True)
     assert [type(one) for one in found] == [AIMessage, ProviderError, AIMessage]
-    assert [_told(quick, name) for name in "abc"] == [
+    assert [_told(memory, name) for name in "abc"] == [
         ["good", "You said good"],
         ["bad"],
         ["fine", "You said fine"],
@@ -120,27 +120,27 @@ async def test_a_batch_returns_its_errors_beside_its_replies(quick, way):
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_a_chain_may_be_assigned_beside_other_keys_and_picked_again(quick, way):
-    wrapped = quick.wrap(ScriptedChatModel(replies=["On level 3."]), recall=False)
+def test_a_chain_may_be_assigned_beside_other_keys_and_picked_again(memory, way):
+    wrapped = memory.wrap(ScriptedChatModel(replies=["On level 3."]), recall=False)
     chain = RunnablePassthrough.assign(answer=wrapped) | RunnableLambda(
         lambda found: f"{found['mood']}: {found['answer'].text}"
     )
     found = WAYS[way](chain, {"input": "Where?", "mood": "calm"}, at())
     assert "".join(found) == "calm: On level 3."
-    assert _told(quick) == ["Where?", "On level 3."]
+    assert _told(memory) == ["Where?", "On level 3."]
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_a_part_of_what_it_returns_may_be_picked(quick, way):
+def test_a_part_of_what_it_returns_may_be_picked(memory, way):
     inner = RunnableLambda(lambda _: {"messages": [AIMessage("On level 3.")], "mood": "calm"})
-    found = WAYS[way](quick.wrap(inner, recall=False).pick("mood"), "Where?", at())
+    found = WAYS[way](memory.wrap(inner, recall=False).pick("mood"), "Where?", at())
     assert "".join(found) == "calm"
-    assert _told(quick) == ["Where?", "On level 3."]
+    assert _told(memory) == ["Where?", "On level 3."]
 
 
-def test_listeners_around_the_chain_see_its_turn(quick):
+def test_listeners_around_the_chain_see_its_turn(memory):
     seen = []
-    chain = quick.wrap(ScriptedChatModel(replies=["Yes."]), recall=False).with_listeners(
+    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False).with_listeners(
         on_end=lambda run: seen.append(run.outputs["output"].text)
     )
     chain.invoke("Really?", at())
@@ -168,54 +168,54 @@ def _kinds(model):
 
 @pytest.mark.parametrize("behind_a_prompt", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_the_profile_is_that_of_the_model_chosen_at_the_call(quick, way, behind_a_prompt):
+def test_the_profile_is_that_of_the_model_chosen_at_the_call(memory, way, behind_a_prompt):
     one, other = OpenAILike(replies=["One."]), BedrockLike(replies=["Other."])
     inner = one.configurable_alternatives(ConfigurableField(id="llm"), other=other)
     if behind_a_prompt:
         inner = ChatPromptTemplate([MessagesPlaceholder("messages")]) | inner
-    chain = quick.wrap(inner, recall=False)
-    _two_systems(quick)
+    chain = memory.wrap(inner, recall=False)
+    _two_systems(memory)
     WAYS[way](chain, "Well?", at(llm="other", remember=False))
     WAYS[way](chain, "Well?", at(remember=False))
     assert (_kinds(one), _kinds(other)) == (MIDDLE, HEAD)
 
 
 @pytest.mark.parametrize("steps", [False, True])
-def test_a_choice_bound_to_the_inner_chain_counts_unless_the_call_chooses(quick, steps):
+def test_a_choice_bound_to_the_inner_chain_counts_unless_the_call_chooses(memory, steps):
     one, other = BedrockLike(replies=["One."]), OpenAILike(replies=["Other."])
     inner = one.configurable_alternatives(
         ConfigurableField(id="llm"), default_key="one", other=other
     )
     if steps:
         inner = ChatPromptTemplate([MessagesPlaceholder("messages")]) | inner
-    chain = quick.wrap(inner.with_config(configurable={"llm": "other"}), recall=False)
-    _two_systems(quick)
+    chain = memory.wrap(inner.with_config(configurable={"llm": "other"}), recall=False)
+    _two_systems(memory)
     chain.invoke("Well?", at(remember=False))
     chain.invoke("Well?", at(llm="one", remember=False))
     assert (_kinds(other), _kinds(one)) == (MIDDLE, HEAD)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_chosen_chain_gets_a_dict_where_the_default_gets_messages(quick, way):
+def test_a_chosen_chain_gets_a_dict_where_the_default_gets_messages(memory, way):
     model = ScriptedChatModel(replies=["Yes."])
     prompt = ChatPromptTemplate([("system", "Be brief."), MessagesPlaceholder("messages")])
     inner = model.configurable_alternatives(ConfigurableField(id="how"), brief=prompt | model)
-    chain = quick.wrap(inner, recall=False)
+    chain = memory.wrap(inner, recall=False)
     WAYS[way](chain, "Really?", at("a"))
     WAYS[way](chain, "Really?", at("b", how="brief"))
     assert [len(messages) for messages in model.seen] == [1, 2]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_prompt_chosen_at_the_call_decides_where_recalled_lines_go(quick, way):
-    _park(quick)
+def test_the_prompt_chosen_at_the_call_decides_where_recalled_lines_go(memory, way):
+    _park(memory)
     model = ScriptedChatModel(replies=["Yes."])
     with_slot = ChatPromptTemplate(
         [MessagesPlaceholder("recalled"), ("human", "Now:"), MessagesPlaceholder("input")]
     )
     without = ChatPromptTemplate([MessagesPlaceholder("input")])
     prompt = without.configurable_alternatives(ConfigurableField(id="prompt"), slot=with_slot)
-    chain = quick.wrap(prompt | model)
+    chain = memory.wrap(prompt | model)
     WAYS[way](chain, "Where did I park?", at("a", prompt="slot"))
     WAYS[way](chain, "Where did I park?", at("b"))
     assert [[FENCE in str(m.text) for m in messages] for messages in model.seen] == [
@@ -225,16 +225,16 @@ def test_the_prompt_chosen_at_the_call_decides_where_recalled_lines_go(quick, wa
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream"])
-def test_an_unknown_choice_is_refused_before_anything_is_stored(quick, way):
+def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
     inner = ScriptedChatModel(replies=["Yes."]).configurable_alternatives(
         ConfigurableField(id="llm")
     )
     with pytest.raises(ValueError, match="nobody"):
-        WAYS[way](quick.wrap(inner), "Well?", at(llm="nobody"))
-    assert _told(quick) == []
+        WAYS[way](memory.wrap(inner), "Well?", at(llm="nobody"))
+    assert _told(memory) == []
 
 
-def test_a_field_of_a_model_set_by_the_call_makes_one_model_only(quick, monkeypatch):
+def test_a_field_of_a_model_set_by_the_call_makes_one_model_only(memory, monkeypatch):
     inits = []
     plain = OpenAILike.__init__
 
@@ -243,8 +243,8 @@ def test_a_field_of_a_model_set_by_the_call_makes_one_model_only(quick, monkeypa
         plain(self, *args, **fields)
 
     inner = OpenAILike(replies=["Yes."]).configurable_fields(replies=ConfigurableField(id="script"))
-    chain = quick.wrap(inner, recall=False)
-    _two_systems(quick)
+    chain = memory.wrap(inner, recall=False)
+    _two_systems(memory)
     monkeypatch.setattr(OpenAILike, "__init__", counted)
     assert chain.invoke("Well?", at(script=["No."])).text == "No."
     assert len(inits) == 1
@@ -261,76 +261,76 @@ def _asked_through(model):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_model_that_a_function_uses_decides_the_profile(quick, way):
+def test_a_model_that_a_function_uses_decides_the_profile(memory, way):
     model = OpenAILike(replies=["Yes."])
-    _two_systems(quick)
-    WAYS[way](quick.wrap(_asked_through(model), recall=False), "Well?", at())
+    _two_systems(memory)
+    WAYS[way](memory.wrap(_asked_through(model), recall=False), "Well?", at())
     assert _kinds(model) == MIDDLE
 
 
-def test_a_prompt_that_a_function_uses_decides_where_recalled_lines_go(quick):
-    _park(quick)
+def test_a_prompt_that_a_function_uses_decides_where_recalled_lines_go(memory):
+    _park(memory)
     model = ScriptedChatModel(replies=["Yes."])
     prompt = ChatPromptTemplate([MessagesPlaceholder("recalled"), MessagesPlaceholder("input")])
 
     def answer(given):
         return model.invoke(prompt.invoke(given))
 
-    quick.wrap(RunnableLambda(answer)).invoke("Where did I park?", at())
+    memory.wrap(RunnableLambda(answer)).invoke("Where did I park?", at())
     recalled, asked = model.seen[0]
     assert FENCE in recalled.text
     assert asked.text == "Where did I park?"
 
 
-def test_where_one_of_two_prompts_will_run_recalled_lines_reach_both(quick):
-    _park(quick)
+def test_where_one_of_two_prompts_will_run_recalled_lines_reach_both(memory):
+    _park(memory)
     model = ScriptedChatModel(replies=["Yes."])
     slot = ChatPromptTemplate([MessagesPlaceholder("recalled"), MessagesPlaceholder("input")])
     plain = ChatPromptTemplate([MessagesPlaceholder("input")])
     branch = RunnableBranch((lambda given: given.get("slot"), slot | model), plain | model)
-    quick.wrap(branch).invoke("Where did I park?", at())
+    memory.wrap(branch).invoke("Where did I park?", at())
     assert FENCE in model.asked[0]
 
 
-def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(quick):
+def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
     model = OpenAILike(replies=["Yes."])
 
     def answer(given):
         return model.invoke(given["messages"]) if chain else itself
 
     itself = RunnableLambda(answer)
-    chain = quick.wrap(itself, recall=False)
+    chain = memory.wrap(itself, recall=False)
     assert chain.invoke("Well?", at()).text == "Yes."
 
 
 @pytest.mark.parametrize(("profile", "kinds"), [("openai", MIDDLE), ("bedrock_converse", HEAD)])
 @pytest.mark.parametrize("way", ["invoke", "astream"])
-def test_a_profile_that_is_given_overrides_the_models(quick, way, profile, kinds):
+def test_a_profile_that_is_given_overrides_the_models(memory, way, profile, kinds):
     model = BedrockLike(replies=["Yes."])
-    _two_systems(quick)
-    WAYS[way](quick.wrap(model, recall=False, profile=profile), "Well?", at())
+    _two_systems(memory)
+    WAYS[way](memory.wrap(model, recall=False, profile=profile), "Well?", at())
     assert _kinds(model) == kinds
 
 
-def test_an_unknown_profile_is_refused_at_once(quick):
+def test_an_unknown_profile_is_refused_at_once(memory):
     with pytest.raises(ConfigError, match=r"'opnai'.*'openai'"):
-        quick.wrap(ScriptedChatModel(replies=["Yes."]), profile="opnai")
+        memory.wrap(ScriptedChatModel(replies=["Yes."]), profile="opnai")
 
 
 # -- fallbacks around ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_chain_that_falls_back_to_a_plain_answer_keeps_the_question(quick, way):
-    broken = quick.wrap(ScriptedChatModel(replies=[ProviderError("no")]), recall=False)
+def test_a_chain_that_falls_back_to_a_plain_answer_keeps_the_question(memory, way):
+    broken = memory.wrap(ScriptedChatModel(replies=[ProviderError("no")]), recall=False)
     chain = broken.with_fallbacks([RunnableLambda(lambda _: "Please try again.")])
     WAYS[way](chain, "Where?", at())
-    assert _told(quick) == ["Where?"]
+    assert _told(memory) == ["Where?"]
 
 
-def test_errors_of_the_callers_are_not_tried_again(quick):
+def test_errors_of_the_callers_are_not_tried_again(memory):
     model = ScriptedChatModel(replies=["Yes."])
-    chain = quick.wrap(model, recall=False).with_retry(
+    chain = memory.wrap(model, recall=False).with_retry(
         retry_if_exception_type=(ProviderError,), wait_exponential_jitter=False
     )
     with pytest.raises(InvalidMessageError):

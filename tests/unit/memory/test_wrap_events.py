@@ -25,10 +25,10 @@ PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder
 
 
 @pytest.fixture
-def told(quick):
+def told(memory):
     """A memory in which Ana has said where her car is."""
-    quick.add_messages([HumanMessage(TOLD)], thread_id="before", user_id="ana")
-    return quick
+    memory.add_messages([HumanMessage(TOLD)], thread_id="before", user_id="ana")
+    return memory
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from scripted_chat import at
 CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_call"}
 
 
-def _told(quick):
+def _told(memory):
     """Return the thread's entries as (role, text)."""
-    entries = quick.history("t", user_id="ana").entries
+    entries = memory.history("t", user_id="ana").entries
     return [(entry.role, str(entry.message.text)) for entry in entries]
 
 
-def test_the_updates_of_a_graph_are_read_node_by_node(quick):
+def test_the_updates_of_a_graph_are_read_node_by_node(memory):
     def updates(inputs):
         for _ in inputs:
             yield {"agent": {"messages": [AIMessage("", tool_calls=[CALL], id="a1")]}}
@@ -23,8 +23,8 @@ def test_the_updates_of_a_graph_are_read_node_by_node(quick):
             yield {"counter": {"steps": 3}}
             yield {"agent": {"messages": [AIMessage("On level three.", id="a2")]}}
 
-    list(quick.wrap(RunnableGenerator(updates), recall=False).stream("Where?", at()))
-    assert [role for role, _ in _told(quick)] == ["user", "assistant", "tool", "assistant"]
+    list(memory.wrap(RunnableGenerator(updates), recall=False).stream("Where?", at()))
+    assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]
 
 
 def _loop():
@@ -35,7 +35,7 @@ def _loop():
     ]
 
 
-def test_whole_states_that_grow_are_stored_once(quick):
+def test_whole_states_that_grow_are_stored_once(memory):
     def states(inputs):
         for given in inputs:
             state = list(given["messages"])
@@ -44,15 +44,15 @@ def test_whole_states_that_grow_are_stored_once(quick):
                 state.append(message)
             yield {"messages": state}
 
-    list(quick.wrap(RunnableGenerator(states), recall=False).stream("Where?", at()))
-    assert [role for role, _ in _told(quick)] == ["user", "assistant", "tool", "assistant"]
+    list(memory.wrap(RunnableGenerator(states), recall=False).stream("Where?", at()))
+    assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_tokens_with_their_metadata_are_read_as_tokens(quick):
+def test_tokens_with_their_metadata_are_read_as_tokens(memory):
     def tokens(inputs):
         for _ in inputs:
             for word in ("On ", "level ", "three."):
                 yield AIMessageChunk(content=word, id="m1"), {"langgraph_node": "agent"}
 
-    list(quick.wrap(RunnableGenerator(tokens), recall=False).stream("Where?", at()))
-    assert _told(quick) == [("user", "Where?"), ("assistant", "On level three.")]
+    list(memory.wrap(RunnableGenerator(tokens), recall=False).stream("Where?", at()))
+    assert _told(memory) == [("user", "Where?"), ("assistant", "On level three.")]

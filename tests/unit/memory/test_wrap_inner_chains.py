@@ -35,13 +35,13 @@ def look(where: str) -> str:
     return where
 
 
-def _history(quick):
-    return quick.history("t", user_id="ana")
+def _history(memory):
+    return memory.history("t", user_id="ana")
 
 
-def _told(quick):
+def _told(memory):
     """Return the thread's entries as (role, text)."""
-    return [(entry.role, str(entry.message.text)) for entry in _history(quick).entries]
+    return [(entry.role, str(entry.message.text)) for entry in _history(memory).entries]
 
 
 # -- models: messages in ------------------------------------------------------------------------
@@ -82,9 +82,9 @@ MODELS = {
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_model_is_given_messages_however_it_is_dressed(quick, kind):
+def test_a_model_is_given_messages_however_it_is_dressed(memory, kind):
     model = ScriptedChatModel(replies=["One.", "Two."])
-    wrapped = quick.wrap(MODELS[kind](model), recall=False)
+    wrapped = memory.wrap(MODELS[kind](model), recall=False)
     wrapped.invoke("First?", at())
     list(wrapped.stream("Second?", at()))
     assert [(type(message), message.text) for message in model.seen[1]] == [
@@ -92,7 +92,7 @@ def test_a_model_is_given_messages_however_it_is_dressed(quick, kind):
         (AIMessage, "One."),
         (HumanMessage, "Second?"),
     ]
-    assert _told(quick) == [
+    assert _told(memory) == [
         ("user", "First?"),
         ("assistant", "One."),
         ("user", "Second?"),
@@ -103,12 +103,12 @@ def test_a_model_is_given_messages_however_it_is_dressed(quick, kind):
 # -- prompts: a dict in -------------------------------------------------------------------------
 
 
-def test_a_prompt_is_given_history_and_one_human_message_as_placeholders(quick):
+def test_a_prompt_is_given_history_and_one_human_message_as_placeholders(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Be brief."), MessagesPlaceholder("history"), MessagesPlaceholder("input")]
     )
-    wrapped = quick.wrap(prompt | model, recall=False)
+    wrapped = memory.wrap(prompt | model, recall=False)
     wrapped.invoke("First?", at())
     wrapped.invoke(HumanMessage("Second?", id="q2"), at())
     system, *rest = model.seen[1]
@@ -121,9 +121,9 @@ def test_a_prompt_is_given_history_and_one_human_message_as_placeholders(quick):
     assert rest[-1].id == "q2"
 
 
-def test_a_prompt_is_given_everything_under_messages(quick):
+def test_a_prompt_is_given_everything_under_messages(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
-    wrapped = quick.wrap(
+    wrapped = memory.wrap(
         ChatPromptTemplate.from_messages([MessagesPlaceholder("messages")]) | model, recall=False
     )
     wrapped.invoke("First?", at())
@@ -131,12 +131,12 @@ def test_a_prompt_is_given_everything_under_messages(quick):
     assert [message.text for message in model.seen[1]] == ["First?", "One.", "Second?"]
 
 
-def test_a_template_of_text_reads_input_and_history_as_text(quick):
+def test_a_template_of_text_reads_input_and_history_as_text(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
     prompt = ChatPromptTemplate.from_messages(
         [("system", "So far:\n{history}"), ("human", "Answer: {input}")]
     )
-    wrapped = quick.wrap(prompt | model, recall=False)
+    wrapped = memory.wrap(prompt | model, recall=False)
     wrapped.invoke("First?", at())
     wrapped.invoke("Second?", at())
     assert model.seen[1] == [
@@ -145,38 +145,38 @@ def test_a_template_of_text_reads_input_and_history_as_text(quick):
     ]
 
 
-def test_braces_in_what_was_said_are_not_filled_in(quick):
+def test_braces_in_what_was_said_are_not_filled_in(memory):
     model = ScriptedChatModel(replies=["{history}"])
     prompt = ChatPromptTemplate.from_messages([("system", "{history}"), ("human", "{input}")])
-    wrapped = quick.wrap(prompt | model, recall=False)
+    wrapped = memory.wrap(prompt | model, recall=False)
     for _ in range(2):
         wrapped.invoke("{input} and {nothing}", at())
     assert model.seen[1][0].text == "User: {input} and {nothing}\nAssistant: {history}"
     assert model.seen[1][1].text == "{input} and {nothing}"
 
 
-def test_a_template_for_a_text_model_works_too(quick):
+def test_a_template_for_a_text_model_works_too(memory):
     model = ScriptedChatModel(replies=["One."])
     prompt = PromptTemplate.from_template("{history}\nQuestion: {input}")
-    quick.wrap(prompt | model, recall=False).invoke("First?", at())
+    memory.wrap(prompt | model, recall=False).invoke("First?", at())
     assert model.asked == ["\nQuestion: First?"]
 
 
-def test_a_prompt_behind_other_steps_is_found(quick):
+def test_a_prompt_behind_other_steps_is_found(memory):
     model = ScriptedChatModel(replies=["One."])
     prompt = ChatPromptTemplate.from_messages([("human", "{input} [{note}]")])
     steps = RunnablePassthrough.assign(note=lambda _: "n") | prompt | model.with_retry()
-    quick.wrap(steps, recall=False).invoke("First?", at())
+    memory.wrap(steps, recall=False).invoke("First?", at())
     assert model.asked == ["First? [n]"]
 
 
-def test_a_branch_is_given_a_dict_even_if_one_of_its_ends_is_a_model(quick):
+def test_a_branch_is_given_a_dict_even_if_one_of_its_ends_is_a_model(memory):
     model = ScriptedChatModel(replies=["One."])
     branch = RunnableBranch(
         (lambda given: "history" in given, RunnableLambda(lambda given: given["messages"]) | model),
         model,
     )
-    quick.wrap(branch, recall=False).invoke("First?", at())
+    memory.wrap(branch, recall=False).invoke("First?", at())
     assert model.asked == ["First?"]
 
 
@@ -203,11 +203,11 @@ RESULTS = {
 
 @pytest.mark.parametrize("result", RESULTS)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_function_may_return_its_reply_in_many_shapes(quick, result, way):
-    wrapped = quick.wrap(RunnableLambda(RESULTS[result]), recall=False)
+def test_a_function_may_return_its_reply_in_many_shapes(memory, result, way):
+    wrapped = memory.wrap(RunnableLambda(RESULTS[result]), recall=False)
     WAYS[way](wrapped, "First?", at())
     WAYS[way](wrapped, "Second?", at())
-    assert _told(quick) == [
+    assert _told(memory) == [
         ("user", "First?"),
         ("assistant", "Done."),
         ("user", "Second?"),
@@ -216,13 +216,13 @@ def test_a_function_may_return_its_reply_in_many_shapes(quick, result, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_pieces_of_a_generator_are_one_reply(quick, way):
+def test_the_pieces_of_a_generator_are_one_reply(memory, way):
     def words(inputs):
         for given in inputs:
             yield from ["You ", "said ", str(given["input"])]
 
-    WAYS[way](quick.wrap(both_ways(words), recall=False), "this", at())
-    assert _told(quick) == [("user", "this"), ("assistant", "You said this")]
+    WAYS[way](memory.wrap(both_ways(words), recall=False), "this", at())
+    assert _told(memory) == [("user", "this"), ("assistant", "You said this")]
 
 
 def both_ways(transform):
@@ -247,37 +247,37 @@ def _loop(first_id=None, last_id=None):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("with_ids", [True, False])
 @pytest.mark.parametrize("in_front", [True, False])
-def test_a_tool_loop_is_stored_whole_in_one_turn(quick, way, with_ids, in_front):
+def test_a_tool_loop_is_stored_whole_in_one_turn(memory, way, with_ids, in_front):
     def run(given):
         ids = [f"m{len(given['messages'])}", f"n{len(given['messages'])}"] if with_ids else []
         return {"messages": [*(given["messages"] if in_front else []), *_loop(*ids)]}
 
-    wrapped = quick.wrap(RunnableLambda(run), recall=False)
+    wrapped = memory.wrap(RunnableLambda(run), recall=False)
     for _ in range(2):
         WAYS[way](wrapped, "Where?", at())
-    assert _told(quick) == 2 * [
+    assert _told(memory) == 2 * [
         ("user", "Where?"),
         ("assistant", "Let me look."),
         ("tool", "level three"),
         ("assistant", "On level three."),
     ]
-    assert len({entry.turn_id for entry in _history(quick).entries}) == 2
-    assert _history(quick).context().repairs == ()
+    assert len({entry.turn_id for entry in _history(memory).entries}) == 2
+    assert _history(memory).context().repairs == ()
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_chain_may_count_its_ids_anew_in_every_turn(quick, way):
+def test_a_chain_may_count_its_ids_anew_in_every_turn(memory, way):
     texts = iter(["One.", "Two."])
-    wrapped = quick.wrap(
+    wrapped = memory.wrap(
         RunnableLambda(lambda _: [AIMessage(next(texts), id="ai-1")]), recall=False
     )
     for _ in range(2):
         WAYS[way](wrapped, "Well?", at())
-    assert [text for role, text in _told(quick) if role == "assistant"] == ["One.", "Two."]
+    assert [text for role, text in _told(memory) if role == "assistant"] == ["One.", "Two."]
 
 
 @pytest.mark.parametrize("way", ["stream", "astream"])
-def test_a_tool_loop_that_streams_is_stored_message_by_message(quick, way):
+def test_a_tool_loop_that_streams_is_stored_message_by_message(memory, way):
     model = ScriptedChatModel(
         replies=[AIMessage("Let me look.", tool_calls=[CALL]), AIMessage("On level three.")]
     )
@@ -288,18 +288,18 @@ def test_a_tool_loop_that_streams_is_stored_message_by_message(quick, way):
             yield ToolMessage("level three", tool_call_id="c1")
             yield from model.stream(given["messages"])
 
-    WAYS[way](quick.wrap(both_ways(loop), recall=False), "Where?", at())
-    asked, called, result, replied = _history(quick).entries
+    WAYS[way](memory.wrap(both_ways(loop), recall=False), "Where?", at())
+    asked, called, result, replied = _history(memory).entries
     assert called.message.tool_calls == [CALL]
     assert called.contents == ("Let me look.",)
     assert result.message.tool_call_id == "c1"
     assert replied.contents == ("On level three.",)
     assert {entry.turn_id for entry in (called, result, replied)} == {asked.turn_id}
-    assert _history(quick).context().repairs == ()
+    assert _history(memory).context().repairs == ()
 
 
-def test_the_result_of_a_cut_tool_loop_that_comes_back_is_not_stored_again(quick):
-    quick.add_messages(
+def test_the_result_of_a_cut_tool_loop_that_comes_back_is_not_stored_again(memory):
+    memory.add_messages(
         [HumanMessage("Where?"), AIMessage("", tool_calls=[CALL])], thread_id="t", user_id="ana"
     )
 
@@ -307,14 +307,14 @@ def test_the_result_of_a_cut_tool_loop_that_comes_back_is_not_stored_again(quick
         assert given["messages"][2].text.startswith("[interrupted")
         return {"messages": [*given["messages"], AIMessage("Again?")]}
 
-    quick.wrap(RunnableLambda(run), recall=False).invoke("Well?", at())
-    assert [role for role, _ in _told(quick)] == ["user", "assistant", "user", "assistant"]
+    memory.wrap(RunnableLambda(run), recall=False).invoke("Well?", at())
+    assert [role for role, _ in _told(memory)] == ["user", "assistant", "user", "assistant"]
 
 
-def test_a_chain_that_only_gives_back_what_it_got_adds_no_reply(quick):
-    wrapped = quick.wrap(RunnableLambda(lambda given: given["messages"]), recall=False)
+def test_a_chain_that_only_gives_back_what_it_got_adds_no_reply(memory):
+    wrapped = memory.wrap(RunnableLambda(lambda given: given["messages"]), recall=False)
     wrapped.invoke("Anyone?", at())
-    assert _told(quick) == [("user", "Anyone?")]
+    assert _told(memory) == [("user", "Anyone?")]
 
 
 # -- values -------------------------------------------------------------------------------------
@@ -340,25 +340,25 @@ PARSED = {
 
 @pytest.mark.parametrize("kind", PARSED)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_value_is_returned_as_it_is_and_stored_as_what_it_was_read_from(quick, kind, way):
+def test_a_value_is_returned_as_it_is_and_stored_as_what_it_was_read_from(memory, kind, way):
     inner, told = PARSED[kind]
-    WAYS[way](quick.wrap(inner, recall=False), "Level?", at())
-    assert sorted(_told(quick)[1:]) == [("assistant", text) for text in told]
+    WAYS[way](memory.wrap(inner, recall=False), "Level?", at())
+    assert sorted(_told(memory)[1:]) == [("assistant", text) for text in told]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_parsers_stand_behind_the_memory(quick, way):
+def test_parsers_stand_behind_the_memory(memory, way):
     model = ScriptedChatModel(replies=['{"level": 3}'])
-    chain = quick.wrap(model, recall=False) | JsonOutputParser()
+    chain = memory.wrap(model, recall=False) | JsonOutputParser()
     found = WAYS[way](chain, "Level?", at())
     assert (found if isinstance(found, dict) else found[-1]) == {"level": 3}
-    assert _told(quick)[-1] == ("assistant", '{"level": 3}')
+    assert _told(memory)[-1] == ("assistant", '{"level": 3}')
 
 
-def test_a_function_is_a_chain(quick):
-    chain = quick.wrap(lambda given: f"You said {given['messages'][-1].text}.", recall=False)
+def test_a_function_is_a_chain(memory):
+    chain = memory.wrap(lambda given: f"You said {given['messages'][-1].text}.", recall=False)
     assert chain.invoke("this", at()) == "You said this."
-    assert _told(quick) == [("user", "this"), ("assistant", "You said this.")]
+    assert _told(memory) == [("user", "this"), ("assistant", "You said this.")]
 
 
 @pytest.mark.parametrize(
@@ -369,26 +369,26 @@ def test_a_function_is_a_chain(quick):
         (ScriptedChatModel, r"is a class; pass an object of it, ScriptedChatModel\(\.\.\.\)"),
     ],
 )
-def test_what_is_not_a_chain_is_refused_when_it_is_wrapped(quick, inner, why):
+def test_what_is_not_a_chain_is_refused_when_it_is_wrapped(memory, inner, why):
     with pytest.raises(ConfigError, match=why):
-        quick.wrap(inner)
+        memory.wrap(inner)
 
 
 # -- types and twins -----------------------------------------------------------------------------
 
 
-def test_the_type_of_the_output_is_the_inner_chains(quick):
+def test_the_type_of_the_output_is_the_inner_chains(memory):
     model = ScriptedChatModel(replies=["One."])
-    assert quick.wrap(model | StrOutputParser()).OutputType is str
-    assert quick.wrap(model).OutputType == model.OutputType
+    assert memory.wrap(model | StrOutputParser()).OutputType is str
+    assert memory.wrap(model).OutputType == model.OutputType
 
 
-def test_async_functions_are_chains_too(quick):
+def test_async_functions_are_chains_too(memory):
     async def answer(given):
         return f"You said {given['input']}"
 
-    asyncio.run(quick.wrap(RunnableLambda(answer), recall=False).ainvoke("this", at()))
-    assert list(joined.from_iterable(_told(quick))) == [
+    asyncio.run(memory.wrap(RunnableLambda(answer), recall=False).ainvoke("this", at()))
+    assert list(joined.from_iterable(_told(memory))) == [
         "user",
         "this",
         "assistant",

@@ -32,12 +32,12 @@ def model():
 
 
 @pytest.fixture
-def chain(quick, model):
-    return quick.wrap(model, recall=False)
+def chain(memory, model):
+    return memory.wrap(model, recall=False)
 
 
-def _first_entry(quick):
-    return quick.history("t", user_id="ana").entries[0]
+def _first_entry(memory):
+    return memory.history("t", user_id="ana").entries[0]
 
 
 # -- config -------------------------------------------------------------------------------------
@@ -57,15 +57,15 @@ def test_a_thread_id_that_is_no_text_is_refused_with_its_value(chain, thread_id)
         chain.invoke("Hello", at(thread_id))
 
 
-def test_the_thread_can_be_bound_to_the_chain(chain, quick):
+def test_the_thread_can_be_bound_to_the_chain(chain, memory):
     chain.with_config(at()).invoke("Hello")
-    assert _first_entry(quick).contents == ("Hello",)
+    assert _first_entry(memory).contents == ("Hello",)
 
 
-def test_options_of_the_chain_can_be_made_configurable(quick):
+def test_options_of_the_chain_can_be_made_configurable(memory):
     model = ScriptedChatModel(replies=["word " * 200, "Yes."])
     field = ConfigurableField(id="history_budget")
-    chain = quick.wrap(model, recall=False).configurable_fields(history_tokens=field)
+    chain = memory.wrap(model, recall=False).configurable_fields(history_tokens=field)
     chain.invoke("first", at())
     chain.invoke("second", at(history_budget=20))
     assert model.asked == ["first", "second"]
@@ -105,41 +105,41 @@ def test_the_chain_names_what_a_call_may_configure(chain):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_every_way_to_say_one_thing_is_the_same_message(chain, quick, model, value):
+def test_every_way_to_say_one_thing_is_the_same_message(chain, memory, model, value):
     chain.invoke(value, at())
-    assert _first_entry(quick).contents == ("Hello",)
-    assert type(_first_entry(quick).message) is HumanMessage
+    assert _first_entry(memory).contents == ("Hello",)
+    assert type(_first_entry(memory).message) is HumanMessage
     assert [type(message) for message in model.seen[0]] == [HumanMessage]
     assert model.asked == ["Hello"]
 
 
-def test_a_multimodal_message_arrives_and_is_stored_whole(chain, quick, model):
+def test_a_multimodal_message_arrives_and_is_stored_whole(chain, memory, model):
     content = [{"type": "text", "text": "What is this?"}, IMAGE]
     chain.invoke(HumanMessage(content, name="Ana", id="q1"), at())
-    stored, received = _first_entry(quick).message, model.seen[0][0]
+    stored, received = _first_entry(memory).message, model.seen[0][0]
     assert stored.content == received.content == content
     assert (received.id, received.name) == ("q1", "Ana")
 
 
-def test_a_picture_alone_is_a_message(chain, quick):
+def test_a_picture_alone_is_a_message(chain, memory):
     chain.invoke(HumanMessage([IMAGE]), at())
-    assert _first_entry(quick).message.content == [IMAGE]
+    assert _first_entry(memory).message.content == [IMAGE]
 
 
-def test_input_that_comes_in_pieces_is_one_message(chain, quick):
+def test_input_that_comes_in_pieces_is_one_message(chain, memory):
     list(chain.transform(iter(["Where did ", "I park?"]), at()))
-    assert _first_entry(quick).contents == ("Where did I park?",)
+    assert _first_entry(memory).contents == ("Where did I park?",)
 
 
-def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(quick, model):
+def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(memory, model):
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Speak {language}."), ("human", "{input}")]
     )
-    chain = quick.wrap(prompt | model, recall=False)
+    chain = memory.wrap(prompt | model, recall=False)
     chain.invoke({"input": "Hello", "language": "Latin"}, at())
     assert model.seen[0][0] == SystemMessage("Speak Latin.")
-    assert _first_entry(quick).contents == ("Hello",)
-    assert "Latin" not in str(quick.history("t", user_id="ana").entries)
+    assert _first_entry(memory).contents == ("Hello",)
+    assert "Latin" not in str(memory.history("t", user_id="ana").entries)
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(quick, model):
         (HumanMessage([]), "blank"),
     ],
 )
-def test_input_that_nobody_can_answer_is_refused(chain, quick, model, value, found):
+def test_input_that_nobody_can_answer_is_refused(chain, memory, model, value, found):
     with pytest.raises(InvalidMessageError, match=found):
         chain.invoke(value, at())
     with pytest.raises(InvalidMessageError, match=found):
         asyncio.run(chain.ainvoke(value, at()))
-    assert quick.history("t", user_id="ana").entries == []
+    assert memory.history("t", user_id="ana").entries == []
     assert model.seen == []
 
 
@@ -195,17 +195,17 @@ def test_an_error_names_types_and_keys_and_no_words(chain, value):
 # -- dicts with keys of their own -----------------------------------------------------------------
 
 
-def _keyed(quick, model):
+def _keyed(memory, model):
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Speak {language}."), MessagesPlaceholder("past"), ("human", "{question}")]
     )
-    return quick.wrap(
+    return memory.wrap(
         prompt | model, recall=False, input_key="question", history_key="past", output_key="answer"
     )
 
 
-def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_knows(quick, model):
-    chain = _keyed(quick, model)
+def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_knows(memory, model):
+    chain = _keyed(memory, model)
     chain.invoke({"question": "Where?", "language": "Latin"}, at())
     chain.invoke({"question": "When?", "language": "Greek"}, at())
     assert [(one.type, one.text) for one in model.seen[1]] == [
@@ -216,25 +216,25 @@ def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_know
     ]
 
 
-def test_earlier_messages_under_their_key_are_recognised(quick, model):
-    chain = _keyed(quick, model)
+def test_earlier_messages_under_their_key_are_recognised(memory, model):
+    chain = _keyed(memory, model)
     chain.invoke({"question": "Where?", "language": "Latin"}, at())
     past = [HumanMessage("Where?"), AIMessage("Yes.")]
     chain.invoke({"question": "When?", "past": past, "language": "Latin"}, at())
-    texts = [str(one.text) for one in quick.history("t", user_id="ana").messages]
+    texts = [str(one.text) for one in memory.history("t", user_id="ana").messages]
     assert texts == ["Where?", "Yes.", "When?", "Yes."]
 
 
-def test_a_key_that_is_missing_is_named(quick, model):
+def test_a_key_that_is_missing_is_named(memory, model):
     with pytest.raises(InvalidMessageError, match=r"'question'.*\['input'\].*input_key"):
-        _keyed(quick, model).invoke({"input": "Where?"}, at())
+        _keyed(memory, model).invoke({"input": "Where?"}, at())
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_answer_among_other_results_is_found_by_its_key(quick, way):
+def test_the_answer_among_other_results_is_found_by_its_key(memory, way):
     inner = RunnableLambda(lambda given: {"sources": [1], "answer": "Level 3.", "output": "?"})
-    chain = quick.wrap(inner, recall=False, output_key="answer")
+    chain = memory.wrap(inner, recall=False, output_key="answer")
     found = WAYS[way](chain, "Where?", at())
     assert (found if isinstance(found, dict) else found[-1])["sources"] == [1]
-    texts = [str(one.text) for one in quick.history("t", user_id="ana").messages]
+    texts = [str(one.text) for one in memory.history("t", user_id="ana").messages]
     assert texts == ["Where?", "Level 3."]

@@ -152,8 +152,8 @@ DRESSED = {
 
 
 @pytest.mark.parametrize("dress", DRESSED)
-def test_that_place_is_found_however_the_chain_is_dressed(quick, model, dress):
-    chain = _remembering(quick).wrap(DRESSED[dress](SLOTTED | model))
+def test_that_place_is_found_however_the_chain_is_dressed(memory, model, dress):
+    chain = _remembering(memory).wrap(DRESSED[dress](SLOTTED | model))
     chain.invoke("Where did I chain my bicycle?", at("now"))
     recalled, question = model.seen[0]
     assert recalled.text.startswith("<recalled>")

@@ -53,10 +53,10 @@ def test_a_reply_without_an_id_is_known_by_the_id_of_its_run(memory, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_call_returns_what_the_chain_returns(quick, way):
+def test_a_call_returns_what_the_chain_returns(memory, way):
     model = ScriptedChatModel(replies=[AIMessage("Yes, I do.", id="m")])
     plain = WAYS[way](model, "So?", at())
-    wrapped = WAYS[way](quick.wrap(model, recall=False), "So?", at())
+    wrapped = WAYS[way](memory.wrap(model, recall=False), "So?", at())
     assert wrapped == plain
 
 
@@ -89,21 +89,21 @@ def test_a_write_that_fails_is_raised(way, fails_at):
     assert _spoken(ConversationMemory(log))[-1] == ("assistant", "Yes.")
 
 
-def test_the_reply_names_when_the_model_was_called_and_done(quick):
-    chain = quick.wrap(ScriptedChatModel(replies=["One two"]), recall=False)
+def test_the_reply_names_when_the_model_was_called_and_done(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["One two"]), recall=False)
     chain.invoke("a", at())
     list(chain.stream("b", at()))
-    _, whole, _, streamed = _entries(quick)
+    _, whole, _, streamed = _entries(memory)
     assert whole.metadata.timing["llmStart"] <= whole.metadata.timing["llmEnd"]
     assert "firstToken" not in whole.metadata.timing
     times = streamed.metadata.timing
     assert times["llmStart"] <= times["firstToken"] <= times["llmEnd"] <= times["creation"]
 
 
-def test_a_chunk_that_a_chain_returns_whole_is_stored_as_a_message(quick):
-    chain = quick.wrap(RunnableLambda(lambda _: AIMessageChunk(content="Yes.")), recall=False)
+def test_a_chunk_that_a_chain_returns_whole_is_stored_as_a_message(memory):
+    chain = memory.wrap(RunnableLambda(lambda _: AIMessageChunk(content="Yes.")), recall=False)
     chain.invoke("So?", at())
-    assert type(_entries(quick)[-1].message) is AIMessage
+    assert type(_entries(memory)[-1].message) is AIMessage
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -120,12 +120,12 @@ def test_a_turn_that_shall_not_be_remembered_reads_the_thread_and_stores_nothing
     ]
 
 
-def test_a_failing_turn_that_shall_not_be_remembered_stores_nothing(quick):
+def test_a_failing_turn_that_shall_not_be_remembered_stores_nothing(memory):
     model = ScriptedChatModel(replies=["One two three"], breaks_after=1)
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     with pytest.raises(ProviderError):
         list(chain.stream("Hi", at(remember=False)))
-    assert _entries(quick) == []
+    assert _entries(memory) == []
 
 
 def test_a_batch_over_threads_stores_each_turn_in_its_thread(memory):
@@ -160,7 +160,7 @@ def test_an_id_that_a_model_repeats_costs_no_earlier_reply(memory):
     assert len({message.id for message in memory.history("t", user_id="ana").messages}) == 4
 
 
-def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(quick):
+def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(memory):
     def meddle(messages):
         messages[-1].content[0]["text"] = "changed"
         messages[-1].additional_kwargs["mood"]["now"] = "changed"
@@ -168,10 +168,10 @@ def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(quic
 
     mood = {"mood": {"now": "calm"}}
     said = HumanMessage([{"type": "text", "text": "as it was"}], additional_kwargs=mood)
-    quick.wrap(ScriptedChatModel(replies=[meddle]), recall=False).invoke(said, at())
+    memory.wrap(ScriptedChatModel(replies=[meddle]), recall=False).invoke(said, at())
     assert said.content[0]["text"] == "as it was"
     assert said.additional_kwargs == mood == {"mood": {"now": "calm"}}
-    assert _entries(quick)[0].contents == ("as it was",)
+    assert _entries(memory)[0].contents == ("as it was",)
 
 
 async def test_a_turn_that_is_read_as_events_is_stored_once(memory):

@@ -56,40 +56,40 @@ def _calling(text=""):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_value_made_of_a_tool_call_leaves_no_call_open(quick, way):
+def test_a_value_made_of_a_tool_call_leaves_no_call_open(memory, way):
     inner = _calling() | PydanticToolsParser(tools=[Place], first_tool_only=True)
-    found = WAYS[way](quick.wrap(inner, recall=False), "Where?", at())
+    found = WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
     assert _last(found) == Place(level=3)
-    message = _answer(quick).message
+    message = _answer(memory).message
     assert json.loads(message.text) == {"level": 3}
     assert message.tool_calls == []
     assert message.usage_metadata == USAGE
-    assert _answer(quick).metadata.aux[STRUCTURED] == ["Place"]
-    assert _history(quick).context().repairs == ()
+    assert _answer(memory).metadata.aux[STRUCTURED] == ["Place"]
+    assert _history(memory).context().repairs == ()
 
 
 @pytest.mark.parametrize("include_raw", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_with_structured_output_is_returned_as_it_is(quick, way, include_raw):
+def test_with_structured_output_is_returned_as_it_is(memory, way, include_raw):
     inner = _calling().with_structured_output(Place, include_raw=include_raw)
-    found = _last(WAYS[way](quick.wrap(inner, recall=False), "Where?", at()))
+    found = _last(WAYS[way](memory.wrap(inner, recall=False), "Where?", at()))
     if include_raw and isinstance(found, dict) and "raw" in found and way not in STREAMS:
         assert found["raw"].tool_calls == [CALL]
         assert found["parsed"] == Place(level=3)
     elif not include_raw:
         assert found == Place(level=3)
-    assert json.loads(_answer(quick).message.text) == {"level": 3}
-    assert _history(quick).context().repairs == ()
+    assert json.loads(_answer(memory).message.text) == {"level": 3}
+    assert _history(memory).context().repairs == ()
 
 
 STREAMS = ("stream", "astream")
 
 
-def test_the_next_question_sees_the_value_as_text(quick):
+def test_the_next_question_sees_the_value_as_text(memory):
     inner = _calling().with_structured_output(Place)
-    quick.wrap(inner, recall=False).invoke("Where?", at())
+    memory.wrap(inner, recall=False).invoke("Where?", at())
     model = ScriptedChatModel(replies=["Bye."])
-    quick.wrap(model, recall=False).invoke("Thanks", at())
+    memory.wrap(model, recall=False).invoke("Thanks", at())
     assert [(one.type, one.text) for one in model.seen[0]] == [
         ("human", "Where?"),
         ("ai", '{"level": 3}'),
@@ -98,21 +98,21 @@ def test_the_next_question_sees_the_value_as_text(quick):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_a_model_said_beside_its_call_is_kept(quick, way):
+def test_what_a_model_said_beside_its_call_is_kept(memory, way):
     inner = _calling("Found it.") | PydanticToolsParser(tools=[Place])
-    WAYS[way](quick.wrap(inner, recall=False), "Where?", at())
-    assert _answer(quick).message.text == 'Found it.\n{"level": 3}'
+    WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
+    assert _answer(memory).message.text == 'Found it.\n{"level": 3}'
 
 
 @pytest.mark.parametrize(
     "parser", [JsonOutputParser(), PydanticOutputParser(pydantic_object=Place), StrOutputParser()]
 )
 @pytest.mark.parametrize("way", WAYS)
-def test_what_a_parser_read_is_kept_as_the_models_message(quick, way, parser):
+def test_what_a_parser_read_is_kept_as_the_models_message(memory, way, parser):
     reply = AIMessage('{"level": 3}', id="m1", usage_metadata=USAGE)
     inner = ScriptedChatModel(replies=[reply]) | parser
-    WAYS[way](quick.wrap(inner, recall=False), "Where?", at())
-    message = _answer(quick).message
+    WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
+    message = _answer(memory).message
     assert (message.text, message.id, message.usage_metadata) == ('{"level": 3}', "m1", USAGE)
 
 
@@ -129,44 +129,44 @@ VALUES = {
 
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_value_that_no_model_made_is_kept_as_json_with_a_note(quick, kind, way):
+def test_a_value_that_no_model_made_is_kept_as_json_with_a_note(memory, kind, way):
     value, text, name = VALUES[kind]
-    chain = quick.wrap(RunnableLambda(lambda _: value), recall=False)
+    chain = memory.wrap(RunnableLambda(lambda _: value), recall=False)
     assert WAYS[way](chain, "Where?", at()) in (value, [value])
-    assert _answer(quick).contents == (text,)
-    assert _answer(quick).metadata.aux == {STRUCTURED: [name]}
+    assert _answer(memory).contents == (text,)
+    assert _answer(memory).metadata.aux == {STRUCTURED: [name]}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_value_without_any_plain_form_is_no_error(quick, way):
+def test_a_value_without_any_plain_form_is_no_error(memory, way):
     loop = []
     loop.append(loop)
-    chain = quick.wrap(RunnableLambda(lambda _: {"x": loop}), recall=False)
+    chain = memory.wrap(RunnableLambda(lambda _: {"x": loop}), recall=False)
     WAYS[way](chain, "Where?", at())
-    assert _answer(quick).role == "assistant"
+    assert _answer(memory).role == "assistant"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_objects_beside_the_words_of_a_message_are_kept_as_plain_values(quick, way):
+def test_objects_beside_the_words_of_a_message_are_kept_as_plain_values(memory, way):
     reply = AIMessage('{"level": 3}', additional_kwargs={"parsed": Place(level=3)})
-    chain = quick.wrap(RunnableLambda(lambda _: reply), recall=False)
+    chain = memory.wrap(RunnableLambda(lambda _: reply), recall=False)
     found = _last(WAYS[way](chain, "Where?", at()))
     assert found.additional_kwargs["parsed"] == Place(level=3)
-    assert _answer(quick).message.additional_kwargs == {"parsed": {"level": 3}}
+    assert _answer(memory).message.additional_kwargs == {"parsed": {"level": 3}}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_answer_that_a_chain_adds_to_what_it_was_given_is_found(quick, way):
+def test_an_answer_that_a_chain_adds_to_what_it_was_given_is_found(memory, way):
     prompt = ChatPromptTemplate.from_messages([("human", "{input}")])
     inner = RunnablePassthrough.assign(reply=prompt | ScriptedChatModel(replies=["On level 3."]))
-    WAYS[way](quick.wrap(inner, recall=False), "Where?", at())
-    assert _answer(quick).contents == ("On level 3.",)
+    WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
+    assert _answer(memory).contents == ("On level 3.",)
 
 
 # -- streams --------------------------------------------------------------------------------------
 
 
-def test_a_stream_of_values_that_is_cut_keeps_the_last_one(quick):
+def test_a_stream_of_values_that_is_cut_keeps_the_last_one(memory):
     def partial(inputs):
         for _ in inputs:
             yield {"level": 1}
@@ -174,9 +174,9 @@ def test_a_stream_of_values_that_is_cut_keeps_the_last_one(quick):
             raise ProviderError
 
     with pytest.raises(ProviderError):
-        list(quick.wrap(RunnableGenerator(partial), recall=False).stream("Where?", at()))
-    assert _answer(quick).contents == ('{"level": 3, "at": "the"}',)
-    assert _answer(quick).metadata.attributes == ("interrupted",)
+        list(memory.wrap(RunnableGenerator(partial), recall=False).stream("Where?", at()))
+    assert _answer(memory).contents == ('{"level": 3, "at": "the"}',)
+    assert _answer(memory).metadata.attributes == ("interrupted",)
 
 
 def _calls_only(args):
@@ -188,7 +188,7 @@ def _calls_only(args):
 
 
 @pytest.mark.parametrize("way", STREAMS)
-def test_a_stream_of_nothing_but_calls_without_an_end_is_kept(quick, way):
+def test_a_stream_of_nothing_but_calls_without_an_end_is_kept(memory, way):
     def stream(inputs):
         for _ in inputs:
             yield from _calls_only('{"where": "here"}')
@@ -198,26 +198,26 @@ def test_a_stream_of_nothing_but_calls_without_an_end_is_kept(quick, way):
             for chunk in _calls_only('{"where": "here"}'):
                 yield chunk
 
-    WAYS[way](quick.wrap(RunnableGenerator(stream, astream), recall=False), "Where?", at())
-    answer = _answer(quick)
+    WAYS[way](memory.wrap(RunnableGenerator(stream, astream), recall=False), "Where?", at())
+    answer = _answer(memory)
     assert [call["name"] for call in answer.message.tool_calls] == ["look"]
     assert answer.metadata.attributes == ("interrupted",)
 
 
-def test_half_a_call_without_an_end_is_kept_in_the_log_and_shown_to_no_model(quick):
+def test_half_a_call_without_an_end_is_kept_in_the_log_and_shown_to_no_model(memory):
     def stream(inputs):
         for _ in inputs:
             yield from _calls_only('{"where": "he')
 
-    list(quick.wrap(RunnableGenerator(stream), recall=False).stream("Where?", at()))
-    answer = _answer(quick)
+    list(memory.wrap(RunnableGenerator(stream), recall=False).stream("Where?", at()))
+    answer = _answer(memory)
     assert [call["args"] for call in answer.message.invalid_tool_calls] == ['{"where": "he']
     assert answer.metadata.attributes == ("interrupted",)
-    assert [one.text for one in _history(quick).messages] == ["Where?"]
+    assert [one.text for one in _history(memory).messages] == ["Where?"]
 
 
-def test_a_message_of_nothing_but_calls_without_an_end_is_kept(quick):
+def test_a_message_of_nothing_but_calls_without_an_end_is_kept(memory):
     reply = AIMessage("", tool_calls=[CALL], response_metadata={"model_provider": "openai"})
-    quick.wrap(RunnableLambda(lambda _: reply), recall=False).invoke(HumanMessage("Where?"), at())
-    assert _answer(quick).message.tool_calls == [CALL]
-    assert _answer(quick).metadata.attributes == ("interrupted",)
+    memory.wrap(RunnableLambda(lambda _: reply), recall=False).invoke(HumanMessage("Where?"), at())
+    assert _answer(memory).message.tool_calls == [CALL]
+    assert _answer(memory).metadata.attributes == ("interrupted",)

@@ -36,14 +36,14 @@ def _types(model, call):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_results_go_on_with_the_turn_through_any_number_of_rounds(quick, way):
+def test_results_go_on_with_the_turn_through_any_number_of_rounds(memory, way):
     model = ScriptedChatModel(replies=[_asks(1, 2), _asks(3), "On level 3."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     WAYS[way](chain, "Where?", at())
     WAYS[way](chain, [_result(1, "no"), _result(2, "broken", status="error")], at())
     WAYS[way](chain, [_result(3, "yes")], at())
-    assert len({entry.turn_id for entry in _entries(quick)}) == 1
-    assert _stored(quick) == [
+    assert len({entry.turn_id for entry in _entries(memory)}) == 1
+    assert _stored(memory) == [
         ("user", "Where?"),
         ("assistant", ""),
         ("tool", "no"),
@@ -61,7 +61,7 @@ def test_results_go_on_with_the_turn_through_any_number_of_rounds(quick, way):
         ("tool", "yes"),
     ]
     assert model.seen[2][3].status == "error"
-    assert quick.history("t", user_id="ana").context().repairs == ()
+    assert memory.history("t", user_id="ana").context().repairs == ()
 
 
 def test_the_rounds_of_a_turn_read_the_same_recalled_lines(memory):
@@ -78,68 +78,68 @@ def test_the_rounds_of_a_turn_read_the_same_recalled_lines(memory):
     assert questions[0] == questions[1] == questions[2]
 
 
-def test_none_goes_on_with_results_that_the_thread_has(quick):
+def test_none_goes_on_with_results_that_the_thread_has(memory):
     model = ScriptedChatModel(replies=[_asks(1), "There."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     chain.invoke("Where?", at())
-    turn_id = _entries(quick)[0].turn_id
-    quick.add_messages([_result(1)], thread_id="t", user_id="ana", turn_id=turn_id)
+    turn_id = _entries(memory)[0].turn_id
+    memory.add_messages([_result(1)], thread_id="t", user_id="ana", turn_id=turn_id)
     chain.invoke(None, at())
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
-    assert _stored(quick)[-1] == ("assistant", "There.")
+    assert _stored(memory)[-1] == ("assistant", "There.")
 
 
-def test_none_goes_on_with_a_question_that_was_never_answered(quick):
+def test_none_goes_on_with_a_question_that_was_never_answered(memory):
     model = ScriptedChatModel(replies=[ProviderError(), "There."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     with pytest.raises(ProviderError):
         chain.invoke("Where?", at())
     chain.invoke(None, at())
-    assert _stored(quick) == [("user", "Where?"), ("assistant", "There.")]
+    assert _stored(memory) == [("user", "Where?"), ("assistant", "There.")]
 
 
 @pytest.mark.parametrize("value", [None, [_result(1)], {"messages": None}])
-def test_a_turn_that_is_over_cannot_go_on(quick, value):
-    chain = quick.wrap(ScriptedChatModel(replies=["There."]), recall=False)
+def test_a_turn_that_is_over_cannot_go_on(memory, value):
+    chain = memory.wrap(ScriptedChatModel(replies=["There."]), recall=False)
     chain.invoke("Where?", at())
     with pytest.raises(InvalidMessageError):
         chain.invoke(value, at())
-    assert len(_entries(quick)) == 2
+    assert len(_entries(memory)) == 2
 
 
-def test_a_result_of_a_call_that_nobody_made_is_refused_by_its_id(quick):
-    chain = quick.wrap(ScriptedChatModel(replies=[_asks(1)]), recall=False)
+def test_a_result_of_a_call_that_nobody_made_is_refused_by_its_id(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[_asks(1)]), recall=False)
     chain.invoke("Where?", at())
     with pytest.raises(InvalidMessageError, match="'c9' answers no call"):
         chain.invoke([_result(9)], at())
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_results_sent_again_after_a_failure_are_stored_once(quick, way):
+def test_results_sent_again_after_a_failure_are_stored_once(memory, way):
     model = ScriptedChatModel(replies=[_asks(1), ProviderError(), "There."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     chain.invoke("Where?", at())
     with pytest.raises(ProviderError):
         WAYS[way](chain, [_result(1)], at())
     WAYS[way](chain, [_result(1)], at())
-    assert [role for role, _ in _stored(quick)] == ["user", "assistant", "tool", "assistant"]
+    assert [role for role, _ in _stored(memory)] == ["user", "assistant", "tool", "assistant"]
     assert _types(model, 1) == _types(model, 2)
 
 
-def test_results_sent_again_after_an_answer_ask_for_another_one(quick):
+def test_results_sent_again_after_an_answer_ask_for_another_one(memory):
     model = ScriptedChatModel(replies=[_asks(1), "There.", "Here."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     chain.invoke("Where?", at())
     for _ in range(2):
         chain.invoke([_result(1)], at())
-    view = [str(one.text) for one in quick.history("t", user_id="ana").messages]
+    view = [str(one.text) for one in memory.history("t", user_id="ana").messages]
     assert view == ["Where?", "", "found", "Here."]
     assert _types(model, 1) == _types(model, 2)
 
 
-def test_parallel_calls_may_be_answered_one_by_one(quick):
+def test_parallel_calls_may_be_answered_one_by_one(memory):
     model = ScriptedChatModel(replies=[_asks(1, 2), "Wait.", "There."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     chain.invoke("Where?", at())
     chain.invoke([_result(1, "one")], at())
     chain.invoke([_result(2, "two")], at())
@@ -151,18 +151,18 @@ def test_parallel_calls_may_be_answered_one_by_one(quick):
     ]
 
 
-def test_a_new_question_closes_the_calls_that_nobody_answered(quick):
+def test_a_new_question_closes_the_calls_that_nobody_answered(memory):
     model = ScriptedChatModel(replies=[_asks(1), "Hello."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     chain.invoke("Where?", at())
     chain.invoke("Never mind", at())
     assert _types(model, 1)[2] == ("tool", "[interrupted: the tool did not return]")
-    assert _stored(quick)[-2:] == [("user", "Never mind"), ("assistant", "Hello.")]
+    assert _stored(memory)[-2:] == [("user", "Never mind"), ("assistant", "Hello.")]
 
 
-def test_a_budget_leaves_out_what_was_before_and_never_a_part_of_the_loop(quick):
+def test_a_budget_leaves_out_what_was_before_and_never_a_part_of_the_loop(memory):
     model = ScriptedChatModel(replies=["Long " * 300, _asks(1), _asks(2), "There."])
-    chain = quick.wrap(model, recall=False, history_tokens=20)
+    chain = memory.wrap(model, recall=False, history_tokens=20)
     chain.invoke("Before", at())
     chain.invoke("Where?", at())
     chain.invoke([_result(1, "word " * 200)], at())
@@ -170,12 +170,12 @@ def test_a_budget_leaves_out_what_was_before_and_never_a_part_of_the_loop(quick)
     assert [one.type for one in model.seen[3]] == ["human", "ai", "tool", "ai", "tool"]
 
 
-def test_a_prompt_gets_the_loop_behind_the_question(quick):
+def test_a_prompt_gets_the_loop_behind_the_question(memory):
     model = ScriptedChatModel(replies=["Hi.", _asks(1), "There."])
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Help."), MessagesPlaceholder("history"), MessagesPlaceholder("input")]
     )
-    chain = quick.wrap(prompt | model, recall=False)
+    chain = memory.wrap(prompt | model, recall=False)
     chain.invoke("Hello", at())
     chain.invoke("Where?", at())
     chain.invoke([_result(1)], at())
@@ -189,18 +189,18 @@ def test_a_prompt_gets_the_loop_behind_the_question(quick):
     ]
 
 
-def test_a_call_that_goes_on_may_be_steered(quick):
+def test_a_call_that_goes_on_may_be_steered(memory):
     model = ScriptedChatModel(replies=[_asks(1), "There."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     chain.invoke([SystemMessage("Be brief."), HumanMessage("Where?")], at())
     chain.invoke([SystemMessage("Be brief."), _result(1)], at())
     assert [one.type for one in model.seen[1]] == ["system", "human", "ai", "tool"]
 
 
-def test_calls_that_a_parser_hands_on_with_their_ids_can_be_answered(quick):
+def test_calls_that_a_parser_hands_on_with_their_ids_can_be_answered(memory):
     model = ScriptedChatModel(replies=[_asks(1), "There."])
     parser = JsonOutputToolsParser(return_id=True)
-    [found] = quick.wrap(model | parser, recall=False).invoke("Where?", at())
+    [found] = memory.wrap(model | parser, recall=False).invoke("Where?", at())
     assert found["id"] == "c1"
-    quick.wrap(model, recall=False).invoke([_result(1)], at())
+    memory.wrap(model, recall=False).invoke([_result(1)], at())
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]

@@ -18,8 +18,8 @@ def model():
 
 
 @pytest.fixture
-def chain(quick, model):
-    return quick.wrap(model, recall=False)
+def chain(memory, model):
+    return memory.wrap(model, recall=False)
 
 
 def _stored(memory):
@@ -42,10 +42,12 @@ def _say(chain, *texts):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_list_that_shares_nothing_with_the_thread_says_its_last_message(quick, model, chain, way):
+def test_a_list_that_shares_nothing_with_the_thread_says_its_last_message(
+    memory, model, chain, way
+):
     _say(chain, "Where is the bike?")
     WAYS[way](chain, _chat("Say it in Latin: yes", "Ita", "And no?"), at())
-    assert _stored(quick)[2:] == [("user", "And no?"), ("assistant", "Reply 2.")]
+    assert _stored(memory)[2:] == [("user", "And no?"), ("assistant", "Reply 2.")]
     assert [one.text for one in model.seen[1]] == [
         "Where is the bike?",
         "Reply 1.",
@@ -56,7 +58,7 @@ def test_a_list_that_shares_nothing_with_the_thread_says_its_last_message(quick,
 
 
 def test_examples_that_every_call_sends_along_stand_where_they_stood_and_are_not_stored(
-    quick, model, chain
+    memory, model, chain
 ):
     examples = _chat("Say it in Latin: yes", "Ita")
     chain.invoke([*examples, HumanMessage("And no?")], at())
@@ -68,14 +70,14 @@ def test_examples_that_every_call_sends_along_stand_where_they_stood_and_are_not
         "Reply 1.",
         "And who?",
     ]
-    assert _view(quick) == ["And no?", "Reply 1.", "And who?", "Reply 2."]
+    assert _view(memory) == ["And no?", "Reply 1.", "And who?", "Reply 2."]
 
 
-def test_a_greeting_is_shown_and_matches_nothing(quick, model, chain):
+def test_a_greeting_is_shown_and_matches_nothing(memory, model, chain):
     greeting = AIMessage("Hello, how can I help?")
     chain.invoke([greeting, HumanMessage("Where?")], at())
     chain.invoke([greeting, *_chat("Where?", "Reply 1.", "When?")], at())
-    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 2."]
+    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 2."]
     assert [one.text for one in model.seen[1]][-4:] == [
         "Hello, how can I help?",
         "Where?",
@@ -105,95 +107,95 @@ def test_a_greeting_is_shown_before_the_first_question_whatever_a_list_means(cha
     assert shown.count("Hello!") == 1
 
 
-def test_a_greeting_never_stands_behind_a_reply_of_the_thread(quick, model, chain):
+def test_a_greeting_never_stands_behind_a_reply_of_the_thread(memory, model, chain):
     _say(chain, "Where?")
     chain.invoke([AIMessage("Hello, how can I help?"), HumanMessage("Which train?")], at())
     assert [one.text for one in model.seen[-1]] == ["Where?", "Reply 1.", "Which train?"]
-    assert _view(quick)[2:] == ["Which train?", "Reply 2."]
+    assert _view(memory)[2:] == ["Which train?", "Reply 2."]
 
 
-def test_a_list_that_matches_further_up_is_stale_and_takes_nothing_back(quick, model, chain):
+def test_a_list_that_matches_further_up_is_stale_and_takes_nothing_back(memory, model, chain):
     _say(chain, "Where is the bike?", "In which town?", "Thanks a lot")
     chain.invoke(_chat("In which town?", "Reply 2.", "Is it raining?"), at())
-    assert _view(quick)[-4:] == ["Thanks a lot", "Reply 3.", "Is it raining?", "Reply 4."]
+    assert _view(memory)[-4:] == ["Thanks a lot", "Reply 3.", "Is it raining?", "Reply 4."]
     assert len(model.seen[-1]) == 7
 
 
-def test_an_edited_question_takes_back_what_followed(quick, model, chain):
+def test_an_edited_question_takes_back_what_followed(memory, model, chain):
     _say(chain, "Where is the bike?", "In which town?", "Thanks a lot")
     chain.invoke(_chat("Where is the bike?", "Reply 1.", "In which city?"), at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "In which city?", "Reply 4."]
+    assert _view(memory) == ["Where is the bike?", "Reply 1.", "In which city?", "Reply 4."]
     assert [one.text for one in model.seen[-1]] == [
         "Where is the bike?",
         "Reply 1.",
         "In which city?",
     ]
-    assert ("user", "Thanks a lot") in _stored(quick), "the log keeps it"
+    assert ("user", "Thanks a lot") in _stored(memory), "the log keeps it"
 
 
-def test_another_question_in_the_place_of_one_is_a_second_tabs(quick, chain):
+def test_another_question_in_the_place_of_one_is_a_second_tabs(memory, chain):
     _say(chain, "Where is the bike?", "In which town?")
     chain.invoke(_chat("Where is the bike?", "Reply 1.", "Play some jazz"), at())
-    assert _view(quick)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
+    assert _view(memory)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
 
 
-def test_a_message_edited_under_its_id_need_not_resemble_itself(quick, model, chain):
+def test_a_message_edited_under_its_id_need_not_resemble_itself(memory, model, chain):
     for number, text in enumerate(["Where is the bike?", "In which town?", "Thanks"]):
         chain.invoke(HumanMessage(text, id=f"q{number}"), at())
     edited = HumanMessage("Play some jazz", id="q1")
     chain.invoke([*_chat("Where is the bike?", "Reply 1."), edited], at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "Play some jazz", "Reply 4."]
+    assert _view(memory) == ["Where is the bike?", "Reply 1.", "Play some jazz", "Reply 4."]
     assert len(model.seen[-1]) == 3
 
 
-def test_a_list_that_ends_with_an_answered_question_asks_for_another_answer(quick, model, chain):
+def test_a_list_that_ends_with_an_answered_question_asks_for_another_answer(memory, model, chain):
     _say(chain, "Where?", "When?", "Why?")
     chain.invoke(_chat("Where?", "Reply 1.", "When?"), at())
-    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 4.", "Why?", "Reply 3."]
+    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 4.", "Why?", "Reply 3."]
     assert [one.text for one in model.seen[-1]] == ["Where?", "Reply 1.", "When?"]
 
 
-def test_yes_and_yes_again_are_two(quick, chain):
+def test_yes_and_yes_again_are_two(memory, chain):
     shown = []
     for text in ["Shall I?", "yes", "yes", "yes"]:
         reply = chain.invoke([*shown, HumanMessage(text)], at())
         shown += [HumanMessage(text), AIMessage(reply.text)]
-    assert _view(quick) == [str(one.text) for one in shown]
+    assert _view(memory) == [str(one.text) for one in shown]
 
 
-def test_replies_that_the_application_shows_in_its_own_form_are_the_threads(quick, chain):
+def test_replies_that_the_application_shows_in_its_own_form_are_the_threads(memory, chain):
     _say(chain, "Where?", "When?")
     chain.invoke(_chat("Where?", "<b>Reply 1.</b>", "When?", "<b>Reply 2.</b>", "Why?"), at())
-    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 2.", "Why?", "Reply 3."]
+    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 2.", "Why?", "Reply 3."]
 
 
-def test_words_that_are_said_again_and_again_never_double_what_stands_between(quick):
+def test_words_that_are_said_again_and_again_never_double_what_stands_between(memory):
     replies = ["Hello!", "On level 3.", "Hello!", "Bye."]
-    chain = quick.wrap(ScriptedChatModel(replies=replies), recall=False)
+    chain = memory.wrap(ScriptedChatModel(replies=replies), recall=False)
     _say(chain, "Hi", "Where?", "Hi")
     chain.invoke(_chat("Hi", "Hello!", "Where?", "<i>On level 3.</i>", "Hi", "Hello!", "So?"), at())
-    assert _view(quick) == ["Hi", "Hello!", "Where?", "On level 3.", "Hi", "Hello!", "So?", "Bye."]
+    assert _view(memory) == ["Hi", "Hello!", "Where?", "On level 3.", "Hi", "Hello!", "So?", "Bye."]
 
 
-def test_blocks_and_text_are_the_samemake_words(quick, chain):
+def test_blocks_and_text_are_the_samemake_words(memory, chain):
     _say(chain, "Where?")
     blocks = [{"type": "text", "text": "Whe"}, {"type": "text", "text": "re?"}]
     chain.invoke([HumanMessage(blocks), AIMessage("Reply 1."), HumanMessage("When?")], at())
-    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 2."]
+    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 2."]
 
 
-def test_what_was_said_elsewhere_since_is_stored_once(quick, chain):
+def test_what_was_said_elsewhere_since_is_stored_once(memory, chain):
     _say(chain, "Where?")
     said = ["Where?", "Reply 1.", "Is it open?", "From nine.", "Thanks."]
     chain.invoke(_chat(*said), at())
-    assert _view(quick) == [*said, "Reply 2."]
+    assert _view(memory) == [*said, "Reply 2."]
 
 
-def test_what_was_taken_back_does_not_return_with_a_list(quick, chain):
+def test_what_was_taken_back_does_not_return_with_a_list(memory, chain):
     _say(chain, "Where?", "A secret")
-    quick.history("t", user_id="ana").undo()
+    memory.history("t", user_id="ana").undo()
     chain.invoke(_chat("Where?", "Reply 1.", "A secret", "Reply 2.", "When?"), at())
-    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 3."]
+    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 3."]
 
 
 def test_what_the_write_hook_changes_is_recognised(model):
@@ -207,39 +209,39 @@ def test_what_the_write_hook_changes_is_recognised(model):
     assert _view(memory) == ["My code is **", "Reply 1.", "And *?", "Reply 2."]
 
 
-def test_a_summarised_beginning_is_no_news(quick, model, chain):
+def test_a_summarised_beginning_is_no_news(memory, model, chain):
     _say(chain, *(make_words(number) for number in range(6)))
-    history = quick.history("t", user_id="ana")
+    history = memory.history("t", user_id="ana")
     window = history.summary_window()
     history.add_summary("What was said.", window)
     shown = []
     for number in range(6):
         shown += [HumanMessage(make_words(number)), AIMessage(f"Reply {number + 1}.")]
-    before = _stored(quick)
+    before = _stored(memory)
     chain.invoke([*shown, HumanMessage("Go on")], at())
-    assert _stored(quick)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
+    assert _stored(memory)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
     assert "What was said." in model.seen[-1][0].text
 
 
-def test_a_system_message_of_a_call_steers_that_call_alone(quick, model, chain):
+def test_a_system_message_of_a_call_steers_that_call_alone(memory, model, chain):
     chain.invoke([SystemMessage("Today is Monday."), HumanMessage("Where?")], at())
     chain.invoke("When?", at())
     assert [one.type for one in model.seen[0]] == ["system", "human"]
     assert [one.type for one in model.seen[1]] == ["human", "ai", "human"]
-    assert {role for role, _ in _stored(quick)} == {"user", "assistant"}
+    assert {role for role, _ in _stored(memory)} == {"user", "assistant"}
 
 
-def test_the_tool_loops_of_a_list_are_the_threads(quick):
+def test_the_tool_loops_of_a_list_are_the_threads(memory):
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "On level 3.", "Bye."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     shown = [HumanMessage("Where?")]
     shown.append(chain.invoke(shown, at()))
     shown.append(ToolMessage("level 3", tool_call_id="c1"))
     shown.append(chain.invoke(shown, at()))
     shown.append(HumanMessage("Thanks"))
     chain.invoke(shown, at())
-    assert _stored(quick) == [
+    assert _stored(memory) == [
         ("user", "Where?"),
         ("assistant", ""),
         ("tool", "level 3"),
@@ -250,10 +252,10 @@ def test_the_tool_loops_of_a_list_are_the_threads(quick):
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
 
 
-def test_a_list_in_a_turn_that_is_not_stored_leaves_the_log_alone(quick, model, chain):
+def test_a_list_in_a_turn_that_is_not_stored_leaves_the_log_alone(memory, model, chain):
     _say(chain, "Where?")
     chain.invoke(_chat("Where?", "Reply 1.", "When?"), at(remember=False))
-    assert _view(quick) == ["Where?", "Reply 1."]
+    assert _view(memory) == ["Where?", "Reply 1."]
     assert [one.text for one in model.seen[1]] == ["Where?", "Reply 1.", "When?"]
 
 
@@ -262,15 +264,15 @@ def test_a_list_in_a_turn_that_is_not_stored_leaves_the_log_alone(quick, model, 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("sends", ["text", "the whole chat"])
-def test_the_same_text_after_a_failure_is_the_same_turn(quick, way, sends):
+def test_the_same_text_after_a_failure_is_the_same_turn(memory, way, sends):
     model = ScriptedChatModel(replies=["Yes.", ProviderError(), "No."])
-    chain = quick.wrap(model, recall=False)
+    chain = memory.wrap(model, recall=False)
     _say(chain, "Where?")
     said = "When?" if sends == "text" else _chat("Where?", "Yes.", "When?")
     with pytest.raises(ProviderError):
         WAYS[way](chain, said, at())
     WAYS[way](chain, said, at())
-    assert _stored(quick) == [
+    assert _stored(memory) == [
         ("user", "Where?"),
         ("assistant", "Yes."),
         ("user", "When?"),
@@ -279,12 +281,12 @@ def test_the_same_text_after_a_failure_is_the_same_turn(quick, way, sends):
     assert [one.text for one in model.seen[2]] == ["Where?", "Yes.", "When?"]
 
 
-def test_another_text_after_a_failure_is_another_turn(quick):
-    chain = quick.wrap(ScriptedChatModel(replies=[ProviderError(), "Yes."]), recall=False)
+def test_another_text_after_a_failure_is_another_turn(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[ProviderError(), "Yes."]), recall=False)
     with pytest.raises(ProviderError):
         chain.invoke("Where?", at())
     chain.invoke("When?", at())
-    assert _stored(quick) == [("user", "Where?"), ("user", "When?"), ("assistant", "Yes.")]
+    assert _stored(memory) == [("user", "Where?"), ("user", "When?"), ("assistant", "Yes.")]
 
 
 # -- long threads ---------------------------------------------------------------------------------

@@ -60,11 +60,10 @@ def embedder():
     return TopicEmbeddings()
 
 
-@pytest.fixture(params=["in memory", "in a file"])
-def log(request, tmp_path):
-    opened = InMemoryLog() if request.param == "in memory" else SQLiteLog(tmp_path / "m.db")
-    yield opened
-    opened.close()
+@pytest.fixture
+def log():
+    with InMemoryLog() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -39,99 +39,99 @@ def run_broken(agent, way="stream", says_=None, config=None):
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-def test_the_words_of_a_stream_of_events_that_broke_are_kept(quick):
-    events = agent_with(quick, breaking()).stream_events(says("Count."), at(), version="v3")
+def test_the_words_of_a_stream_of_events_that_broke_are_kept(memory):
+    events = agent_with(memory, breaking()).stream_events(says("Count."), at(), version="v3")
     with pytest.raises(ProviderError):
         list(events)
-    assert talk(quick) == CUT
+    assert talk(memory) == CUT
 
 
 @STREAMS
 @pytest.mark.parametrize("saver", [None, InMemorySaver], ids=["no saver", "a saver"])
-def test_a_whole_reply_takes_the_place_of_the_broken_one(quick, way, saver):
+def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, way, saver):
     options = {"checkpointer": saver()} if saver else {}
-    run_broken(agent_with(quick, breaking(), **options), way)
+    run_broken(agent_with(memory, breaking(), **options), way)
     model = ScriptedChatModel(replies=["One two three."])
-    RUNS[way](agent_with(quick, model, **options), says("Count.", "q1"), at())
-    assert view(quick) == ["human: Count.", "ai: One two three."]
+    RUNS[way](agent_with(memory, model, **options), says("Count.", "q1"), at())
+    assert view(memory) == ["human: Count.", "ai: One two three."]
     assert shape(model.seen[0]) == ["human: Count."], "a new attempt does not see the old one"
 
 
-def test_a_run_that_is_resumed_answers_in_the_place_of_the_broken_reply(quick):
+def test_a_run_that_is_resumed_answers_in_the_place_of_the_broken_reply(memory):
     saver = InMemorySaver()
-    run_broken(agent_with(quick, breaking(), checkpointer=saver))
-    agent_with(quick, ScriptedChatModel(replies=["Three."]), checkpointer=saver).invoke(None, at())
-    assert view(quick) == ["human: Count.", "ai: Three."]
+    run_broken(agent_with(memory, breaking(), checkpointer=saver))
+    agent_with(memory, ScriptedChatModel(replies=["Three."]), checkpointer=saver).invoke(None, at())
+    assert view(memory) == ["human: Count.", "ai: Three."]
 
 
 @pytest.mark.parametrize("saver", [None, InMemorySaver], ids=["no saver", "a saver"])
-def test_the_next_turn_sees_the_broken_words(quick, saver):
+def test_the_next_turn_sees_the_broken_words(memory, saver):
     options = {"checkpointer": saver()} if saver else {}
-    run_broken(agent_with(quick, breaking(), **options))
+    run_broken(agent_with(memory, breaking(), **options))
     model = ScriptedChatModel(replies=["Three."])
-    agent_with(quick, model, **options).invoke(says("Go on."), at())
+    agent_with(memory, model, **options).invoke(says("Go on."), at())
     assert shape(model.seen[0]) == ["human: Count.", "ai: One two ", "human: Go on."]
 
 
-def test_of_two_attempts_that_broke_the_later_is_shown(quick):
-    run_broken(agent_with(quick, breaking()))
-    run_broken(agent_with(quick, breaking("Four five six seven")))
-    assert view(quick) == ["human: Count.", "ai: Four five "]
+def test_of_two_attempts_that_broke_the_later_is_shown(memory):
+    run_broken(agent_with(memory, breaking()))
+    run_broken(agent_with(memory, breaking("Four five six seven")))
+    assert view(memory) == ["human: Count.", "ai: Four five "]
 
 
-def test_an_attempt_that_breaks_leaves_the_whole_reply_of_the_one_before(quick):
-    agent_with(quick, ScriptedChatModel(replies=["Three."])).invoke(says("Count.", "q1"), at())
-    run_broken(agent_with(quick, breaking()))
-    assert view(quick) == ["human: Count.", "ai: Three."]
+def test_an_attempt_that_breaks_leaves_the_whole_reply_of_the_one_before(memory):
+    agent_with(memory, ScriptedChatModel(replies=["Three."])).invoke(says("Count.", "q1"), at())
+    run_broken(agent_with(memory, breaking()))
+    assert view(memory) == ["human: Count.", "ai: Three."]
 
 
 @STREAMS
-def test_half_a_call_is_no_call(quick, way):
-    run_broken(agent_with(quick, breaking(calls("yard", text="Let me look."), after=4)), way)
-    assert view(quick) == ["human: Count.", "ai: Let me look."]
-    assert entries(quick)[-1].message.tool_calls == []
+def test_half_a_call_is_no_call(memory, way):
+    run_broken(agent_with(memory, breaking(calls("yard", text="Let me look."), after=4)), way)
+    assert view(memory) == ["human: Count.", "ai: Let me look."]
+    assert entries(memory)[-1].message.tool_calls == []
 
 
-def test_words_behind_a_tool_are_kept_behind_its_result(quick):
+def test_words_behind_a_tool_are_kept_behind_its_result(memory):
     model = ScriptedChatModel(replies=[calls("yard")])
     saver = InMemorySaver()
     options = {"checkpointer": saver, "interrupt_after": ["tools"]}
-    agent_with(quick, model, **options).invoke(says("Where?"), at())
-    broken = agent_with(quick, breaking("In the yard."), checkpointer=saver)
+    agent_with(memory, model, **options).invoke(says("Where?"), at())
+    broken = agent_with(memory, breaking("In the yard."), checkpointer=saver)
     with pytest.raises(ProviderError):
         list(broken.stream(None, at(), stream_mode="messages"))
-    assert view(quick) == ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the "]
+    assert view(memory) == ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the "]
 
 
 @STREAMS
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_what_a_retry_says_takes_the_place_of_what_broke(quick, way, place):
+def test_what_a_retry_says_takes_the_place_of_what_broke(memory, way, place):
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False, on_failure="error")
     run_broken(
-        agent_with(quick, breaking("One two three", "Four five six"), **{place: [retry]}), way
+        agent_with(memory, breaking("One two three", "Four five six"), **{place: [retry]}), way
     )
-    assert view(quick) == ["human: Count.", "ai: Four five "]
+    assert view(memory) == ["human: Count.", "ai: Four five "]
 
 
 @STREAMS
-def test_of_a_model_that_another_one_stood_in_for_nothing_is_kept(quick, way):
+def test_of_a_model_that_another_one_stood_in_for_nothing_is_kept(memory, way):
     other = ModelFallbackMiddleware(ScriptedChatModel(replies=["Three."]))
-    RUNS[way](agent_with(quick, breaking(), after=[other]), says("Count."), at())
-    assert talk(quick) == [("user", "Count."), ("assistant", "Three.")]
+    RUNS[way](agent_with(memory, breaking(), after=[other]), says("Count."), at())
+    assert talk(memory) == [("user", "Count."), ("assistant", "Three.")]
 
 
-def test_a_whole_reply_that_is_refused_behind_the_model_is_not_kept(quick):
+def test_a_whole_reply_that_is_refused_behind_the_model_is_not_kept(memory):
     @wrap_model_call
     def refuse(request, handler):
         handler(request)
         raise ProviderError("refused")
 
-    agent = agent_with(quick, ScriptedChatModel(replies=["Secret."]), after=[refuse])
+    agent = agent_with(memory, ScriptedChatModel(replies=["Secret."]), after=[refuse])
     run_broken(agent)
-    assert talk(quick) == [("user", "Count.")]
+    assert talk(memory) == [("user", "Count.")]
 
 
-def test_words_that_are_shown_to_nobody_are_not_kept(quick):
+def test_words_that_are_shown_to_nobody_are_not_kept(memory):
     judge = breaking("Harmless or not").with_config(tags=["nostream"])
 
     @wrap_model_call
@@ -139,8 +139,8 @@ def test_words_that_are_shown_to_nobody_are_not_kept(quick):
         list(judge.stream([HumanMessage("Is this harmless?")]))
         return handler(request)
 
-    run_broken(agent_with(quick, ScriptedChatModel(replies=["Three."]), after=[ask_judge]))
-    assert talk(quick) == [("user", "Count.")]
+    run_broken(agent_with(memory, ScriptedChatModel(replies=["Three."]), after=[ask_judge]))
+    assert talk(memory) == [("user", "Count.")]
 
 
 def test_the_write_hook_is_asked_about_broken_words():

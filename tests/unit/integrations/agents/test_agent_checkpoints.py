@@ -52,25 +52,25 @@ def test_the_log_has_every_turn_once_and_the_model_sees_it_once(memory, saver, k
     assert shape(model.seen[4]) == [*view(memory)[:8], "human: Sure?"]
 
 
-def test_the_state_holds_all_messages_unless_told_otherwise(quick, saver):
-    agent = agent_with(quick, _loops("In the yard.", "Still there."), checkpointer=saver)
+def test_the_state_holds_all_messages_unless_told_otherwise(memory, saver):
+    agent = agent_with(memory, _loops("In the yard.", "Still there."), checkpointer=saver)
     agent.invoke(says("Where?"), at())
     returned = agent.invoke(says("And now?"), at())
-    assert shape(returned["messages"]) == view(quick)
+    assert shape(returned["messages"]) == view(memory)
 
 
-def test_the_state_may_hold_the_latest_turn_only(quick, saver):
+def test_the_state_may_hold_the_latest_turn_only(memory, saver):
     model = _loops("In the yard.", "Still there.")
-    agent = agent_with(quick, model, options={"keep_state": "turn"}, checkpointer=saver)
+    agent = agent_with(memory, model, options={"keep_state": "turn"}, checkpointer=saver)
     agent.invoke(says("Where?"), at())
     returned = agent.invoke(says("And now?"), at())
-    assert shape(returned["messages"]) == view(quick)[4:]
-    assert shape(agent.get_state(at()).values["messages"]) == view(quick)[4:]
+    assert shape(returned["messages"]) == view(memory)[4:]
+    assert shape(agent.get_state(at()).values["messages"]) == view(memory)[4:]
 
 
-def test_a_stream_does_not_show_what_leaves_the_state(quick):
+def test_a_stream_does_not_show_what_leaves_the_state(memory):
     agent = agent_with(
-        quick,
+        memory,
         ScriptedChatModel(replies=["One.", "Two."]),
         options={"keep_state": "turn"},
         checkpointer=InMemorySaver(),
@@ -81,11 +81,11 @@ def test_a_stream_does_not_show_what_leaves_the_state(quick):
     assert not any(isinstance(part, RemoveMessage) for part, _ in parts)
 
 
-def test_nothing_leaves_the_state_before_it_is_in_the_log(quick):
+def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):
     saver = InMemorySaver()
-    agent = agent_with(quick, ScriptedChatModel(replies=["One."]), checkpointer=saver)
+    agent = agent_with(memory, ScriptedChatModel(replies=["One."]), checkpointer=saver)
     agent.invoke(says("First?"), at())
-    broken = ConversationMemory(FailingLog(quick.log, 1))
+    broken = ConversationMemory(FailingLog(memory.log, 1))
     agent = agent_with(
         broken,
         ScriptedChatModel(replies=["Two."]),
@@ -98,28 +98,28 @@ def test_nothing_leaves_the_state_before_it_is_in_the_log(quick):
 
 
 @KEPT
-def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(quick, saver, keep_state):
+def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(memory, saver, keep_state):
     from langchain.agents import create_agent
     from scripted_agents import look
 
     before = create_agent(_loops("In the yard."), [look], checkpointer=saver)
     before.invoke(says("Where?"), at())
     model = ScriptedChatModel(replies=["Yes."])
-    agent = agent_with(quick, model, options={"keep_state": keep_state}, checkpointer=saver)
+    agent = agent_with(memory, model, options={"keep_state": keep_state}, checkpointer=saver)
     agent.invoke(says("Sure?"), at())
-    assert view(quick) == [*LOOP, "human: Sure?", "ai: Yes."]
-    assert len({entry.turn_id for entry in entries(quick)}) == 2
+    assert view(memory) == [*LOOP, "human: Sure?", "ai: Yes."]
+    assert len({entry.turn_id for entry in entries(memory)}) == 2
 
 
-def test_what_was_undone_stays_undone_though_the_state_has_it(quick, saver):
+def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
     model = ScriptedChatModel(replies=["One.", "Two.", "Three."])
-    agent = agent_with(quick, model, checkpointer=saver)
+    agent = agent_with(memory, model, checkpointer=saver)
     agent.invoke(says("First?"), at())
     agent.invoke(says("Second?"), at())
-    quick.history("t", user_id="ana").undo()
+    memory.history("t", user_id="ana").undo()
     agent.invoke(says("Third?"), at())
     assert shape(model.seen[2]) == ["human: First?", "ai: One.", "human: Third?"]
-    assert view(quick) == ["human: First?", "ai: One.", "human: Third?", "ai: Three."]
+    assert view(memory) == ["human: First?", "ai: One.", "human: Third?", "ai: Three."]
 
 
 @KEPT
@@ -139,45 +139,45 @@ def test_what_was_forgotten_stays_forgotten_though_the_state_has_it(memory, keep
     assert len(spoken(memory)) == len(kept) + 6
 
 
-def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(quick, saver):
+def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, saver):
     model = ScriptedChatModel(replies=["Hello.", calls("yard", tool_name="ask"), "It is there."])
-    agent = agent_with(quick, model, tools=[ask], checkpointer=saver)
+    agent = agent_with(memory, model, tools=[ask], checkpointer=saver)
     for text in ("Hi.", "The code is 1234. Where?"):
         agent.invoke(says(text), at())
-    quick.forget(thread_id="t", user_id="ana")
+    memory.forget(thread_id="t", user_id="ana")
     agent.invoke(Command(resume="yes"), at())
-    assert spoken(quick) == ["tool c0: yard: yes", "ai: It is there."]
+    assert spoken(memory) == ["tool c0: yard: yes", "ai: It is there."]
     agent.invoke(says("Thanks."), at())
-    assert spoken(quick)[2:] == ["human: Thanks.", "ai: It is there."]
+    assert spoken(memory)[2:] == ["human: Thanks.", "ai: It is there."]
 
 
-def test_a_question_without_an_answer_that_was_forgotten_does_not_come_back(quick, saver):
+def test_a_question_without_an_answer_that_was_forgotten_does_not_come_back(memory, saver):
     model = ScriptedChatModel(replies=[ProviderError(), "One."])
-    agent = agent_with(quick, model, checkpointer=saver)
+    agent = agent_with(memory, model, checkpointer=saver)
     with pytest.raises(ProviderError):
         agent.invoke(says("The code is 1234."), at())
-    quick.forget(thread_id="t", user_id="ana")
+    memory.forget(thread_id="t", user_id="ana")
     agent.invoke(says("First?"), at())
-    assert spoken(quick) == ["human: First?", "ai: One."]
+    assert spoken(memory) == ["human: First?", "ai: One."]
     assert [message.text for message in model.seen[1]] == ["First?"]
 
 
-def test_a_log_that_is_new_gets_what_the_state_holds(quick, saver):
-    agent = agent_with(quick, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
+def test_a_log_that_is_new_gets_what_the_state_holds(memory, saver):
+    agent = agent_with(memory, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
     for text in ("First?", "Second?"):
         agent.invoke(says(text), at())
     with ConversationMemory.open(":memory:") as other:
         agent = agent_with(other, ScriptedChatModel(replies=["Three."]), checkpointer=saver)
         agent.invoke(says("Third?"), at())
-        assert view(other) == [*view(quick), "human: Third?", "ai: Three."]
+        assert view(other) == [*view(memory), "human: Third?", "ai: Three."]
 
 
-def test_an_edit_of_the_state_replaces_the_message_in_the_log(quick, saver):
-    agent = agent_with(quick, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
+def test_an_edit_of_the_state_replaces_the_message_in_the_log(memory, saver):
+    agent = agent_with(memory, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
     agent.invoke(says("First?", "q1"), at())
     agent.update_state(at(), {"messages": [HumanMessage("Edited?", id="q1")]})
     agent.invoke(says("Second?"), at())
-    assert view(quick) == ["human: Edited?", "ai: One.", "human: Second?", "ai: Two."]
+    assert view(memory) == ["human: Edited?", "ai: One.", "human: Second?", "ai: Two."]
 
 
 # -- going on -------------------------------------------------------------------------------------
@@ -205,13 +205,13 @@ def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep
     assert len({entry.turn_id for entry in entries(memory)}) == 2
 
 
-def test_a_question_that_comes_instead_of_an_answer_leaves_the_calls_closed(quick, saver):
+def test_a_question_that_comes_instead_of_an_answer_leaves_the_calls_closed(memory, saver):
     model = ScriptedChatModel(replies=[calls("yard", tool_name="ask"), "Never mind."])
-    agent = agent_with(quick, model, tools=[ask], checkpointer=saver)
+    agent = agent_with(memory, model, tools=[ask], checkpointer=saver)
     agent.invoke(says("Where?"), at())
     agent.invoke(says("Forget it."), at())
     assert [message.type for message in model.seen[1]] == ["human", "ai", "tool", "human"]
-    assert view(quick)[-2:] == ["human: Forget it.", "ai: Never mind."]
+    assert view(memory)[-2:] == ["human: Forget it.", "ai: Never mind."]
 
 
 @KEPT
@@ -225,55 +225,55 @@ def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(memory, saver, kee
     assert spoken(memory) == LOOP
 
 
-def test_a_reply_that_was_stored_and_not_checkpointed_is_replaced_by_the_next(quick):
+def test_a_reply_that_was_stored_and_not_checkpointed_is_replaced_by_the_next(memory):
     """The process died between the log's write and the checkpointer's."""
     saver = InMemorySaver()
     model = ScriptedChatModel(replies=[calls("yard"), "Lost.", "In the yard."])
-    agent = agent_with(quick, model, checkpointer=saver)
+    agent = agent_with(memory, model, checkpointer=saver)
     agent.invoke(says("Where?"), at())
     snapshots = list(agent.get_state_history(at()))
     before_reply = next(one for one in snapshots if one.values["messages"][-1].type == "tool")
     saver.delete_thread("t")
     agent.update_state(at(), before_reply.values | {}, as_node="tools")
     agent.invoke(None, at())
-    assert view(quick) == LOOP
-    assert "ai: Lost." in spoken(quick)
+    assert view(memory) == LOOP
+    assert "ai: Lost." in spoken(memory)
 
 
 # -- going back -----------------------------------------------------------------------------------
 
 
-def test_a_run_from_an_earlier_checkpoint_takes_back_what_came_after(quick, saver):
+def test_a_run_from_an_earlier_checkpoint_takes_back_what_came_after(memory, saver):
     model = ScriptedChatModel(replies=["One.", "Two.", "Other.", "More."])
-    agent = agent_with(quick, model, checkpointer=saver)
+    agent = agent_with(memory, model, checkpointer=saver)
     agent.invoke(says("First?"), at())
     then = agent.get_state(at()).config["configurable"]
     agent.invoke(says("Second?"), at())
     agent.invoke(says("Instead?"), {"configurable": {**then, "user_id": "ana"}})
     assert shape(model.seen[2]) == ["human: First?", "ai: One.", "human: Instead?"]
     agent.invoke(says("And?"), at())
-    assert shape(model.seen[3]) == view(quick)[:5]
-    assert "human: Second?" not in view(quick)
-    assert "human: Second?" in spoken(quick), "the log loses nothing"
+    assert shape(model.seen[3]) == view(memory)[:5]
+    assert "human: Second?" not in view(memory)
+    assert "human: Second?" in spoken(memory), "the log loses nothing"
 
 
 def test_a_reply_that_is_generated_anew_takes_the_place_of_the_old_one_and_what_followed(
-    quick, saver
+    memory, saver
 ):
     model = ScriptedChatModel(replies=["One.", "Two.", "One, better.", "More."])
-    agent = agent_with(quick, model, checkpointer=saver)
+    agent = agent_with(memory, model, checkpointer=saver)
     agent.invoke(says("First?"), at())
     before = next(s for s in agent.get_state_history(at()) if s.next == ("model",))
     agent.invoke(says("Second?"), at())
     agent.invoke(None, {"configurable": {**before.config["configurable"], "user_id": "ana"}})
-    assert view(quick) == ["human: First?", "ai: One, better."]
+    assert view(memory) == ["human: First?", "ai: One, better."]
     agent.invoke(says("And?"), at())
     assert shape(model.seen[3]) == ["human: First?", "ai: One, better.", "human: And?"]
 
 
-def test_a_branch_that_was_left_comes_back_with_its_checkpoint(quick, saver):
+def test_a_branch_that_was_left_comes_back_with_its_checkpoint(memory, saver):
     model = ScriptedChatModel(replies=["One.", "Two.", "Other.", "More."])
-    agent = agent_with(quick, model, checkpointer=saver)
+    agent = agent_with(memory, model, checkpointer=saver)
     agent.invoke(says("First?"), at())
     then = {**agent.get_state(at()).config["configurable"], "user_id": "ana"}
     agent.invoke(says("Second?"), at())
@@ -282,24 +282,24 @@ def test_a_branch_that_was_left_comes_back_with_its_checkpoint(quick, saver):
     agent.invoke(says("Back?"), {"configurable": left})
     expected = ["human: First?", "ai: One.", "human: Second?", "ai: Two.", "human: Back?"]
     assert shape(model.seen[3]) == expected
-    assert view(quick) == [*expected, "ai: More."]
+    assert view(memory) == [*expected, "ai: More."]
 
 
-def test_what_others_said_in_the_thread_is_not_taken_back(quick, saver):
-    agent = agent_with(quick, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
+def test_what_others_said_in_the_thread_is_not_taken_back(memory, saver):
+    agent = agent_with(memory, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
     agent.invoke(says("First?"), at())
     then = {**agent.get_state(at()).config["configurable"], "user_id": "ana"}
-    quick.wrap(ScriptedChatModel(replies=["Noted."]), recall=False).invoke("I am Ana.", at())
+    memory.wrap(ScriptedChatModel(replies=["Noted."]), recall=False).invoke("I am Ana.", at())
     agent.invoke(says("Who?"), {"configurable": then})
-    assert view(quick)[2:4] == ["human: I am Ana.", "ai: Noted."]
+    assert view(memory)[2:4] == ["human: I am Ana.", "ai: Noted."]
 
 
-def test_the_config_of_a_snapshot_alone_is_refused_since_it_names_no_user(quick, saver):
-    agent = agent_with(quick, ScriptedChatModel(replies=["One."]), checkpointer=saver)
+def test_the_config_of_a_snapshot_alone_is_refused_since_it_names_no_user(memory, saver):
+    agent = agent_with(memory, ScriptedChatModel(replies=["One."]), checkpointer=saver)
     agent.invoke(says("First?"), at())
     with pytest.raises(ConfigError, match="'ana'"):
         agent.invoke(says("Second?"), agent.get_state(at()).config)
-    assert entries(quick, user_id=None) == []
+    assert entries(memory, user_id=None) == []
 
 
 # -- after a restart ------------------------------------------------------------------------------

@@ -32,23 +32,25 @@ LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yar
 # -- a person decides ---------------------------------------------------------------------------
 
 
-def _decided(quick, place, *decisions):
+def _decided(memory, place, *decisions):
     person = HumanInTheLoopMiddleware({"look": True})
     model = ScriptedChatModel(
         replies=[calls(*["yard", "hall"][: len(decisions)]), "So be it.", "Yes."]
     )
-    agent = agent_with(quick, model, checkpointer=InMemorySaver(), **{place: [person]})
+    agent = agent_with(memory, model, checkpointer=InMemorySaver(), **{place: [person]})
     agent.invoke(says("Where?"), at())
-    assert [entry.role for entry in entries(quick)] == ["user", "assistant"], "stored and waiting"
+    assert [entry.role for entry in entries(memory)] == ["user", "assistant"], "stored and waiting"
     agent.invoke(Command(resume={"decisions": list(decisions)}), at())
     return agent, model
 
 
 @INNER_AND_OUTER
-def test_calls_that_a_person_approves_are_stored_once(quick, place):
-    _decided(quick, place, {"type": "approve"}, {"type": "approve"})
-    assert sorted(spoken(quick)) == sorted(view(quick)), "tools beside each other end in any order"
-    assert view(quick)[1:4] == [
+def test_calls_that_a_person_approves_are_stored_once(memory, place):
+    _decided(memory, place, {"type": "approve"}, {"type": "approve"})
+    assert sorted(spoken(memory)) == sorted(view(memory)), (
+        "tools beside each other end in any order"
+    )
+    assert view(memory)[1:4] == [
         "ai -> c0 c1",
         "tool c0: yard: a bicycle",
         "tool c1: hall: a bicycle",
@@ -56,26 +58,26 @@ def test_calls_that_a_person_approves_are_stored_once(quick, place):
 
 
 @INNER_AND_OUTER
-def test_a_call_that_a_person_rejects_has_the_rejection_for_a_result(quick, place):
+def test_a_call_that_a_person_rejects_has_the_rejection_for_a_result(memory, place):
     agent, model = _decided(
-        quick, place, {"type": "approve"}, {"type": "reject", "message": "Not the hall."}
+        memory, place, {"type": "approve"}, {"type": "reject", "message": "Not the hall."}
     )
     agent.invoke(says("Sure?"), at())
     results = [message for message in model.seen[2] if message.type == "tool"]
     assert [result.tool_call_id for result in results] == ["c0", "c1"]
     assert "Not the hall." in results[1].text
-    assert len({e.turn_id for e in entries(quick) if e.control is None}) == 2
+    assert len({e.turn_id for e in entries(memory) if e.control is None}) == 2
 
 
 @INNER_AND_OUTER
-def test_a_call_that_a_person_edits_is_shown_as_it_was_run(quick, place):
+def test_a_call_that_a_person_edits_is_shown_as_it_was_run(memory, place):
     edit = {"type": "edit", "edited_action": {"name": "look", "args": {"place": "shed"}}}
-    agent, model = _decided(quick, place, edit)
+    agent, model = _decided(memory, place, edit)
     agent.invoke(says("Sure?"), at())
     state = agent.get_state(at()).values["messages"]
     # The model learns of the edit from the call or from the result, as LangChain's version has it.
     assert state[2].text.endswith("shed: a bicycle")
-    assert shape(model.seen[2])[:4] == view(quick)[:4] == shape(state)[:4]
+    assert shape(model.seen[2])[:4] == view(memory)[:4] == shape(state)[:4]
     assert model.seen[2][1].tool_calls == state[1].tool_calls
 
 
@@ -90,37 +92,37 @@ def _summarizing(keep):
 @INNER_AND_OUTER
 @pytest.mark.parametrize("way", RUNS)
 def test_the_model_reads_the_summary_and_what_the_state_kept_and_the_log_keeps_all(
-    quick, way, place
+    memory, way, place
 ):
     model = ScriptedChatModel(replies=["One.", "Two.", "Three.", "Four."])
     middleware = {place: [_summarizing(2)]}
-    agent = agent_with(quick, model, checkpointer=InMemorySaver(), **middleware)
+    agent = agent_with(memory, model, checkpointer=InMemorySaver(), **middleware)
     for text in ("First?", "Second?", "Third?"):
         RUNS[way](agent, says(text), at())
     assert shape(model.seen[2])[0].startswith("human: Here is a summary")
     assert shape(model.seen[2])[1:] == ["ai: Two.", "human: Third?"]
-    assert spoken(quick) == view(quick)
-    assert len(view(quick)) == 6, "the summary is no part of what was said"
+    assert spoken(memory) == view(memory)
+    assert len(view(memory)) == 6, "the summary is no part of what was said"
 
 
-def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(quick):
+def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(memory):
     model = ScriptedChatModel(
         replies=[*(calls("yard", first=number) for number in range(4)), "In the yard.", "Yes."]
     )
-    agent = agent_with(quick, model, before=[_summarizing(2)], checkpointer=InMemorySaver())
+    agent = agent_with(memory, model, before=[_summarizing(2)], checkpointer=InMemorySaver())
     agent.invoke(says("Where?"), at())
     assert shape(model.seen[4])[0].startswith("human: Here is a summary")
-    assert len(model.seen[4]) < len(view(quick))
-    assert spoken(quick) == view(quick)
-    assert len({entry.turn_id for entry in entries(quick)}) == 1
+    assert len(model.seen[4]) < len(view(memory))
+    assert spoken(memory) == view(memory)
+    assert len({entry.turn_id for entry in entries(memory)}) == 1
     agent.invoke(says("Sure?"), at())
-    assert view(quick)[-2:] == ["human: Sure?", "ai: Yes."]
+    assert view(memory)[-2:] == ["human: Sure?", "ai: Yes."]
 
 
-def test_what_a_summary_took_out_of_sight_can_be_recalled(quick):
+def test_what_a_summary_took_out_of_sight_can_be_recalled(memory):
     model = ScriptedChatModel(replies=["Noted.", "Noted.", "Red."])
     agent = agent_with(
-        quick,
+        memory,
         model,
         before=[_summarizing(2)],
         options={"recall": True},
@@ -136,81 +138,81 @@ def test_what_a_summary_took_out_of_sight_can_be_recalled(quick):
 
 @INNER_AND_OUTER
 @pytest.mark.parametrize("way", RUNS)
-def test_what_a_limit_says_in_the_place_of_the_model_is_stored(quick, way, place):
+def test_what_a_limit_says_in_the_place_of_the_model_is_stored(memory, way, place):
     limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
-    agent = agent_with(quick, ScriptedChatModel(replies=[calls("yard")]), **{place: [limit]})
+    agent = agent_with(memory, ScriptedChatModel(replies=[calls("yard")]), **{place: [limit]})
     RUNS[way](agent, says("Where?"), at())
-    assert view(quick)[:3] == LOOP[:3]
-    assert view(quick)[3].startswith("ai: Model call limits exceeded")
+    assert view(memory)[:3] == LOOP[:3]
+    assert view(memory)[3].startswith("ai: Model call limits exceeded")
 
 
 @INNER_AND_OUTER
 @pytest.mark.parametrize("behavior", ["continue", "end"])
-def test_what_a_limit_answers_in_the_place_of_a_tool_is_stored(quick, place, behavior):
+def test_what_a_limit_answers_in_the_place_of_a_tool_is_stored(memory, place, behavior):
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=behavior)
     model = ScriptedChatModel(replies=[calls("yard"), calls("hall", first=1), "Enough."])
-    agent = agent_with(quick, model, **{place: [limit]})
+    agent = agent_with(memory, model, **{place: [limit]})
     returned = agent.invoke(says("Where?"), at())
-    assert shape(returned["messages"]) == view(quick)
-    assert quick.history("t", user_id="ana").context().repairs == ()
+    assert shape(returned["messages"]) == view(memory)
+    assert memory.history("t", user_id="ana").context().repairs == ()
 
 
 # -- edits of what the model sees -----------------------------------------------------------------
 
 
 @INNER_AND_OUTER
-def test_results_of_the_loop_that_are_cleared_for_the_model_stay_in_the_log(quick, place):
+def test_results_of_the_loop_that_are_cleared_for_the_model_stay_in_the_log(memory, place):
     clear = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])
     model = ScriptedChatModel(replies=[calls("yard"), "In the yard."])
-    agent_with(quick, model, **{place: [clear]}).invoke(says("Where?"), at())
+    agent_with(memory, model, **{place: [clear]}).invoke(says("Where?"), at())
     assert "a bicycle" not in str(shape(model.seen[1]))
-    assert view(quick) == LOOP
+    assert view(memory) == LOOP
 
 
 @INNER_AND_OUTER
-def test_what_is_put_before_the_messages_reaches_the_model_and_not_the_log(quick, place):
+def test_what_is_put_before_the_messages_reaches_the_model_and_not_the_log(memory, place):
     @wrap_model_call
     def remark(request, handler):
         return handler(request.override(messages=[HumanMessage("It is May."), *request.messages]))
 
     model = ScriptedChatModel(replies=["One.", "Two."])
-    agent = agent_with(quick, model, checkpointer=InMemorySaver(), **{place: [remark]})
+    agent = agent_with(memory, model, checkpointer=InMemorySaver(), **{place: [remark]})
     agent.invoke(says("First?"), at())
     agent.invoke(says("Second?"), at())
     assert "It is May." in str(shape(model.seen[1]))
-    assert view(quick) == ["human: First?", "ai: One.", "human: Second?", "ai: Two."]
+    assert view(memory) == ["human: First?", "ai: One.", "human: Second?", "ai: Two."]
 
 
 @INNER_AND_OUTER
-def test_what_is_redacted_in_the_state_is_redacted_in_the_views(quick, place):
+def test_what_is_redacted_in_the_state_is_redacted_in_the_views(memory, place):
     redact = PIIMiddleware("email", strategy="redact", apply_to_input=True, apply_to_output=True)
     model = ScriptedChatModel(replies=["Noted: ana@example.org", "Yes."])
-    agent = agent_with(quick, model, checkpointer=InMemorySaver(), **{place: [redact]})
+    agent = agent_with(memory, model, checkpointer=InMemorySaver(), **{place: [redact]})
     agent.invoke(says("I am ana@example.org"), at())
     agent.invoke(says("Sure?"), at())
     redacted = ["human: I am [REDACTED_EMAIL]", "ai: Noted: [REDACTED_EMAIL]"]
     assert shape(model.seen[0]) == redacted[:1]
-    assert shape(model.seen[1])[:2] == view(quick)[:2] == redacted
+    assert shape(model.seen[1])[:2] == view(memory)[:2] == redacted
 
 
-def test_a_redaction_that_comes_first_keeps_the_text_out_of_the_log(quick):
+def test_a_redaction_that_comes_first_keeps_the_text_out_of_the_log(memory):
     @before_agent
     def redact(state, runtime):
         del runtime
         said = state["messages"][-1]
         return {"messages": [HumanMessage(said.text.replace("12-34", "****"), id=said.id)]}
 
-    agent_with(quick, ScriptedChatModel(replies=["Ok."]), before=[redact]).invoke(
+    agent_with(memory, ScriptedChatModel(replies=["Ok."]), before=[redact]).invoke(
         says("It is 12-34."), at()
     )
-    assert "12-34" not in str(spoken(quick))
+    assert "12-34" not in str(spoken(memory))
 
 
 # -- tools --------------------------------------------------------------------------------------
 
 
 @INNER_AND_OUTER
-def test_a_tool_that_is_tried_again_has_one_result(quick, place):
+def test_a_tool_that_is_tried_again_has_one_result(memory, place):
     tries = []
 
     @tool
@@ -223,11 +225,11 @@ def test_a_tool_that_is_tried_again_has_one_result(quick, place):
 
     retry = ToolRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
     model = ScriptedChatModel(replies=[calls("yard", tool_name="shaky"), "Done."])
-    agent_with(quick, model, tools=[shaky], **{place: [retry]}).invoke(says("Try."), at())
-    assert spoken(quick) == ["human: Try.", "ai -> c0", "tool c0: yard", "ai: Done."]
+    agent_with(memory, model, tools=[shaky], **{place: [retry]}).invoke(says("Try."), at())
+    assert spoken(memory) == ["human: Try.", "ai -> c0", "tool c0: yard", "ai: Done."]
 
 
-def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(quick):
+def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):
     from langchain.agents.middleware import AgentMiddleware, hook_config
 
     class Jump(AgentMiddleware):
@@ -238,31 +240,31 @@ def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(quick):
                 return {"jump_to": "end", "messages": [AIMessage("No.")]}
             return {"jump_to": "model"}
 
-    agent = agent_with(quick, ScriptedChatModel(replies=[calls("yard"), "Here."]), before=[Jump()])
+    agent = agent_with(memory, ScriptedChatModel(replies=[calls("yard"), "Here."]), before=[Jump()])
     agent.invoke(says("Something rude"), at("rude"))
-    assert view(quick, "rude") == ["human: Something rude", "ai: No."]
+    assert view(memory, "rude") == ["human: Something rude", "ai: No."]
     agent.invoke(says("Where?"), at("fine"))
-    assert len({entry.turn_id for entry in entries(quick, "fine")}) == 1
-    assert view(quick, "fine")[-1] == "ai: Here."
+    assert len({entry.turn_id for entry in entries(memory, "fine")}) == 1
+    assert view(memory, "fine")[-1] == "ai: Here."
 
 
-def test_an_agent_that_is_a_node_of_a_graph_remembers_as_one_that_is_not(quick, saver):
-    agent = agent_with(quick, ScriptedChatModel(replies=[calls("yard"), "One.", "Two.", "Other."]))
+def test_an_agent_that_is_a_node_of_a_graph_remembers_as_one_that_is_not(memory, saver):
+    agent = agent_with(memory, ScriptedChatModel(replies=[calls("yard"), "One.", "Two.", "Other."]))
     graph = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent")
     compiled = graph.compile(checkpointer=saver)
     for text in ("Where?", "More?"):
         compiled.invoke(says(text), at())
-    assert spoken(quick) == [*LOOP[:3], "ai: One.", "human: More?", "ai: Two."]
+    assert spoken(memory) == [*LOOP[:3], "ai: One.", "human: More?", "ai: Two."]
     early = next(
         one for one in compiled.get_state_history(at()) if len(one.values["messages"]) == 4
     )
     there = {"configurable": {**early.config["configurable"], "user_id": "ana"}}
     compiled.invoke(says("Instead?"), there)
-    assert view(quick)[3:] == ["ai: One.", "human: Instead?", "ai: Other."]
+    assert view(memory)[3:] == ["ai: One.", "human: Instead?", "ai: Other."]
 
 
-def test_an_agent_that_a_tool_calls_may_have_a_thread_of_its_own(quick):
-    expert = agent_with(quick, ScriptedChatModel(replies=["In the yard."]))
+def test_an_agent_that_a_tool_calls_may_have_a_thread_of_its_own(memory):
+    expert = agent_with(memory, ScriptedChatModel(replies=["In the yard."]))
 
     @tool
     def ask_expert(place: str) -> str:
@@ -270,15 +272,20 @@ def test_an_agent_that_a_tool_calls_may_have_a_thread_of_its_own(quick):
         return expert.invoke(says(place), at("expert"))["messages"][-1].text
 
     model = ScriptedChatModel(replies=[calls("yard", tool_name="ask_expert"), "It is there."])
-    agent_with(quick, model, tools=[ask_expert]).invoke(says("Where?"), at())
-    assert view(quick, "expert") == ["human: yard", "ai: In the yard."]
-    assert view(quick) == ["human: Where?", "ai -> c0", "tool c0: In the yard.", "ai: It is there."]
+    agent_with(memory, model, tools=[ask_expert]).invoke(says("Where?"), at())
+    assert view(memory, "expert") == ["human: yard", "ai: In the yard."]
+    assert view(memory) == [
+        "human: Where?",
+        "ai -> c0",
+        "tool c0: In the yard.",
+        "ai: It is there.",
+    ]
 
 
-def test_two_turns_of_one_thread_at_once_are_stored_whole_and_apart(quick):
+def test_two_turns_of_one_thread_at_once_are_stored_whole_and_apart(memory):
     gate = asyncio.Event()
     model = ScriptedChatModel(replies=["To the first.", "To the second."], turnstile=gate)
-    agent = agent_with(quick, model)
+    agent = agent_with(memory, model)
 
     async def read(text, started):
         async for _ in agent.astream(says(text), at(), stream_mode="messages"):
@@ -294,8 +301,8 @@ def test_two_turns_of_one_thread_at_once_are_stored_whole_and_apart(quick):
         await asyncio.gather(*tasks)
 
     asyncio.run(chat())
-    assert spoken(quick)[:2] == ["human: First?", "human: Second?"]
-    assert view(quick) == [
+    assert spoken(memory)[:2] == ["human: First?", "human: Second?"]
+    assert view(memory) == [
         "human: First?",
         "ai: To the first.",
         "human: Second?",
@@ -303,10 +310,10 @@ def test_two_turns_of_one_thread_at_once_are_stored_whole_and_apart(quick):
     ]
 
 
-def test_several_threads_of_one_agent_stay_apart(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), tools=[look])
+def test_several_threads_of_one_agent_stay_apart(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), tools=[look])
     configs = [at(f"t{number}") for number in range(6)]
     agent.batch([says(f"Question {number}?") for number in range(6)], configs)
-    assert [view(quick, f"t{n}") for n in range(6)] == [
+    assert [view(memory, f"t{n}") for n in range(6)] == [
         [f"human: Question {n}?", "ai: Yes."] for n in range(6)
     ]

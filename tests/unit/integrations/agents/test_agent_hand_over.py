@@ -43,25 +43,25 @@ def ask_expert(place: str, messages: Annotated[list, InjectedState("messages")])
 
 @pytest.mark.parametrize("keep_state", ["all", "turn"])
 def test_an_agent_that_hands_over_to_another_leaves_each_message_once_and_named(
-    quick, saver, keep_state
+    memory, saver, keep_state
 ):
     options = {"options": {"keep_state": keep_state}}
     over = calls("garage", tool_name="ask_expert")
-    host = an_agent(quick, "host", over, "You are welcome.", tools=[ask_expert], **options)
-    expert = an_agent(quick, "expert", "On level C.", **options)
+    host = an_agent(memory, "host", over, "You are welcome.", tools=[ask_expert], **options)
+    expert = an_agent(memory, "expert", "On level C.", **options)
     builder = StateGraph(MessagesState).add_node("host", host).add_node("expert", expert)
     graph = builder.add_edge(START, "host").compile(checkpointer=saver)
     graph.invoke(says("Where?"), at())
-    assert said_by(quick) == [
+    assert said_by(memory) == [
         ("user", "Where?"),
         ("host", ""),
         ("ask_expert", "handed over: garage"),
         ("expert", "On level C."),
     ]
-    assert len({entry.turn_id for entry in entries(quick)}) == 1
+    assert len({entry.turn_id for entry in entries(memory)}) == 1
     graph.invoke(says("Thanks."), at())
-    assert said_by(quick)[4:] == [("user", "Thanks."), ("host", "You are welcome.")]
-    assert controls(quick) == []
+    assert said_by(memory)[4:] == [("user", "Thanks."), ("host", "You are welcome.")]
+    assert controls(memory) == []
 
 
 def side_by_side(memory, saver, abe, bea):
@@ -69,12 +69,12 @@ def side_by_side(memory, saver, abe, bea):
     return builder.add_edge(START, "abe").add_edge(START, "bea").compile(checkpointer=saver)
 
 
-def test_agents_side_by_side_each_leave_their_loop_under_their_own_name(quick, saver):
-    abe = an_agent(quick, "abe", calls("yard"), "In the yard.", "Sure.")
-    bea = an_agent(quick, "bea", calls("hall", first=1), "In the hall.", "Quite.")
-    graph = side_by_side(quick, saver, abe, bea)
+def test_agents_side_by_side_each_leave_their_loop_under_their_own_name(memory, saver):
+    abe = an_agent(memory, "abe", calls("yard"), "In the yard.", "Sure.")
+    bea = an_agent(memory, "bea", calls("hall", first=1), "In the hall.", "Quite.")
+    graph = side_by_side(memory, saver, abe, bea)
     graph.invoke(says("Where?", "q1"), at())
-    assert sorted(said_by(quick)) == [
+    assert sorted(said_by(memory)) == [
         ("abe", ""),
         ("abe", "In the yard."),
         ("bea", ""),
@@ -84,27 +84,27 @@ def test_agents_side_by_side_each_leave_their_loop_under_their_own_name(quick, s
         ("user", "Where?"),
     ]
     graph.invoke(says("Sure?"), at())
-    assert sorted(said_by(quick)[7:]) == [("abe", "Sure."), ("bea", "Quite."), ("user", "Sure?")]
-    assert controls(quick) == []
-    assert quick.history("t", user_id="ana").context().repairs == ()
+    assert sorted(said_by(memory)[7:]) == [("abe", "Sure."), ("bea", "Quite."), ("user", "Sure?")]
+    assert controls(memory) == []
+    assert memory.history("t", user_id="ana").context().repairs == ()
 
 
-def test_of_agents_side_by_side_the_one_that_failed_goes_on_and_the_other_stays(quick):
+def test_of_agents_side_by_side_the_one_that_failed_goes_on_and_the_other_stays(memory):
     saver = InMemorySaver()
-    abe = an_agent(quick, "abe", "In the yard.")
-    bea = an_agent(quick, "bea", calls("hall"), ProviderError("late"), "In the hall.")
-    graph = side_by_side(quick, saver, abe, bea)
+    abe = an_agent(memory, "abe", "In the yard.")
+    bea = an_agent(memory, "bea", calls("hall"), ProviderError("late"), "In the hall.")
+    graph = side_by_side(memory, saver, abe, bea)
     with pytest.raises(ProviderError):
         graph.invoke(says("Where?"), at())
     graph.invoke(None, at())
-    assert sorted(said_by(quick)) == [
+    assert sorted(said_by(memory)) == [
         ("abe", "In the yard."),
         ("bea", ""),
         ("bea", "In the hall."),
         ("look", "hall: a bicycle"),
         ("user", "Where?"),
     ]
-    assert sorted(spoken(quick)) == sorted(view_of_all(quick))
+    assert sorted(spoken(memory)) == sorted(view_of_all(memory))
 
 
 def view_of_all(memory):
@@ -116,8 +116,8 @@ class Work(TypedDict, total=False):
     found: Annotated[list[str], operator.add]
 
 
-def test_one_agent_that_is_sent_to_several_times_at_once_keeps_every_reply(quick, saver):
-    agent = an_agent(quick, "worker", lambda messages: f"about {len(messages)}")
+def test_one_agent_that_is_sent_to_several_times_at_once_keeps_every_reply(memory, saver):
+    agent = an_agent(memory, "worker", lambda messages: f"about {len(messages)}")
 
     def work(state):
         messages = [HumanMessage("Report.", id="q")]
@@ -128,9 +128,9 @@ def test_one_agent_that_is_sent_to_several_times_at_once_keeps_every_reply(quick
         START, lambda state: [Send("work", {"topics": [one]}) for one in state["topics"]]
     )
     found = builder.compile(checkpointer=saver).invoke({"topics": ["a", "b", "c"]}, at())
-    replies = [entry.message.id for entry in entries(quick) if entry.role == "assistant"]
+    replies = [entry.message.id for entry in entries(memory) if entry.role == "assistant"]
     assert sorted(replies) == sorted(found["found"])
-    assert controls(quick) == []
+    assert controls(memory) == []
 
 
 # -- going back, and what was edited or taken back in the log -------------------------------------
@@ -145,26 +145,26 @@ def after(text):
     return lambda one: not one.next and one.values["messages"][-1].text == text
 
 
-def test_branches_that_are_left_and_found_again_store_nothing_twice(quick, saver):
-    agent = an_agent(quick, None, "One.", "Two.", "Other.", "More.", "Last.", checkpointer=saver)
+def test_branches_that_are_left_and_found_again_store_nothing_twice(memory, saver):
+    agent = an_agent(memory, None, "One.", "Two.", "Other.", "More.", "Last.", checkpointer=saver)
     agent.invoke(says("First?"), at())
     agent.invoke(says("Second?"), at())
     agent.invoke(says("Instead?"), snapshot(agent, after("One.")))
     agent.invoke(says("Back?"), snapshot(agent, after("Two.")))
     first = ["human: First?", "ai: One."]
     second = ["human: Second?", "ai: Two.", "human: Back?", "ai: More."]
-    assert view(quick) == [*first, *second]
+    assert view(memory) == [*first, *second]
     agent.invoke(says("Again?"), snapshot(agent, after("Other.")))
     other = ["human: Instead?", "ai: Other.", "human: Again?", "ai: Last."]
-    assert view(quick) == [*first, *other]
-    said = [entry for entry in entries(quick) if entry.message is not None]
+    assert view(memory) == [*first, *other]
+    said = [entry for entry in entries(memory) if entry.message is not None]
     assert len(said) == 10, "what comes back is no new entry"
 
 
 @pytest.mark.parametrize("keep_state", ["all", "turn"])
-def test_a_branch_comes_back_whole_whatever_of_it_the_state_holds(quick, saver, keep_state):
+def test_a_branch_comes_back_whole_whatever_of_it_the_state_holds(memory, saver, keep_state):
     agent = an_agent(
-        quick,
+        memory,
         None,
         *("One.", "Two.", "Three.", "Other.", "Four."),
         options={"keep_state": keep_state},
@@ -173,59 +173,59 @@ def test_a_branch_comes_back_whole_whatever_of_it_the_state_holds(quick, saver, 
     for text in ("First?", "Second?", "Third?"):
         agent.invoke(says(text), at())
     agent.invoke(says("Instead?"), snapshot(agent, after("One.")))
-    assert view(quick) == ["human: First?", "ai: One.", "human: Instead?", "ai: Other."]
+    assert view(memory) == ["human: First?", "ai: One.", "human: Instead?", "ai: Other."]
     agent.invoke(says("Fourth?"), snapshot(agent, after("Three.")))
-    assert [line for line in view(quick) if line.startswith("ai")] == [
+    assert [line for line in view(memory) if line.startswith("ai")] == [
         *("ai: One.", "ai: Two.", "ai: Three.", "ai: Four."),
     ]
 
 
-def test_a_reply_that_was_generated_anew_is_found_again_with_its_checkpoint(quick, saver):
-    agent = an_agent(quick, None, "One.", "Better.", "More.", checkpointer=saver)
+def test_a_reply_that_was_generated_anew_is_found_again_with_its_checkpoint(memory, saver):
+    agent = an_agent(memory, None, "One.", "Better.", "More.", checkpointer=saver)
     agent.invoke(says("First?"), at())
     agent.invoke(None, snapshot(agent, lambda one: one.next == ("model",)))
-    assert view(quick) == ["human: First?", "ai: Better."]
+    assert view(memory) == ["human: First?", "ai: Better."]
     agent.invoke(says("And?"), snapshot(agent, after("One.")))
-    assert view(quick) == ["human: First?", "ai: One.", "human: And?", "ai: More."]
+    assert view(memory) == ["human: First?", "ai: One.", "human: And?", "ai: More."]
 
 
-def test_going_back_to_the_very_beginning_takes_back_everything(quick, saver):
-    agent = an_agent(quick, None, "One.", "Two.", "Anew.", checkpointer=saver)
+def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver):
+    agent = an_agent(memory, None, "One.", "Two.", "Anew.", checkpointer=saver)
     agent.invoke(says("First?"), at())
     agent.invoke(says("Second?"), at())
     beginning = snapshot(
         agent, lambda one: one.next == ("__start__",) and one.metadata["step"] == -1
     )
     agent.invoke(says("Hello?"), beginning)
-    assert view(quick) == ["human: Hello?", "ai: Anew."]
+    assert view(memory) == ["human: Hello?", "ai: Anew."]
 
 
-def test_what_is_edited_in_the_log_stays_as_it_was_edited(quick, saver):
-    agent = an_agent(quick, None, "One.", "Two.", checkpointer=saver)
+def test_what_is_edited_in_the_log_stays_as_it_was_edited(memory, saver):
+    agent = an_agent(memory, None, "One.", "Two.", checkpointer=saver)
     agent.invoke(says("First?"), at())
-    history = quick.history("t", user_id="ana")
+    history = memory.history("t", user_id="ana")
     history.replace(history.turns[-1].id, "ONE.")
     agent.invoke(says("Second?"), at())
-    assert view(quick) == ["human: First?", "ai: ONE.", "human: Second?", "ai: Two."]
+    assert view(memory) == ["human: First?", "ai: ONE.", "human: Second?", "ai: Two."]
 
 
-def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(quick, saver):
-    agent = an_agent(quick, None, "One.", "Two.", "Three.", "Other.", checkpointer=saver)
+def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, saver):
+    agent = an_agent(memory, None, "One.", "Two.", "Three.", "Other.", checkpointer=saver)
     for text in ("First?", "Second?"):
         agent.invoke(says(text), at())
-    history = quick.history("t", user_id="ana")
+    history = memory.history("t", user_id="ana")
     history.add_summary("They said one and two.", history.summary_window())
     agent.invoke(says("Third?"), at())
     agent.invoke(says("Instead?"), snapshot(agent, after("One.")))
     assert history.last_summary is None
-    assert view(quick) == ["human: First?", "ai: One.", "human: Instead?", "ai: Other."]
+    assert view(memory) == ["human: First?", "ai: One.", "human: Instead?", "ai: Other."]
 
 
-def test_an_agent_inside_a_graph_does_not_bring_back_a_message_that_was_forgotten(quick, saver):
-    agent = an_agent(quick, None, "Noted.", "One.")
+def test_an_agent_inside_a_graph_does_not_bring_back_a_message_that_was_forgotten(memory, saver):
+    agent = an_agent(memory, None, "Noted.", "One.")
     graph = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent")
     compiled = graph.compile(checkpointer=saver)
     compiled.invoke(says("The word is hullabaloo.", "secret"), at())
-    quick.forget(thread_id="t", user_id="ana", entry_ids=["secret"])
+    memory.forget(thread_id="t", user_id="ana", entry_ids=["secret"])
     compiled.invoke(says("First?"), at())
-    assert spoken(quick) == ["ai: Noted.", "human: First?", "ai: One."]
+    assert spoken(memory) == ["ai: Noted.", "human: First?", "ai: One."]

@@ -61,7 +61,7 @@ def test_a_tool_that_breaks_down_leaves_what_was_done_before(memory, way):
     ]
 
 
-def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(quick):
+def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(memory):
     stored = asyncio.Event()
 
     class WatchedLog(FailingLog):
@@ -92,7 +92,7 @@ def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(quick
         ],
     )
     model = ScriptedChatModel(replies=[both, "I see."])
-    memory = ConversationMemory(WatchedLog(quick.log, fails_at=0))
+    memory = ConversationMemory(WatchedLog(memory.log, fails_at=0))
     agent = agent_with(memory, model, tools=[quick_one, broken_one])
 
     async def chat():
@@ -108,13 +108,13 @@ def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(quick
     ]
 
 
-def test_a_result_that_reports_an_error_is_stored_as_one(quick):
+def test_a_result_that_reports_an_error_is_stored_as_one(memory):
     wrong = AIMessage(
         "", tool_calls=[{"name": "look", "args": {}, "id": "c0", "type": "tool_call"}]
     )
     model = ScriptedChatModel(replies=[wrong, "I asked wrongly."])
-    agent_with(quick, model).invoke(says("Where?"), at())
-    result = entries(quick)[2].message
+    agent_with(memory, model).invoke(says("Where?"), at())
+    result = entries(memory)[2].message
     assert (result.status, result.tool_call_id) == ("error", "c0")
 
 
@@ -129,10 +129,10 @@ def test_a_cancelled_or_failed_model_leaves_the_loop_so_far(memory, way):
     assert view(memory)[-2:] == ["human: Well?", "ai: Again."]
 
 
-def test_a_task_that_is_cancelled_keeps_what_was_said(quick):
+def test_a_task_that_is_cancelled_keeps_what_was_said(memory):
     async def chat():
         model = ScriptedChatModel(replies=["One two three.", "Again."], turnstile=asyncio.Event())
-        agent = agent_with(quick, model)
+        agent = agent_with(memory, model)
         started = asyncio.Event()
 
         async def read():
@@ -146,23 +146,23 @@ def test_a_task_that_is_cancelled_keeps_what_was_said(quick):
             await task
 
     asyncio.run(chat())
-    assert view(quick) == ["human: Where?", "ai: One "]
+    assert view(memory) == ["human: Where?", "ai: One "]
 
 
-def test_a_command_that_answers_a_call_is_stored_like_any_result(quick):
+def test_a_command_that_answers_a_call_is_stored_like_any_result(memory):
     @tool
     def note(place: str) -> Command:
         """Answer with a command."""
         return Command(update={"messages": [ToolMessage(place, tool_call_id="c0")]})
 
     model = ScriptedChatModel(replies=[calls("yard", tool_name="note"), "Noted."])
-    returned = agent_with(quick, model, tools=[note]).invoke(says("Note it."), at())
-    assert view(quick) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
-    assert {e.message.id for e in entries(quick)} == {m.id for m in returned["messages"]}
+    returned = agent_with(memory, model, tools=[note]).invoke(says("Note it."), at())
+    assert view(memory) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
+    assert {e.message.id for e in entries(memory)} == {m.id for m in returned["messages"]}
 
 
 @pytest.mark.parametrize("way", RUNS)
-def test_a_tool_that_returns_a_message_and_a_command_has_one_result(quick, way):
+def test_a_tool_that_returns_a_message_and_a_command_has_one_result(memory, way):
     @tool
     def note(place: str) -> list:
         """Answer, and change the state besides."""
@@ -170,19 +170,19 @@ def test_a_tool_that_returns_a_message_and_a_command_has_one_result(quick, way):
         return [answer, Command(update={"jump_to": None})]
 
     model = ScriptedChatModel(replies=[calls("yard", tool_name="note"), "Noted."])
-    RUNS[way](agent_with(quick, model, tools=[note]), says("Note it."), at())
-    assert spoken(quick) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
+    RUNS[way](agent_with(memory, model, tools=[note]), says("Note it."), at())
+    assert spoken(memory) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
 
 
-def test_a_tool_whose_result_is_the_answer_is_stored(quick):
+def test_a_tool_whose_result_is_the_answer_is_stored(memory):
     @tool(return_direct=True)
     def direct(place: str) -> str:
         """Answer for the model."""
         return place
 
     model = ScriptedChatModel(replies=[calls("yard", tool_name="direct")])
-    agent_with(quick, model, tools=[direct]).invoke(says("Where?"), at())
-    assert view(quick) == ["human: Where?", "ai -> c0", "tool c0: yard"]
+    agent_with(memory, model, tools=[direct]).invoke(says("Where?"), at())
+    assert view(memory) == ["human: Where?", "ai -> c0", "tool c0: yard"]
 
 
 class _Point:
@@ -202,20 +202,20 @@ class _Point:
     ],
     ids=["documents", "objects", "plain values"],
 )
-def test_an_artifact_of_any_kind_is_kept_as_plain_values(quick, artifact, kept):
+def test_an_artifact_of_any_kind_is_kept_as_plain_values(memory, artifact, kept):
     @tool(response_format="content_and_artifact")
     def find(place: str) -> tuple[str, object]:
         """Find something."""
         return place, artifact
 
     model = ScriptedChatModel(replies=[calls("yard", tool_name="find"), "Found."])
-    returned = agent_with(quick, model, tools=[find]).invoke(says("Where?"), at())
-    assert entries(quick)[2].message.artifact == kept
+    returned = agent_with(memory, model, tools=[find]).invoke(says("Where?"), at())
+    assert entries(memory)[2].message.artifact == kept
     assert returned["messages"][2].artifact is artifact
-    assert len(entries(quick)) == 4
+    assert len(entries(memory)) == 4
 
 
-def test_structured_answers_are_stored_with_their_results(quick):
+def test_structured_answers_are_stored_with_their_results(memory):
     from pydantic import BaseModel
 
     class Place(BaseModel):
@@ -228,16 +228,16 @@ def test_structured_answers_are_stored_with_their_results(quick):
         tool_calls=[{"name": "Place", "args": {"name": "yard"}, "id": "c0", "type": "tool_call"}],
     )
     agent = agent_with(
-        quick, ScriptedChatModel(replies=[answer]), tools=[look], response_format=Place
+        memory, ScriptedChatModel(replies=[answer]), tools=[look], response_format=Place
     )
     returned = agent.invoke(says("Where?"), at())
     assert returned["structured_response"] == Place(name="yard")
-    assert [entry.message.id for entry in entries(quick)] == [
+    assert [entry.message.id for entry in entries(memory)] == [
         message.id for message in returned["messages"]
     ]
 
 
-def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(quick):
+def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(memory):
     from langchain.agents.middleware import before_model
 
     @before_model
@@ -247,7 +247,7 @@ def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(quick):
         return {"messages": [HumanMessage("Hurry.")]} if said[-1].type == "tool" else None
 
     model = ScriptedChatModel(replies=[calls("yard"), "Done.", "Yes."])
-    agent = agent_with(quick, model, before=[remind])
+    agent = agent_with(memory, model, before=[remind])
     agent.invoke(says("Where?"), at())
     assert shape(model.seen[1])[-1] == "human: Hurry."
-    assert len({entry.turn_id for entry in entries(quick)}) == 1
+    assert len({entry.turn_id for entry in entries(memory)}) == 1

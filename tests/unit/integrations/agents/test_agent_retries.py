@@ -47,47 +47,47 @@ def test_the_same_message_after_a_reply_leaves_the_newer_reply(memory, way):
     assert shape(model.seen[3]) == ["human: I am here.", "ai: Noted.", "human: Where?"]
 
 
-def test_an_attempt_that_fails_leaves_the_reply_of_the_one_before(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Two.", ProviderError()]))
+def test_an_attempt_that_fails_leaves_the_reply_of_the_one_before(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Two.", ProviderError()]))
     agent.invoke(says("Where?", "q1"), at())
     with pytest.raises(ProviderError):
         agent.invoke(says("Where?", "q1"), at())
-    assert view(quick) == ["human: Where?", "ai: Two."]
+    assert view(memory) == ["human: Where?", "ai: Two."]
 
 
-def test_a_message_edited_under_its_id_replaces_question_and_reply(quick):
+def test_a_message_edited_under_its_id_replaces_question_and_reply(memory):
     model = ScriptedChatModel(replies=["On two.", "On three."])
-    agent = agent_with(quick, model)
+    agent = agent_with(memory, model)
     agent.invoke(says("Where is the bike?", "q1"), at())
     agent.invoke(says("Where is the car?", "q1"), at())
-    assert view(quick) == ["human: Where is the car?", "ai: On three."]
+    assert view(memory) == ["human: Where is the car?", "ai: On three."]
     assert shape(model.seen[1]) == ["human: Where is the car?"]
 
 
-def test_an_earlier_message_said_again_is_answered_in_its_place(quick):
+def test_an_earlier_message_said_again_is_answered_in_its_place(memory):
     model = ScriptedChatModel(replies=["One.", "Two.", "One, better."])
-    agent = agent_with(quick, model)
+    agent = agent_with(memory, model)
     for text, name in (("First?", "q1"), ("Second?", "q2"), ("First?", "q1")):
         agent.invoke(says(text, name), at())
     assert shape(model.seen[2]) == ["human: First?"]
-    assert view(quick) == ["human: First?", "ai: One, better.", "human: Second?", "ai: Two."]
+    assert view(memory) == ["human: First?", "ai: One, better.", "human: Second?", "ai: Two."]
 
 
-def test_a_runnable_that_retries_the_agent_stores_one_turn(quick):
+def test_a_runnable_that_retries_the_agent_stores_one_turn(memory):
     model = ScriptedChatModel(replies=[ProviderError(), "Here."])
-    agent = agent_with(quick, model).with_retry(
+    agent = agent_with(memory, model).with_retry(
         retry_if_exception_type=(ProviderError,), wait_exponential_jitter=False
     )
     agent.invoke(says("Where?", "q1"), at())
-    assert spoken(quick) == ["human: Where?", "ai: Here."]
+    assert spoken(memory) == ["human: Where?", "ai: Here."]
 
 
-def test_a_whole_history_that_comes_with_every_run_is_stored_once(quick):
+def test_a_whole_history_that_comes_with_every_run_is_stored_once(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
-    agent = agent_with(quick, model)
+    agent = agent_with(memory, model)
     first = agent.invoke(says("First?"), at())["messages"]
     agent.invoke({"messages": [*first, HumanMessage("Second?")]}, at())
-    assert spoken(quick) == ["human: First?", "ai: One.", "human: Second?", "ai: Two."]
+    assert spoken(memory) == ["human: First?", "ai: One.", "human: Second?", "ai: Two."]
 
 
 # -- middleware that calls the model again --------------------------------------------------------
@@ -95,24 +95,24 @@ def test_a_whole_history_that_comes_with_every_run_is_stored_once(quick):
 
 @INNER_AND_OUTER
 @pytest.mark.parametrize("way", RUNS)
-def test_a_model_that_is_called_again_after_an_error_answers_once(quick, way, place):
+def test_a_model_that_is_called_again_after_an_error_answers_once(memory, way, place):
     retry = ModelRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
     model = ScriptedChatModel(replies=[ProviderError(), ProviderError(), calls("yard"), "Here."])
-    agent = agent_with(quick, model, **{place: [retry]})
+    agent = agent_with(memory, model, **{place: [retry]})
     RUNS[way](agent, says("Where?"), at())
     expected = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: Here."]
-    assert spoken(quick) == expected
+    assert spoken(memory) == expected
     assert shape(model.seen[0]) == shape(model.seen[2]) == ["human: Where?"]
 
 
 @INNER_AND_OUTER
 @pytest.mark.parametrize("way", RUNS)
-def test_the_reply_of_the_model_that_stands_in_is_stored(quick, way, place):
+def test_the_reply_of_the_model_that_stands_in_is_stored(memory, way, place):
     spare = ScriptedChatModel(replies=["From the spare."])
     model = ScriptedChatModel(replies=[ProviderError()])
-    agent = agent_with(quick, model, **{place: [ModelFallbackMiddleware(spare)]})
+    agent = agent_with(memory, model, **{place: [ModelFallbackMiddleware(spare)]})
     RUNS[way](agent, says("Where?"), at())
-    assert spoken(quick) == ["human: Where?", "ai: From the spare."]
+    assert spoken(memory) == ["human: Where?", "ai: From the spare."]
     assert shape(spare.seen[0]) == ["human: Where?"]
 
 
@@ -128,57 +128,57 @@ class _ChatCompletionsModel(ScriptedChatModel):
         return "openai-chat"
 
 
-def test_each_model_gets_what_its_own_provider_takes(quick):
+def test_each_model_gets_what_its_own_provider_takes(memory):
     picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
     audio = {"type": "audio", "base64": "aGk=", "mime_type": "audio/wav"}
     said = HumanMessage([{"type": "text", "text": "See and hear."}, picture, audio])
-    quick.add_messages([said, AIMessage("I do.")], user_id="ana", thread_id="t")
+    memory.add_messages([said, AIMessage("I do.")], user_id="ana", thread_id="t")
     spare = _ChatCompletionsModel(replies=["Yes."])
     model = _ConverseModel(replies=[ProviderError()])
-    agent_with(quick, model, before=[ModelFallbackMiddleware(spare)]).invoke(says("Well?"), at())
+    agent_with(memory, model, before=[ModelFallbackMiddleware(spare)]).invoke(says("Well?"), at())
     kinds = [[block["type"] for block in one.seen[0][0].content] for one in (model, spare)]
     assert "audio" in kinds[1]
     assert "audio" not in kinds[0]
 
 
 @INNER_AND_OUTER
-def test_a_reply_that_middleware_refuses_is_not_taken_for_said(quick, place):
+def test_a_reply_that_middleware_refuses_is_not_taken_for_said(memory, place):
     @wrap_model_call
     def choosy(request, handler):
         first = handler(request)
         return first if "good" in first.result[0].text else handler(request)
 
     model = ScriptedChatModel(replies=["A bad one.", "A good one."])
-    agent_with(quick, model, **{place: [choosy]}).invoke(says("Well?"), at())
-    assert view(quick) == ["human: Well?", "ai: A good one."]
+    agent_with(memory, model, **{place: [choosy]}).invoke(says("Well?"), at())
+    assert view(memory) == ["human: Well?", "ai: A good one."]
 
 
-def test_a_reply_that_middleware_puts_another_in_the_place_of_is_not_taken_for_said(quick):
+def test_a_reply_that_middleware_puts_another_in_the_place_of_is_not_taken_for_said(memory):
     @wrap_model_call
     def guard(request, handler):
         handler(request)
         return AIMessage("I cannot say that.")
 
-    agent_with(quick, ScriptedChatModel(replies=["A secret."]), before=[guard]).invoke(
+    agent_with(memory, ScriptedChatModel(replies=["A secret."]), before=[guard]).invoke(
         says("Well?"), at()
     )
-    assert view(quick) == ["human: Well?", "ai: I cannot say that."]
+    assert view(memory) == ["human: Well?", "ai: I cannot say that."]
 
 
 # -- cached replies -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["without", "with"])
-def test_a_cached_reply_does_not_take_the_place_of_an_earlier_one(quick, checkpointer):
+def test_a_cached_reply_does_not_take_the_place_of_an_earlier_one(memory, checkpointer):
     model = ScriptedChatModel(replies=[AIMessage("Yes.", id="same")])
-    agent = agent_with(quick, model, checkpointer=checkpointer)
+    agent = agent_with(memory, model, checkpointer=checkpointer)
     for text in ("First?", "Second?"):
         agent.invoke(says(text), at())
-    assert view(quick) == ["human: First?", "ai: Yes.", "human: Second?", "ai: Yes."]
+    assert view(memory) == ["human: First?", "ai: Yes.", "human: Second?", "ai: Yes."]
 
 
-def test_a_cached_reply_to_the_same_attempt_is_there_once(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=[AIMessage("Yes.", id="same")]))
+def test_a_cached_reply_to_the_same_attempt_is_there_once(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=[AIMessage("Yes.", id="same")]))
     for _ in range(2):
         agent.invoke(says("First?", "q1"), at())
-    assert spoken(quick) == ["human: First?", "ai: Yes."]
+    assert spoken(memory) == ["human: First?", "ai: Yes."]

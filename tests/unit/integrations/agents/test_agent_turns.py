@@ -51,25 +51,25 @@ def test_what_the_agent_returns_is_in_the_log_under_the_same_ids(memory):
     assert {entry.message.id for entry in entries(memory)} == {one.id for one in returned}
 
 
-def test_the_user_is_stored_before_the_model_is_called(quick):
+def test_the_user_is_stored_before_the_model_is_called(memory):
     def reply(_messages):
-        return f"stored: {view(quick)}"
+        return f"stored: {view(memory)}"
 
-    agent = agent_with(quick, ScriptedChatModel(replies=[reply]))
+    agent = agent_with(memory, ScriptedChatModel(replies=[reply]))
     agent.invoke(says("Where?"), at())
-    assert view(quick)[1] == "ai: stored: ['human: Where?']"
+    assert view(memory)[1] == "ai: stored: ['human: Where?']"
 
 
-def test_a_call_is_stored_before_its_tool_runs(quick):
+def test_a_call_is_stored_before_its_tool_runs(memory):
     seen = []
 
     def watch(place: str) -> str:
         """Watch."""
-        seen.extend(entry.role for entry in entries(quick))
+        seen.extend(entry.role for entry in entries(memory))
         return place
 
     agent = agent_with(
-        quick,
+        memory,
         ScriptedChatModel(replies=[calls("yard", tool_name="watch"), "Done."]),
         tools=[watch],
     )
@@ -77,36 +77,36 @@ def test_a_call_is_stored_before_its_tool_runs(quick):
     assert seen == ["user", "assistant"]
 
 
-def test_a_reply_bears_when_the_model_was_called(quick):
-    agent_with(quick, ScriptedChatModel(replies=["Yes."])).invoke(says("Well?"), at())
-    timing = entries(quick)[1].metadata.timing
+def test_a_reply_bears_when_the_model_was_called(memory):
+    agent_with(memory, ScriptedChatModel(replies=["Yes."])).invoke(says("Well?"), at())
+    timing = entries(memory)[1].metadata.timing
     assert timing["llmStart"] <= timing["llmEnd"]
 
 
-def test_several_messages_at_once_are_one_turn_with_their_reply(quick):
+def test_several_messages_at_once_are_one_turn_with_their_reply(memory):
     model = ScriptedChatModel(replies=["Both."])
-    agent = agent_with(quick, model)
+    agent = agent_with(memory, model)
     agent.invoke({"messages": [HumanMessage("One?"), HumanMessage("Two?")]}, at())
     assert shape(model.seen[0]) == ["human: One?\nTwo?"]
-    assert len({entry.turn_id for entry in entries(quick)}) == 1
+    assert len({entry.turn_id for entry in entries(memory)}) == 1
 
 
-def test_a_history_that_comes_with_the_first_run_is_stored_turn_by_turn(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Level two."]))
+def test_a_history_that_comes_with_the_first_run_is_stored_turn_by_turn(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Level two."]))
     before = [HumanMessage("Hello."), AIMessage("Good day."), HumanMessage("Where?")]
     agent.invoke({"messages": before}, at())
-    turns = [entry.turn_id for entry in entries(quick)]
-    assert view(quick) == ["human: Hello.", "ai: Good day.", "human: Where?", "ai: Level two."]
+    turns = [entry.turn_id for entry in entries(memory)]
+    assert view(memory) == ["human: Hello.", "ai: Good day.", "human: Where?", "ai: Level two."]
     assert turns[0] == turns[1] != turns[2] == turns[3]
 
 
-def test_what_is_marked_as_not_to_be_stored_reaches_the_model_and_not_the_log(quick):
+def test_what_is_marked_as_not_to_be_stored_reaches_the_model_and_not_the_log(memory):
     model = ScriptedChatModel(replies=["Quiet.", "Yes."])
-    agent = agent_with(quick, model)
+    agent = agent_with(memory, model)
     secret = HumanMessage("My code is 12-34.", additional_kwargs={"remember": False})
     agent.invoke({"messages": [secret]}, at())
     assert shape(model.seen[0]) == ["human: My code is 12-34."]
-    assert entries(quick) == [], "no answer is stored to what is not"
+    assert entries(memory) == [], "no answer is stored to what is not"
 
 
 def test_the_log_holds_what_the_write_hook_leaves():
@@ -146,46 +146,46 @@ def test_what_the_write_hook_refuses_is_not_searched_for_either():
 # -- what the model sees ------------------------------------------------------------------------
 
 
-def test_a_thread_that_began_in_a_chain_goes_on_in_an_agent(quick):
-    quick.wrap(ScriptedChatModel(replies=["Noted."]), recall=False).invoke("I am Ana.", at())
+def test_a_thread_that_began_in_a_chain_goes_on_in_an_agent(memory):
+    memory.wrap(ScriptedChatModel(replies=["Noted."]), recall=False).invoke("I am Ana.", at())
     model = ScriptedChatModel(replies=["Ana."])
-    agent_with(quick, model).invoke(says("Who am I?"), at())
+    agent_with(memory, model).invoke(says("Who am I?"), at())
     assert shape(model.seen[0]) == ["human: I am Ana.", "ai: Noted.", "human: Who am I?"]
 
 
-def test_lines_of_other_threads_stand_fenced_in_the_question_in_every_call_of_the_loop(quick):
-    quick.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
+def test_lines_of_other_threads_stand_fenced_in_the_question_in_every_call_of_the_loop(memory):
+    memory.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
     model = ScriptedChatModel(replies=[calls("yard"), "Red."])
-    agent = agent_with(quick, model, options={"recall": True})
+    agent = agent_with(memory, model, options={"recall": True})
     agent.invoke(says("Which colour is my bicycle?"), at())
     first, second = (messages[0] for messages in model.seen)
     assert first.content[0]["text"].startswith("<recalled>")
     assert "My bicycle is red." in first.content[0]["text"]
     assert first.content[1]["text"] == "Which colour is my bicycle?"
     assert second.content == first.content
-    assert view(quick)[0] == "human: Which colour is my bicycle?", "recalled text is not stored"
+    assert view(memory)[0] == "human: Which colour is my bicycle?", "recalled text is not stored"
 
 
-def test_the_state_never_holds_recalled_text(quick):
-    quick.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
-    agent = agent_with(quick, ScriptedChatModel(replies=["Red."]), options={"recall": True})
+def test_the_state_never_holds_recalled_text(memory):
+    memory.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
+    agent = agent_with(memory, ScriptedChatModel(replies=["Red."]), options={"recall": True})
     returned = agent.invoke(says("Which colour is my bicycle?"), at())
     assert shape(returned["messages"]) == ["human: Which colour is my bicycle?", "ai: Red."]
     assert set(returned) == {"messages"}
 
 
 @pytest.mark.parametrize("switches", [{"recall": False}, {"recall_tokens": 1}])
-def test_a_call_may_switch_recall(quick, switches):
-    quick.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
+def test_a_call_may_switch_recall(memory, switches):
+    memory.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
     model = ScriptedChatModel(replies=["Red."])
-    agent = agent_with(quick, model, options={"recall": True})
+    agent = agent_with(memory, model, options={"recall": True})
     agent.invoke(says("Which colour is my bicycle?"), at(**switches))
     assert model.seen[0][0].content == "Which colour is my bicycle?"
 
 
-def test_a_budget_leaves_out_old_exchanges_and_nothing_of_the_loop(quick):
+def test_a_budget_leaves_out_old_exchanges_and_nothing_of_the_loop(memory):
     model = ScriptedChatModel(replies=["One.", "Two.", calls("yard"), "Three."])
-    agent = agent_with(quick, model, options={"history_tokens": 17})
+    agent = agent_with(memory, model, options={"history_tokens": 17})
     for text in ("First?", "Second?", "Third?"):
         agent.invoke(says(text), at())
     assert shape(model.seen[3]) == [
@@ -197,31 +197,31 @@ def test_a_budget_leaves_out_old_exchanges_and_nothing_of_the_loop(quick):
     ]
 
 
-def test_a_question_that_was_never_answered_does_not_block_a_thread_with_a_budget(quick):
+def test_a_question_that_was_never_answered_does_not_block_a_thread_with_a_budget(memory):
     model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
-    agent = agent_with(quick, model, options={"history_tokens": 1})
+    agent = agent_with(memory, model, options={"history_tokens": 1})
     with pytest.raises(ProviderError):
         agent.invoke(says("word " * 100), at())
     agent.invoke(says("Short?"), at())
     assert shape(model.seen[1]) == ["human: Short?"]
 
 
-def test_what_frames_the_thread_joins_the_prompt_of_the_agent(quick):
-    quick.add_messages([SystemMessage("Ana is a client.")], user_id="ana", thread_id="t")
+def test_what_frames_the_thread_joins_the_prompt_of_the_agent(memory):
+    memory.add_messages([SystemMessage("Ana is a client.")], user_id="ana", thread_id="t")
     model = ScriptedChatModel(replies=["Yes."])
-    agent_with(quick, model, system_prompt="Be brief.").invoke(says("Well?"), at())
+    agent_with(memory, model, system_prompt="Be brief.").invoke(says("Well?"), at())
     assert shape(model.seen[0]) == ["system: Be brief.\n\nAna is a client.", "human: Well?"]
 
 
-def test_a_long_thread_is_read_from_its_live_part(quick):
-    history = quick.history("t", user_id="ana")
+def test_a_long_thread_is_read_from_its_live_part(memory):
+    history = memory.history("t", user_id="ana")
     for number in range(120):
         history.add_messages([HumanMessage(f"Question {number}?"), AIMessage(f"Answer {number}.")])
     model = ScriptedChatModel(replies=[calls("yard"), "Yes.", "No."])
-    agent = agent_with(quick, model, options={"history_tokens": 150})
+    agent = agent_with(memory, model, options={"history_tokens": 150})
     for text in ("One?", "Two?"):
         agent.invoke(says(text), at())
-    assert quick.log.get_state(history.key, "cache:live") is not None
+    assert memory.log.get_state(history.key, "cache:live") is not None
     assert shape(model.seen[2])[-5:] == [
         "human: One?",
         "ai -> c0",
@@ -236,66 +236,66 @@ def test_a_long_thread_is_read_from_its_live_part(quick):
 
 
 @pytest.mark.parametrize("context", [{"user_id": "ana"}, type("Context", (), {"user_id": "ana"})()])
-def test_the_context_may_name_the_user(quick, context):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), context_schema=dict)
+def test_the_context_may_name_the_user(memory, context):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), context_schema=dict)
     agent.invoke(says("Well?"), {"configurable": {"thread_id": "t"}}, context=context)
-    assert view(quick) == ["human: Well?", "ai: Yes."]
+    assert view(memory) == ["human: Well?", "ai: Yes."]
 
 
-def test_two_names_for_the_user_are_refused(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), context_schema=dict)
+def test_two_names_for_the_user_are_refused(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), context_schema=dict)
     with pytest.raises(ConfigError, match=r"'ana'.*'bob'"):
         agent.invoke(says("Well?"), at(), context={"user_id": "bob"})
-    assert entries(quick) == []
+    assert entries(memory) == []
 
 
 @pytest.mark.parametrize("way", RUNS)
-def test_a_run_without_a_thread_is_refused_before_anything_happens(quick, way):
+def test_a_run_without_a_thread_is_refused_before_anything_happens(memory, way):
     model = ScriptedChatModel(replies=["Yes."])
     with pytest.raises(ConfigError, match="thread_id is missing"):
-        RUNS[way](agent_with(quick, model), says("Well?"), {"configurable": {"user_id": "ana"}})
+        RUNS[way](agent_with(memory, model), says("Well?"), {"configurable": {"user_id": "ana"}})
     assert model.seen == []
 
 
-def test_a_thread_of_no_user_is_remembered_for_itself(quick):
+def test_a_thread_of_no_user_is_remembered_for_itself(memory):
     model = ScriptedChatModel(replies=["Yes."])
-    agent = agent_with(quick, model, options={"recall": True})
+    agent = agent_with(memory, model, options={"recall": True})
     for thread_id in ("a", "b"):
         agent.invoke(says("My bicycle is red."), at(thread_id, None))
     assert shape(model.seen[1]) == ["human: My bicycle is red."]
-    assert view(quick, "b", None) == ["human: My bicycle is red.", "ai: Yes."]
+    assert view(memory, "b", None) == ["human: My bicycle is red.", "ai: Yes."]
 
 
-def test_somebody_elses_state_is_not_taken_for_ones_own(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
+def test_somebody_elses_state_is_not_taken_for_ones_own(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
     agent.invoke(says("Mine."), at(user_id="ana"))
     with pytest.raises(ConfigError, match=r"'ana'.*'bob'"):
         agent.invoke(says("Whose?"), at(user_id="bob"))
-    assert entries(quick, user_id="bob") == []
+    assert entries(memory, user_id="bob") == []
 
 
-def test_a_thread_may_get_a_user_later(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
+def test_a_thread_may_get_a_user_later(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
     agent.invoke(says("Hello."), at(user_id=None))
     agent.invoke(says("I am Ana."), at(user_id="ana"))
-    assert view(quick) == ["human: Hello.", "ai: Yes.", "human: I am Ana.", "ai: Yes."]
+    assert view(memory) == ["human: Hello.", "ai: Yes.", "human: I am Ana.", "ai: Yes."]
 
 
-def test_no_caller_can_say_which_turn_is_under_way(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
+def test_no_caller_can_say_which_turn_is_under_way(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
     forged = {"id": "x", "first": "y", "user": "bob"}
     returned = agent.invoke({**says("Well?"), "convmem_turn": forged}, at())
     assert "convmem_turn" not in returned
     kept = agent.get_state(at()).values["convmem_turn"]
     assert isinstance(kept.pop("run"), int)
     assert kept == {
-        "id": entries(quick)[0].turn_id,
+        "id": entries(memory)[0].turn_id,
         "first": returned["messages"][0].id,
         "user": "ana",
-        "generation": quick.log.changes(Owner(user_id="ana")).generation,
+        "generation": memory.log.changes(Owner(user_id="ana")).generation,
         "settled": None,
         "last": returned["messages"][0].id,
-        "position": entries(quick)[0].position,
+        "position": entries(memory)[0].position,
     }
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
 
@@ -315,26 +315,26 @@ def test_every_hook_has_both_of_its_forms():
 # -- refusals and failures ----------------------------------------------------------------------
 
 
-def test_an_unknown_way_to_keep_the_state_is_refused(quick):
+def test_an_unknown_way_to_keep_the_state_is_refused(memory):
     with pytest.raises(ConfigError, match="'most'"):
-        ConversationMemoryMiddleware(quick, keep_state="most")
+        ConversationMemoryMiddleware(memory, keep_state="most")
 
 
-def test_a_run_that_must_not_be_remembered_is_refused(quick):
+def test_a_run_that_must_not_be_remembered_is_refused(memory):
     model = ScriptedChatModel(replies=["Yes."])
     with pytest.raises(ConfigError, match="remember=False"):
-        agent_with(quick, model).invoke(says("Well?"), at(remember=False))
+        agent_with(memory, model).invoke(says("Well?"), at(remember=False))
     assert model.seen == []
 
 
 @pytest.mark.parametrize("way", RUNS)
 @pytest.mark.parametrize("fails_at", [1, 2, 3, 4])
-def test_a_write_that_fails_fails_the_run(quick, way, fails_at):
-    memory = ConversationMemory(FailingLog(quick.log, fails_at))
+def test_a_write_that_fails_fails_the_run(memory, way, fails_at):
+    memory = ConversationMemory(FailingLog(memory.log, fails_at))
     agent = agent_with(memory, ScriptedChatModel(replies=[calls("yard"), "In the yard."]))
     with pytest.raises(LogUnavailableError):
         RUNS[way](agent, says("Where?"), at())
-    assert len(entries(quick)) == fails_at - 1
+    assert len(entries(memory)) == fails_at - 1
 
 
 @pytest.mark.parametrize("way", RUNS)
@@ -346,10 +346,10 @@ def test_a_turn_that_failed_keeps_what_was_said(memory, way):
     assert view(memory) == ["human: Where?\nStill there?", "ai: Here."]
 
 
-def test_tools_may_be_given_as_functions_and_a_tool_that_is_not_called_changes_nothing(quick):
-    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), tools=[look, break_down])
+def test_tools_may_be_given_as_functions_and_a_tool_that_is_not_called_changes_nothing(memory):
+    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), tools=[look, break_down])
     agent.invoke(says("Well?"), at())
-    assert view(quick) == ["human: Well?", "ai: Yes."]
-    agent = agent_with(quick, ScriptedChatModel(replies=["No."]), tools=[])
+    assert view(memory) == ["human: Well?", "ai: Yes."]
+    agent = agent_with(memory, ScriptedChatModel(replies=["No."]), tools=[])
     agent.invoke(says("Without tools?"), at("none"))
-    assert view(quick, "none") == ["human: Without tools?", "ai: No."]
+    assert view(memory, "none") == ["human: Without tools?", "ai: No."]

@@ -55,50 +55,50 @@ def say(memory, user_id, thread_id, *texts):
     ],
     ids=["a user", "a thread", "a config"],
 )
-def test_what_a_model_adds_to_a_call_never_changes_whose_lines_are_searched(quick, way, more):
-    say(quick, "ana", "old", "The bicycle is red.")
-    say(quick, "bob", "secret", "The bicycle is black.")
-    found = CALLS[way](search_dialog_tool(quick), asks(**more), at("new"))
+def test_what_a_model_adds_to_a_call_never_changes_whose_lines_are_searched(memory, way, more):
+    say(memory, "ana", "old", "The bicycle is red.")
+    say(memory, "bob", "secret", "The bicycle is black.")
+    found = CALLS[way](search_dialog_tool(memory), asks(**more), at("new"))
     assert "red" in found.content
     assert "black" not in f"{found.content}{found.artifact}"
 
 
-def test_a_model_is_told_of_the_query_alone(quick):
-    described = search_dialog_tool(quick).tool_call_schema.model_json_schema()
+def test_a_model_is_told_of_the_query_alone(memory):
+    described = search_dialog_tool(memory).tool_call_schema.model_json_schema()
     assert list(described["properties"]) == ["query"]
 
 
-def test_without_a_user_only_the_thread_itself_is_searched(quick):
-    say(quick, None, "t", "The bicycle is red.")
-    say(quick, None, "other", "The bicycle is black.")
-    say(quick, "ana", "t", "The bicycle is white.")
-    found = search_dialog_tool(quick).invoke(asks(), at("t", None))
+def test_without_a_user_only_the_thread_itself_is_searched(memory):
+    say(memory, None, "t", "The bicycle is red.")
+    say(memory, None, "other", "The bicycle is black.")
+    say(memory, "ana", "t", "The bicycle is white.")
+    found = search_dialog_tool(memory).invoke(asks(), at("t", None))
     assert "red" in found.content
     assert "black" not in found.content
     assert "white" not in found.content
 
 
 @WAYS
-def test_the_context_of_a_run_may_name_the_user(quick, way):
-    say(quick, "ana", "old", "The bicycle is red.")
+def test_the_context_of_a_run_may_name_the_user(memory, way):
+    say(memory, "ana", "old", "The bicycle is red.")
     model = ScriptedChatModel(replies=[searching(QUESTION), "Red."])
-    agent = agent_with(quick, model, tools=[search_dialog_tool(quick)], context_schema=dict)
+    agent = agent_with(memory, model, tools=[search_dialog_tool(memory)], context_schema=dict)
     run = {"invoke": agent.invoke, "ainvoke": lambda *a, **k: asyncio.run(agent.ainvoke(*a, **k))}
     config = {"configurable": {"thread_id": "new"}}
     returned = run[way](says(QUESTION), config, context={"user_id": "ana"})
     assert "The bicycle is red." in returned["messages"][2].text
 
 
-def test_a_tool_may_be_made_for_one_user(quick):
-    say(quick, "ana", "old", "The bicycle is red.")
-    found = search_dialog_tool(quick, user_id="ana").invoke(asks())
+def test_a_tool_may_be_made_for_one_user(memory):
+    say(memory, "ana", "old", "The bicycle is red.")
+    found = search_dialog_tool(memory, user_id="ana").invoke(asks())
     assert "The bicycle is red." in found.content
 
 
 @WAYS
-def test_a_search_for_nobody_is_refused_and_says_what_to_do(quick, way):
+def test_a_search_for_nobody_is_refused_and_says_what_to_do(memory, way):
     with pytest.raises(ConfigError, match=r"does not know whose lines.*configurable"):
-        CALLS[way](search_dialog_tool(quick), asks(), {})
+        CALLS[way](search_dialog_tool(memory), asks(), {})
 
 
 # -- what comes back ------------------------------------------------------------------------------
@@ -121,44 +121,44 @@ def test_lines_come_fenced_and_marked_as_data_with_the_same_as_plain_values_besi
     assert line["time"].endswith("+00:00")
 
 
-def test_a_number_of_blocks_is_kept_and_a_budget_too(quick):
+def test_a_number_of_blocks_is_kept_and_a_budget_too(memory):
     for number in range(8):
-        say(quick, "ana", f"old{number}", f"Bicycle number {number} is red, said the owner.")
-    few = search_dialog_tool(quick, k=2).invoke(asks(), at("new")).artifact
+        say(memory, "ana", f"old{number}", f"Bicycle number {number} is red, said the owner.")
+    few = search_dialog_tool(memory, k=2).invoke(asks(), at("new")).artifact
     assert len(few) == 2
-    short = search_dialog_tool(quick, max_tokens=30).invoke(asks(), at("new")).content
-    long = search_dialog_tool(quick, max_tokens=1000).invoke(asks(), at("new")).content
+    short = search_dialog_tool(memory, max_tokens=30).invoke(asks(), at("new")).content
+    long = search_dialog_tool(memory, max_tokens=1000).invoke(asks(), at("new")).content
     assert len(short) < len(long)
-    both = search_dialog_tool(quick, k=8, max_tokens=30).invoke(asks(), at("new")).content
+    both = search_dialog_tool(memory, k=8, max_tokens=30).invoke(asks(), at("new")).content
     assert len(both) == len(short)
 
 
 @WAYS
-def test_it_says_so_where_nothing_was_said(quick, way):
-    found = CALLS[way](search_dialog_tool(quick), asks(), at("new"))
+def test_it_says_so_where_nothing_was_said(memory, way):
+    found = CALLS[way](search_dialog_tool(memory), asks(), at("new"))
     assert (found.content, found.artifact) == ("Nothing that fits was said before.", [])
 
 
-def test_it_says_so_where_nothing_is_like_it(quick):
-    say(quick, "ana", "old", "It rains in Spain.")
-    strict = search_dialog_tool(quick, threshold=0.99)
+def test_it_says_so_where_nothing_is_like_it(memory):
+    say(memory, "ana", "old", "It rains in Spain.")
+    strict = search_dialog_tool(memory, threshold=0.99)
     found = strict.invoke(asks("quarterly tax return"), at("new"))
     assert (found.content, found.artifact) == ("Nothing that fits was said before.", [])
 
 
 @pytest.mark.parametrize("blank", ["", " \n"])
-def test_a_blank_query_is_answered_with_what_to_do(quick, blank):
-    found = search_dialog_tool(quick).invoke(asks(blank), at("new"))
+def test_a_blank_query_is_answered_with_what_to_do(memory, blank):
+    found = search_dialog_tool(memory).invoke(asks(blank), at("new"))
     assert (found.content, found.artifact) == ("The query is blank; say what to look for.", [])
 
 
 # -- what is left out -----------------------------------------------------------------------------
 
 
-def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(quick):
+def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(memory):
     model = ScriptedChatModel(replies=["Noted.", searching(QUESTION, "the bicycle"), "Red."])
     agent = agent_with(
-        quick, model, tools=[search_dialog_tool(quick)], checkpointer=InMemorySaver()
+        memory, model, tools=[search_dialog_tool(memory)], checkpointer=InMemorySaver()
     )
     agent.invoke(says("The bicycle is red."), at())
     returned = agent.invoke(says(QUESTION), at())["messages"]
@@ -167,41 +167,41 @@ def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found
         assert QUESTION not in f"{result.text}{result.artifact}"
 
 
-def test_a_thread_whose_last_turn_came_to_its_end_is_searched_whole(quick):
-    say(quick, "ana", "t", "The bicycle is red.")
-    assert "red" in search_dialog_tool(quick).invoke(asks(), at("t")).content
+def test_a_thread_whose_last_turn_came_to_its_end_is_searched_whole(memory):
+    say(memory, "ana", "t", "The bicycle is red.")
+    assert "red" in search_dialog_tool(memory).invoke(asks(), at("t")).content
 
 
-def test_a_summary_written_meanwhile_does_not_hide_which_turn_is_under_way(quick):
-    history = quick.history("t", user_id="ana")
-    say(quick, "ana", "t", "The bicycle is red.")
+def test_a_summary_written_meanwhile_does_not_hide_which_turn_is_under_way(memory):
+    history = memory.history("t", user_id="ana")
+    say(memory, "ana", "t", "The bicycle is red.")
     window = history.summary_window()
-    quick.add_messages([HumanMessage(QUESTION)], user_id="ana", thread_id="t")
+    memory.add_messages([HumanMessage(QUESTION)], user_id="ana", thread_id="t")
     history.add_summary("They spoke of bicycles.", window)
-    found = search_dialog_tool(quick).invoke(asks(), at("t"))
+    found = search_dialog_tool(memory).invoke(asks(), at("t"))
     assert "red" in found.content
     assert QUESTION not in found.content
 
 
-def test_what_was_undone_is_not_found(quick):
-    say(quick, "ana", "t", "The bicycle is red.", "The bicycle is black.")
-    quick.history("t", user_id="ana").undo()
-    found = search_dialog_tool(quick).invoke(asks(), at("t"))
+def test_what_was_undone_is_not_found(memory):
+    say(memory, "ana", "t", "The bicycle is red.", "The bicycle is black.")
+    memory.history("t", user_id="ana").undo()
+    found = search_dialog_tool(memory).invoke(asks(), at("t"))
     assert "red" in found.content
     assert "black" not in found.content
 
 
-def test_the_result_of_a_search_is_stored_as_it_was_and_found_again_by_none(quick):
-    say(quick, "ana", "old", "The bicycle is red.")
+def test_the_result_of_a_search_is_stored_as_it_was_and_found_again_by_none(memory):
+    say(memory, "ana", "old", "The bicycle is red.")
     model = ScriptedChatModel(replies=[searching(QUESTION), "Red."])
-    tool = search_dialog_tool(quick)
-    returned = agent_with(quick, model, tools=[tool]).invoke(says("Colour?"), at("t"))
-    stored = quick.history("t", user_id="ana").entries[2].message
+    tool = search_dialog_tool(memory)
+    returned = agent_with(memory, model, tools=[tool]).invoke(says("Colour?"), at("t"))
+    stored = memory.history("t", user_id="ana").entries[2].message
     assert (stored.content, stored.artifact) == (
         returned["messages"][2].content,
         returned["messages"][2].artifact,
     )
-    assert view(quick)[2].startswith("tool c0: <recalled>")
+    assert view(memory)[2].startswith("tool c0: <recalled>")
     again = tool.invoke(asks(), at("new"))
     assert again.content.count("<recalled>") == 1
     assert again.content.count("The bicycle is red.") == 1

@@ -27,29 +27,10 @@ def filed(tmp_path: Path) -> Iterator[ConversationMemory]:
         yield opened
 
 
-def _strict() -> Any:
+@pytest.fixture
+def saver() -> Any:
+    """A checkpointer, which reads back no type but what LangGraph holds for safe."""
+    from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-    return JsonPlusSerializer(allowed_msgpack_modules=None)
-
-
-@pytest.fixture(params=["in memory", "in a file"])
-def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """A checkpointer of each kind, which reads back no type but what LangGraph holds for safe."""
-    from langgraph.checkpoint.memory import InMemorySaver
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
-    if request.param == "in memory":
-        yield InMemorySaver(serde=_strict())
-    else:
-        with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as opened:
-            opened.serde = _strict()
-            yield opened
-
-
-@pytest.fixture
-def kept() -> Any:
-    """A checkpointer for promises that do not depend on where checkpoints are kept."""
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    return InMemorySaver(serde=_strict())
+    return InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=None))

@@ -78,9 +78,9 @@ def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_turn(me
     assert shown(memory)[-2:] == ["yard: yes", "It is there."]
 
 
-def test_a_question_that_comes_instead_of_an_answer_leaves_the_call_closed(memory, kept):
+def test_a_question_that_comes_instead_of_an_answer_leaves_the_call_closed(memory, saver):
     model = ScriptedChatModel(replies=[call_of("yard"), "Never mind."])
-    graph = a_tool_loop(memory, kept, model)
+    graph = a_tool_loop(memory, saver, model)
     graph.invoke(says(MessagesState, "Where?"), at())
     graph.invoke(says(MessagesState, "Forget it."), at())
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool", "human"]
@@ -109,13 +109,13 @@ def test_a_call_whose_attempt_came_to_nothing_makes_way_for_the_next(memory):
     assert len([one for one in entries(memory) if one.role == "assistant"]) == 3
 
 
-def test_an_artifact_of_any_kind_is_kept_as_plain_values(memory, kept):
+def test_an_artifact_of_any_kind_is_kept_as_plain_values(memory, saver):
     @tool("ask", response_format="content_and_artifact")
     def find(place: str) -> tuple[str, object]:
         """Find something."""
         return place, [Document("A line.", metadata={"page": 1})]
 
-    graph = a_tool_loop(memory, kept, ScriptedChatModel(replies=[call_of("yard"), "Ok."]), [find])
+    graph = a_tool_loop(memory, saver, ScriptedChatModel(replies=[call_of("yard"), "Ok."]), [find])
     graph.invoke(says(MessagesState, "Where?"), at())
     [found] = entries(memory)[2].message.artifact
     assert (found["page_content"], found["metadata"]) == ("A line.", {"page": 1})
@@ -144,8 +144,8 @@ def two_voices(memory, saver, *, record_each=False, **replies):
 
 
 @pytest.mark.parametrize("record_each", [False, True])
-def test_branches_at_once_each_leave_their_reply_under_their_own_name(memory, kept, record_each):
-    graph = two_voices(memory, kept, record_each=record_each)
+def test_branches_at_once_each_leave_their_reply_under_their_own_name(memory, saver, record_each):
+    graph = two_voices(memory, saver, record_each=record_each)
     for _ in range(2):
         graph.invoke(says(MessagesState, "Is it so?"), at())
     turn = [("abe", "abe thinks so."), ("bea", "bea thinks so.")]
@@ -176,7 +176,7 @@ class Reports(TypedDict, total=False):
     reports: Annotated[list[str], operator.add]
 
 
-def test_of_one_question_sent_to_several_at_once_every_reply_is_kept(memory, kept):
+def test_of_one_question_sent_to_several_at_once_every_reply_is_kept(memory, saver):
     worker = memory_graph(memory, ScriptedChatModel(replies=[echo]), state_schema=MessagesState)
 
     def work(state):
@@ -188,7 +188,7 @@ def test_of_one_question_sent_to_several_at_once_every_reply_is_kept(memory, kep
     builder.add_conditional_edges(
         START, lambda state: [Send("work", {"topics": [one]}) for one in state["topics"]]
     )
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
     found = graph.invoke({"topics": ["one", "two", "three"]}, at())
     replies = [one.message.id for one in entries(memory) if one.role == "assistant"]
     assert sorted(replies) == sorted(found["reports"])
@@ -223,10 +223,10 @@ def test_a_graph_that_hands_over_to_another_leaves_each_reply_under_its_own_name
 # -- going back -----------------------------------------------------------------------------------
 
 
-def test_a_graph_that_keeps_its_state_small_goes_back_all_the_same(memory, kept):
+def test_a_graph_that_keeps_its_state_small_goes_back_all_the_same(memory, saver):
     model = ScriptedChatModel(replies=[echo])
     graph = memory_graph(
-        memory, model, state_schema=MessagesState, checkpointer=kept, follow_edits=False
+        memory, model, state_schema=MessagesState, checkpointer=saver, follow_edits=False
     )
     for text in ("one", "two", "three"):
         graph.invoke(says(MessagesState, text), at())

@@ -21,10 +21,10 @@ def is_plain(value):
 
 @pytest.mark.parametrize("schema", FORMS)
 def test_a_strict_checkpointer_reads_back_all_that_a_turn_puts_into_it(
-    memory, kept, schema, caplog
+    memory, saver, schema, caplog
 ):
     graph = memory_graph(
-        memory, ScriptedChatModel(replies=[echo]), state_schema=schema, checkpointer=kept
+        memory, ScriptedChatModel(replies=[echo]), state_schema=schema, checkpointer=saver
     )
     with caplog.at_level(logging.WARNING):
         graph.invoke(says(schema, "one", "h1"), at(), interrupt_before=["record"])
@@ -46,14 +46,14 @@ def test_a_state_of_ids_puts_nothing_but_plain_values_into_a_checkpointer(memory
     assert is_plain([*values, *writes])
 
 
-def test_the_state_of_a_long_chat_grows_by_nothing(memory, kept):
+def test_the_state_of_a_long_chat_grows_by_nothing(memory, saver):
     graph = memory_graph(
-        memory, ScriptedChatModel(replies=["Noted."]), checkpointer=kept, recall=False
+        memory, ScriptedChatModel(replies=["Noted."]), checkpointer=saver, recall=False
     )
     sizes = []
     for _ in range(20):
         graph.invoke({"input": "And then?"}, at(), durability="exit")
-        newest = next(kept.list(at()))
+        newest = next(saver.list(at()))
         sizes.append(len(str(newest.checkpoint["channel_values"])))
     assert len(set(sizes)) == 1
 
@@ -81,9 +81,9 @@ def outer(inner, schema, saver):
 
 
 @pytest.mark.parametrize("schema", FORMS)
-def test_the_graph_is_a_node_of_a_graph_with_the_same_keys(memory, kept, schema):
+def test_the_graph_is_a_node_of_a_graph_with_the_same_keys(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = outer(memory_graph(memory, model, state_schema=schema), schema, kept)
+    graph = outer(memory_graph(memory, model, state_schema=schema), schema, saver)
     for text in ("one", "two"):
         assert answer_of(graph.invoke(says(schema, text), at())) == f"re: {text}"
     assert [one.text for one in model.seen[1]] == ["one", "re: one", "two"]
@@ -102,7 +102,7 @@ def test_a_subgraph_that_was_interrupted_goes_on_where_it_was(memory, saver, sch
     assert len(model.seen) == 2
 
 
-def test_the_graph_is_called_from_a_node_with_a_state_of_its_own(memory, kept):
+def test_the_graph_is_called_from_a_node_with_a_state_of_its_own(memory, saver):
     chat = memory_graph(memory, ScriptedChatModel(replies=[echo]))
 
     def asking(state):
@@ -111,18 +111,18 @@ def test_the_graph_is_called_from_a_node_with_a_state_of_its_own(memory, kept):
     builder = StateGraph(MessagesState)
     builder.add_node("asking", asking)
     builder.add_edge(START, "asking")
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
     for text in ("one", "two"):
         graph.invoke({"messages": [HumanMessage(text)]}, at())
     assert shown(memory) == ["one", "re: one", "two", "re: two"]
 
 
-def test_a_graph_with_a_memory_of_its_own_inside_another_is_saved_as_its_own(memory, kept):
+def test_a_graph_with_a_memory_of_its_own_inside_another_is_saved_as_its_own(memory, saver):
     chat = memory_graph(memory, ScriptedChatModel(replies=[echo]), checkpointer=True)
     builder = StateGraph(MemoryState)
     builder.add_node("chat", chat)
     builder.add_edge(START, "chat")
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
     for text in ("one", "two"):
         graph.invoke({"input": text}, at())
     assert shown(memory) == ["one", "re: one", "two", "re: two"]

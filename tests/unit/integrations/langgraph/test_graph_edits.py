@@ -22,8 +22,8 @@ def model():
 
 
 @pytest.fixture
-def graph(memory, kept, model):
-    return memory_graph(memory, model, state_schema=MessagesState, checkpointer=kept)
+def graph(memory, saver, model):
+    return memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
 
 
 def chat(graph, *texts):
@@ -110,7 +110,7 @@ def test_a_reply_that_is_cut_in_the_log_stays_cut(memory, model, graph):
     assert [one.text for one in model.seen[-1]][-2:] == ["re:", "three"]
 
 
-def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(memory, kept, model):
+def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(memory, saver, model):
     def trim(state):
         return {"messages": [RemoveMessage(id=one.id) for one in state["messages"][:-2]]}
 
@@ -123,7 +123,7 @@ def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(mem
     builder.add_edge("recall", "model")
     builder.add_edge("model", "record")
     builder.add_edge("record", "trim")
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
     chat(graph, "one", "two", "three")
     assert len(messages_of(graph)) == 2
     assert [one.text for one in model.seen[-1]] == ["one", "re: one", "two", "re: two", "three"]

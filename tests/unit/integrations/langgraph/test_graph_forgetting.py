@@ -55,9 +55,9 @@ def chat(graph, schema, *texts):
 @pytest.mark.parametrize("follow_edits", [True, False])
 @pytest.mark.parametrize("schema", [MemoryState, *WITH_MESSAGES])
 def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state(
-    memory, kept, schema, follow_edits
+    memory, saver, schema, follow_edits
 ):
-    graph = a_graph(memory, kept, schema, follow_edits=follow_edits)
+    graph = a_graph(memory, saver, schema, follow_edits=follow_edits)
     chat(graph, schema, "The word is hullabaloo.", "one")
     memory.forget(thread_id="t", user_id="ana")
     chat(graph, schema, "two", "three")
@@ -66,9 +66,9 @@ def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state(
 
 
 def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state_with_a_place_for_the_note(
-    memory, kept
+    memory, saver
 ):
-    graph = own_nodes(memory, kept, Noted)
+    graph = own_nodes(memory, saver, Noted)
     chat(graph, Noted, "The word is hullabaloo.")
     memory.forget(thread_id="t", user_id="ana")
     chat(graph, Noted, "two")
@@ -76,8 +76,8 @@ def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state_with_a_plac
 
 
 @pytest.mark.parametrize("make", [a_graph, own_nodes])
-def test_a_message_that_was_forgotten_does_not_come_back_from_a_state(memory, kept, make):
-    graph = make(memory, kept)
+def test_a_message_that_was_forgotten_does_not_come_back_from_a_state(memory, saver, make):
+    graph = make(memory, saver)
     graph.invoke(says(MessagesState, "The word is hullabaloo.", "secret"), at())
     chat(graph, MessagesState, "one")
     memory.forget(thread_id="t", user_id="ana", entry_ids=["secret"])
@@ -109,18 +109,18 @@ def test_a_question_without_an_answer_that_was_forgotten_does_not_come_back(memo
     assert [message.text for message in model.seen[1]] == ["First?"]
 
 
-def test_a_log_that_is_new_gets_what_the_state_holds(memory, kept):
-    chat(a_graph(memory, kept), MessagesState, "one")
+def test_a_log_that_is_new_gets_what_the_state_holds(memory, saver):
+    chat(a_graph(memory, saver), MessagesState, "one")
     with ConversationMemory.open(":memory:") as other:
-        chat(a_graph(other, kept), MessagesState, "two")
+        chat(a_graph(other, saver), MessagesState, "two")
         assert shown(other) == ["one", "re: one", "two", "re: two"]
 
 
 @pytest.mark.parametrize("schema", WITH_MESSAGES)
 def test_the_note_is_a_plain_value_in_the_state_and_none_that_the_graph_returns(
-    memory, kept, schema
+    memory, saver, schema
 ):
-    graph = a_graph(memory, kept, schema)
+    graph = a_graph(memory, saver, schema)
     assert "convmem_turn" not in graph.invoke(says(schema, "one"), at())
     note = graph.get_state(at()).values["convmem_turn"]
     assert json.loads(json.dumps(note)) == note
@@ -129,8 +129,8 @@ def test_the_note_is_a_plain_value_in_the_state_and_none_that_the_graph_returns(
 # -- undone ---------------------------------------------------------------------------------------
 
 
-def test_what_was_undone_stays_undone_though_the_state_has_it(memory, kept):
-    graph = a_graph(memory, kept)
+def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
+    graph = a_graph(memory, saver)
     chat(graph, MessagesState, "one", "two")
     memory.history("t", user_id="ana").undo()
     chat(graph, MessagesState, "three")
@@ -148,16 +148,16 @@ def test_a_question_that_was_undone_counts_again_when_it_is_said_again(memory):
 # -- whose it is ----------------------------------------------------------------------------------
 
 
-def test_somebody_elses_state_is_not_taken_for_ones_own(memory, kept):
-    graph = a_graph(memory, kept)
+def test_somebody_elses_state_is_not_taken_for_ones_own(memory, saver):
+    graph = a_graph(memory, saver)
     chat(graph, MessagesState, "Mine.")
     with pytest.raises(ConfigError, match=r"'ana'.*'ben'"):
         graph.invoke(says(MessagesState, "Whose?"), at(user_id="ben"))
     assert spoken(memory, user_id="ben") == []
 
 
-def test_a_thread_may_get_a_user_later(memory, kept):
-    graph = a_graph(memory, kept)
+def test_a_thread_may_get_a_user_later(memory, saver):
+    graph = a_graph(memory, saver)
     graph.invoke(says(MessagesState, "one"), at(user_id=None))
     chat(graph, MessagesState, "two")
     assert shown(memory) == ["one", "re: one", "two", "re: two"]

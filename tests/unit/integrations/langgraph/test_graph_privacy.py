@@ -33,9 +33,9 @@ def careful(memory):
 
 
 @pytest.mark.parametrize("schema", FORMS)
-def test_a_call_can_be_kept_out_of_the_log(memory, kept, schema):
+def test_a_call_can_be_kept_out_of_the_log(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     graph.invoke(says(schema, "one"), at())
     reply = graph.invoke(says(schema, "between us"), at(remember=False))
     assert answer_of(reply) == "re: between us"
@@ -48,9 +48,9 @@ def test_a_call_can_be_kept_out_of_the_log(memory, kept, schema):
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, kept, schema):
+def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     graph.invoke(says(schema, "one"), at())
     graph.invoke(says(schema, "between us"), at(remember=False), interrupt_before=["model"])
     reply = graph.invoke(None, at())
@@ -69,7 +69,7 @@ def test_a_call_that_is_not_stored_notes_nothing_about_the_thread(memory):
     assert memory.log.get_state(key, "cache:live") is not None
 
 
-def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, kept):
+def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, saver):
     seen = []
 
     def answering(state, config):
@@ -83,7 +83,7 @@ def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, kept):
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "answering")
     builder.add_edge("answering", "record")
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
     graph.invoke({"input": "one"}, at())
     state = graph.invoke({"input": "between us"}, at(remember=False))
     assert seen[1] == ["one", "re: one", "between us"]
@@ -93,9 +93,9 @@ def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, kept):
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_a_message_may_say_itself_that_it_is_not_to_be_stored(memory, kept, schema):
+def test_a_message_may_say_itself_that_it_is_not_to_be_stored(memory, saver, schema):
     graph = memory_graph(
-        memory, ScriptedChatModel(replies=[echo]), state_schema=schema, checkpointer=kept
+        memory, ScriptedChatModel(replies=[echo]), state_schema=schema, checkpointer=saver
     )
     said = HumanMessage("between us", additional_kwargs={"remember": False})
     state = {"input": said} if schema is MemoryState else {"messages": [said]}
@@ -108,9 +108,9 @@ def test_a_message_may_say_itself_that_it_is_not_to_be_stored(memory, kept, sche
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_the_write_hook_is_asked_about_questions_and_replies(careful, kept, schema):
+def test_the_write_hook_is_asked_about_questions_and_replies(careful, saver, schema):
     model = ScriptedChatModel(replies=["Is it sk-4242?"])
-    graph = memory_graph(careful, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(careful, model, state_schema=schema, checkpointer=saver)
     for _ in range(2):
         reply = graph.invoke(says(schema, "My key is sk-4242."), at())
         assert answer_of(reply) == "Is it sk-4242?"
@@ -119,24 +119,24 @@ def test_the_write_hook_is_asked_about_questions_and_replies(careful, kept, sche
     assert [one.text for one in model.seen[1]][:2] == ["My key is [key].", "Is it [key]?"]
 
 
-def test_the_model_sees_the_question_in_full_where_the_state_has_it(careful, kept):
+def test_the_model_sees_the_question_in_full_where_the_state_has_it(careful, saver):
     model = ScriptedChatModel(replies=["Noted."])
-    graph = memory_graph(careful, model, state_schema=MessagesState, checkpointer=kept)
+    graph = memory_graph(careful, model, state_schema=MessagesState, checkpointer=saver)
     graph.invoke(says(MessagesState, "My key is sk-4242."), at())
     assert [one.text for one in model.seen[0]] == ["My key is sk-4242."]
 
 
-def test_a_state_of_ids_has_the_model_see_what_the_log_keeps(careful, kept):
+def test_a_state_of_ids_has_the_model_see_what_the_log_keeps(careful, saver):
     model = ScriptedChatModel(replies=["Noted."])
-    graph = memory_graph(careful, model, checkpointer=kept)
+    graph = memory_graph(careful, model, checkpointer=saver)
     graph.invoke({"input": "My key is sk-4242."}, at())
     assert [one.text for one in model.seen[0]] == ["My key is [key]."]
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_of_a_question_that_the_hook_stores_nothing_of_no_reply_is_stored(careful, kept, schema):
+def test_of_a_question_that_the_hook_stores_nothing_of_no_reply_is_stored(careful, saver, schema):
     model = ScriptedChatModel(replies=["Noted."])
-    graph = memory_graph(careful, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(careful, model, state_schema=schema, checkpointer=saver)
     graph.invoke(says(schema, "one"), at())
     graph.invoke(says(schema, "off the record: no"), at())
     graph.invoke(says(schema, "two"), at())
@@ -145,7 +145,7 @@ def test_of_a_question_that_the_hook_stores_nothing_of_no_reply_is_stored(carefu
     assert spoken(careful) == ["one", "Noted.", "two", "Noted."]
 
 
-def test_no_message_is_searched_for_before_the_hook_was_asked(memory, kept):
+def test_no_message_is_searched_for_before_the_hook_was_asked(memory, saver):
     asked = []
 
     class Embeddings:
@@ -158,7 +158,7 @@ def test_no_message_is_searched_for_before_the_hook_was_asked(memory, kept):
 
     careful = ConversationMemory(memory.log, embeddings=Embeddings(), before_write=redact)
     model = ScriptedChatModel(replies=["Noted."])
-    graph = memory_graph(careful, model, state_schema=MessagesState, checkpointer=kept)
+    graph = memory_graph(careful, model, state_schema=MessagesState, checkpointer=saver)
     graph.invoke(says(MessagesState, "My key is sk-4242."), at("monday"))
     graph.invoke(says(MessagesState, "Is sk-4242 my key?"), at("tuesday"))
     graph.invoke(says(MessagesState, "off the record: no"), at("wednesday"))
