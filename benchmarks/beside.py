@@ -1,25 +1,24 @@
-"""What a turn or a recall costs beside earlier versions of this package, in one run.
+"""Versions of this package side by side, each in processes of its own interpreter.
 
-    python -m benchmarks.beside CHECKOUT [CHECKOUT ...] [--turns 600] [--lines 10000]
-        [--recall people|assistant] [--json]
+    python -m benchmarks.beside CHECKOUT=PYTHON CHECKOUT=PYTHON ... [--quick] [--rounds N] [--json]
 
-A checkout is a folder that holds another version, such as `git worktree add` makes one. Each
-version runs in a process of its own and takes the same turns as `benchmarks.latency` measures: of a
-user who has said so many lines in earlier threads and keeps talking in one, with recall, both
-durable writes and a model that answers at once. They take one turn each in changing order, so that
-a machine that becomes busier slows all alike. The last 200 turns count, or half of them.
+A checkout is a folder that holds a version, such as `git worktree add` makes; PYTHON is an
+interpreter with that version's dependencies. All versions do the same work in the same order, one
+sample of each in turn and in alternating order, so that a machine that becomes busier slows all
+alike. Embeddings are made up of 512 components and cost nothing: their time is not counted.
 
-Figures, for each version:
-    added p50, p95   time of `invoke` less the median of the model alone, milliseconds
-    processor        median of the time that `invoke` kept a processor busy, less that of the model
-    ratio            median of what this version adds, turn by turn, to what the other one adds
+    turn              `invoke` of a wrapped model that answers at once, at 100 and 2,000 turns of
+                      the thread, with recall over 1,000 earlier lines and without
+    recall            one recall among 10,000 lines of a user
+    first recall      the same in a process that has just opened the file
+    append            a question and a reply, acknowledged, in an SQLite file
+    last 20           the newest 20 entries of a thread of 10,000 lines
+    whole thread      all entries of that thread: by a log that has just been opened, and again
+    all lines         every line of that user, as an index would read them
 
-Bar: at most 0.6 of each other version, by the median of the processor time or of the whole,
-whichever is larger.
-
-With `--recall`, the same of a recall within 1,000 tokens, by itself: of two people with names, or
-of a user, who says "I", and an assistant. Each question is asked once; some name who or what they
-are about, some are about nobody, some follow a statement. Bar: at most 1.2.
+Printed are medians in milliseconds, and beside those of every version but the first their ratio to
+the first, of the clock and of the processor. Only public names are used; names that differ between
+versions are looked up in tables.
 """
 
 from __future__ import annotations
@@ -33,121 +32,229 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import IO, Any, cast
 
-BAR = 0.6
-RECALL_BAR = 1.2
-_RECALL_TOKENS = 1000
-_COUNTED = 200
-# Of those that the synthetic dialogue is about.
-_THINGS = ("umbrella", "bicycle", "recipe", "passport", "violin", "ladder", "camera", "suitcase")
-_PLACES = ("harbour", "market", "library", "station", "museum", "bakery", "theatre", "workshop")
-_LEAST = 4
-_OURS = Path(__file__).resolve().parent.parent
+import numpy as np
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
 
-Times = tuple[float, float]
-"""Milliseconds of the clock and of a processor."""
+_USER = "ana"
+_WORDS = re.findall(
+    r"\w+",
+    "umbrella harbour bicycle invoice market recipe library passport violin station blanket "
+    "ladder museum notebook camera garden kettle bakery parcel clinic ticket school carpet "
+    "theatre guitar bridge jacket office keyboard kitchen medicine workshop painting airport "
+    "receipt valley suitcase lighthouse tractor pharmacy bought lost repaired borrowed returned "
+    "painted measured cancelled ordered forgot found sold cleaned shipped Monday Tuesday Friday",
+)
 
 
-# -- one version -----------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Sizes:
+    """How much is stored before anything is measured."""
+
+    short: int = 100
+    long: int = 2_000
+    earlier: int = 1_000
+    lines: int = 10_000
 
 
-def serve(lines: int, folder: Path, recall: str | None) -> None:
-    """Take a turn for each number that comes in; answer with the times of turn and model.
+QUICK = Sizes(short=5, long=20, earlier=40, lines=200)
 
-    With `recall`, recall instead; there is no model then, which takes no time.
+# -- one version, in a process of its own --------------------------------------------------------
+
+
+def serve(folder: Path, sizes: Sizes, *, first: bool) -> None:
+    """Prepare the files of a folder, then take a sample of each operation that is named on stdin.
+
+    With `first`, only recall once from files that are there.
     """
-    from benchmarks.synthetic_dialogue import threads
-    from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
-
-    with ConversationMemory.open(folder / "memory.db", embeddings=EmbeddedEmbeddings()) as memory:
-        for number, messages in enumerate(threads(lines)):
-            said = messages if recall is None else [_say_as(one, recall) for one in messages]
-            memory.add_messages(said, user_id="ana", thread_id=f"t{number}")
-        memory.refresh(user_id="ana")
-        take = _make_turns(memory) if recall is None else _make_recalls(memory, recall)
-        for line in sys.stdin:
-            print(json.dumps(take(int(line))), flush=True)
+    operations = {"first recall": _open_recall(folder)} if first else _prepare(folder, sizes)
+    print(json.dumps(list(operations)), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(operations[line.strip()]()), flush=True)
 
 
-def _make_turns(memory: Any) -> Callable[[int], list[Times]]:
-    from benchmarks import latency
-
-    model = latency.TurnModel()
-    wrapped = memory.wrap(model, history_tokens=latency.HISTORY_TOKENS)
-    config: Any = {"configurable": {"user_id": "ana", "thread_id": "long"}}
-    bare = latency.System(model, {}, lambda one: [one])
-    full = latency.System(wrapped, config, lambda one: one)
-
-    def take(number: int) -> list[Times]:
-        model.turn = number
-        return [full.turn_ms(number), bare.turn_ms(number)]
-
-    return take
-
-
-def _make_recalls(memory: Any, kind: str) -> Callable[[int], list[Times]]:
-    def take(number: int) -> list[Times]:
-        question = _make_question(number, kind)
-        start, busy = time.perf_counter(), time.process_time()
-        memory.recall(question, user_id="ana", max_tokens=_RECALL_TOKENS)
-        busy, end = time.process_time() - busy, time.perf_counter()
-        return [(1000 * (end - start), 1000 * busy), (0.0, 0.0)]
-
-    return take
-
-
-def _say_as(message: Any, kind: str) -> Any:
-    """Return a message as one of two people says it, or a user about themselves."""
-    is_user = message.type == "human"
-    if kind == "people":
-        return message.model_copy(update={"name": "Ana" if is_user else "Ben"})
-    text = re.sub(r"^\w+", "I", message.content) if is_user else message.content
-    return message.model_copy(update={"content": text})
-
-
-def _make_question(number: int, kind: str) -> str:
-    from benchmarks.synthetic_dialogue import said
-
-    chance = random.Random(f"asked {number}")
-    thing, place = chance.choice(_THINGS), chance.choice(_PLACES)
-    who = chance.choice(["Ana", "Ben"])
-    forms = {
-        "people": [
-            f"What did {who} say about the {thing} at the {place}?",
-            f"Which {thing} did {who} buy?",
-        ],
-        "assistant": [
-            f"What did I do with the {thing} at the {place}?",
-            f"Where is my {thing}, and what did I pay for it?",
-        ],
+def _prepare(folder: Path, sizes: Sizes) -> dict[str, Callable[[], list[float]]]:
+    with _open_memory(folder / "lines.db") as memory:
+        _say_lines(memory, sizes.lines)
+        _index(memory)
+    turns = {
+        f"turn {number:,}, {name}": _make_turn(folder, sizes, number, options)
+        for number in (sizes.short, sizes.long)
+        for name, options in (("no recall", {"recall": False}), ("recall", {}))
     }
-    about_nobody = f"When was the {thing} at the {place} repaired?"
-    return chance.choice([*forms[kind], about_nobody, said(number)])
+    return {**turns, "recall": _open_recall(folder), **_make_log_operations(folder, sizes)}
+
+
+def _make_turn(
+    folder: Path, sizes: Sizes, turns: int, options: dict[str, Any]
+) -> Callable[[], list[float]]:
+    memory = _open_memory(folder / f"turns_{turns}_{len(options)}.db")
+    _say_lines(memory, sizes.earlier)
+    _say_thread(memory, "now", 2 * turns)
+    _index(memory)
+    answers = (AIMessage(_make_text(number)) for number in range(1_000_000, 9_000_000))
+    chain = memory.wrap(
+        GenericFakeChatModel(messages=answers),
+        history_tokens=2_000,
+        profile_tokens=0,
+        **options,
+    )
+    config = {"configurable": {"user_id": _USER, "thread_id": "now"}}
+    questions = (f"{_make_text(number)} Where was it?" for number in range(1_000_000, 9_000_000))
+    return lambda: _time(lambda: chain.invoke(next(questions), config))
+
+
+def _open_recall(folder: Path) -> Callable[[], list[float]]:
+    memory = _open_memory(folder / "lines.db")
+    questions = (f"Where is the {_make_text(number)}" for number in range(2_000_000, 9_000_000))
+    return lambda: _time(lambda: memory.recall(next(questions), user_id=_USER, max_tokens=1_000))
+
+
+def _make_log_operations(folder: Path, sizes: Sizes) -> dict[str, Callable[[], list[float]]]:
+    from langchain_convmem import SQLiteLog
+    from langchain_convmem.records import ThreadKey
+
+    path, key = folder / "thread.db", ThreadKey(_USER, "now")
+    with _open_memory(path) as memory:
+        _say_thread(memory, "now", sizes.lines)
+    writing = _open_memory(folder / "appends.db").history("now", user_id=_USER)
+    pairs = (_make_messages(2, seed=number) for number in range(1_000_000, 9_000_000))
+    log = SQLiteLog(path)
+    log.entries(key)
+
+    def read_whole() -> list[float]:
+        with SQLiteLog(path) as opened:
+            opened.entries(key, last=1)
+            return _time(lambda: opened.entries(key))
+
+    return {
+        "append": lambda: _time(lambda: writing.add_messages(next(pairs))),
+        "last 20": lambda: _time(lambda: log.entries(key, last=20)),
+        "whole thread": read_whole,
+        "whole thread again": lambda: _time(lambda: log.entries(key)),
+        "all lines": lambda: _time(
+            lambda: _find(log, "line_changes", "read_lines", "changes")(key.owner)
+        ),
+    }
+
+
+def _find(thing: Any, *names: str) -> Any:
+    """Return the first attribute of these names that a version has."""
+    return next(getattr(thing, name) for name in names if hasattr(thing, name))
+
+
+def _time(call: Callable[[], object]) -> list[float]:
+    """Return milliseconds of the clock and of the processor, less those of embedding."""
+    embedded = WordEmbeddings.seconds
+    clock, busy = time.perf_counter(), time.process_time()
+    call()
+    busy, clock = time.process_time() - busy, time.perf_counter() - clock
+    apart = WordEmbeddings.seconds - embedded
+    return [1000 * max(clock - apart, 0), 1000 * max(busy - apart, 0)]
+
+
+# -- what is stored ------------------------------------------------------------------------------
+
+
+class WordEmbeddings(Embeddings):
+    """The sum of a random vector for each word; counts the time that it takes."""
+
+    fingerprint = embedder_id = "sums of words"
+    seconds = 0.0
+
+    def __init__(self) -> None:
+        self._vectors: dict[str, Any] = {}
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        start = time.perf_counter()
+        total = np.zeros(512)
+        for word in re.findall(r"\w+", text.lower()):
+            if word not in self._vectors:
+                self._vectors[word] = np.random.default_rng([*word.encode()]).normal(size=512)
+            total += self._vectors[word]
+        values: list[float] = (total / (np.linalg.norm(total) or 1)).tolist()
+        WordEmbeddings.seconds += time.perf_counter() - start
+        return values
+
+
+def _open_memory(path: Path) -> Any:
+    from langchain_convmem import ConversationMemory
+
+    return ConversationMemory.open(path, embeddings=WordEmbeddings())
+
+
+def _say_lines(memory: Any, lines: int) -> None:
+    """Store so many lines in threads of forty."""
+    for thread, before in enumerate(range(0, lines, 40)):
+        _say_thread(memory, f"earlier{thread}", min(40, lines - before), seed=thread + 1)
+
+
+def _say_thread(memory: Any, thread: str, lines: int, seed: int = 0) -> None:
+    memory.add_messages(_make_messages(lines, seed=seed), user_id=_USER, thread_id=thread)
+
+
+def _index(memory: Any) -> None:
+    memory.refresh(user_id=_USER)
+    memory.recall(_make_text(0), user_id=_USER, max_tokens=1_000)
+
+
+def _make_messages(lines: int, seed: int) -> list[Any]:
+    kinds = (HumanMessage, AIMessage)
+    day = 1_700_000_000_000 + 86_400_000 * (seed % 1000)
+    return [
+        kinds[number % 2](
+            _make_text(20_000 * seed + number),
+            additional_kwargs={"timestamp": day + 30_000 * number},
+        )
+        for number in range(lines)
+    ]
+
+
+def _make_text(seed: int) -> str:
+    chance = random.Random(seed)
+    return f"{' '.join(chance.choices(_WORDS, k=chance.randint(8, 30)))} {chance.randint(2, 9999)}."
+
+
+# -- all of them ---------------------------------------------------------------------------------
 
 
 class Process:
-    """A version that answers what it is asked, in a process of its own."""
+    """A version at work in a process of its own."""
 
-    def __init__(self, checkout: Path, script: str, *arguments: str) -> None:
-        """Run a script, of ours, with the packages of a checkout."""
+    def __init__(self, version: Version, sizes: Sizes, *, first: bool = False) -> None:
+        words = [version.python, "-P", "-X", "utf8", __file__, "--serve", str(version.folder)]
+        words += ["--sizes", json.dumps(vars(sizes)), *(["--first"] if first else [])]
         self._process = subprocess.Popen(
-            [sys.executable, script, *arguments],
-            env={**os.environ, "PYTHONPATH": str(checkout)},
+            words,
+            env={**os.environ, "PYTHONPATH": str(version.checkout)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         self._asking = cast("IO[str]", self._process.stdin)
         self._answers = cast("IO[str]", self._process.stdout)
+        self.operations: list[str] = self._read()
 
-    def ask(self, what: object) -> Any:
-        """Return what it answers."""
-        print(what, file=self._asking, flush=True)
-        return json.loads(self._answers.readline())
+    def take(self, operation: str) -> list[float]:
+        """Return what one sample took: milliseconds of the clock and of the processor."""
+        print(operation, file=self._asking, flush=True)
+        return cast("list[float]", self._read())
+
+    def _read(self) -> Any:
+        line = self._answers.readline()
+        if not line:
+            raise SystemExit(f"a version ended with exit code {self._process.wait()}")
+        return json.loads(line)
 
     def close(self) -> None:
         """End the process."""
@@ -156,132 +263,111 @@ class Process:
         self._process.wait()
 
 
+@dataclass
 class Version:
-    """A version at work in a process of its own."""
+    """A checkout with its interpreter, and what it took for each operation."""
 
-    def __init__(self, checkout: Path, lines: int, folder: Path, recall: str | None) -> None:
-        self.name = checkout.name
-        self.turns: list[Times] = []
-        self.bare: list[Times] = []
-        folder.mkdir()
-        plan = ["--serve", str(folder), "--lines", str(lines)]
-        asked = plan if recall is None else [*plan, "--recall", recall]
-        self._process = Process(checkout, __file__, *asked)
+    checkout: Path
+    python: str
+    folder: Path
+    times: dict[str, list[list[float]]] = field(default_factory=dict)
 
-    def take(self, number: int) -> None:
-        """Take a turn."""
-        turn, bare = self._process.ask(number)
-        self.turns.append(tuple(turn))
-        self.bare.append(tuple(bare))
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
-
-    def added(self, clock: int) -> list[float]:
-        """Return what the turns that count took longer than the model alone: 0 real, 1 busy."""
-        first = max(len(self.turns) - _COUNTED, len(self.turns) // 2)
-        alone = median(one[clock] for one in self.bare[first:])
-        return [max(one[clock] - alone, 0.001) for one in self.turns[first:]]
+    def median(self, operation: str, clock: int) -> float:
+        """Return the median time of an operation."""
+        return median(one[clock] for one in self.times[operation])
 
 
-# -- all of them -----------------------------------------------------------------------------
+def measure(versions: Sequence[Version], sizes: Sizes, rounds: int) -> None:
+    """Take a sample of each operation with each version, `rounds` times and once to warm up."""
+    processes = [Process(version, sizes) for version in versions]
+    pairs = list(zip(versions, processes, strict=True))
+    for number in range(rounds + 1):
+        for operation in processes[0].operations:
+            for version, process in _alternate(pairs, number):
+                taken = process.take(operation)
+                if number:
+                    version.times.setdefault(operation, []).append(taken)
+    for process in processes:
+        process.close()
+    for number in range(max(rounds // 5, 3)):
+        for version in _alternate(versions, number):
+            process = Process(version, sizes, first=True)
+            version.times.setdefault("first recall", []).append(process.take("first recall"))
+            process.close()
 
 
-def measured(
-    checkouts: Sequence[Path], turns: int, lines: int, folder: Path, recall: str | None
-) -> list[Version]:
-    """Take all turns, or recalls, with all versions."""
-    versions = [
-        Version(checkout, lines, folder / str(number), recall)
-        for number, checkout in enumerate((_OURS, *checkouts))
-    ]
-    for number in range(1, turns + 1):
-        for version in versions if number % 2 else versions[::-1]:
-            version.take(number)
-    for version in versions:
-        version.close()
-    return versions
+def _alternate(things: Sequence[Any], number: int) -> Iterator[Any]:
+    return iter(things if number % 2 else things[::-1])
 
 
-def reported(versions: Sequence[Version], lines: int, recall: str | None) -> dict[str, Any]:
-    """Return figures and bars as plain JSON."""
-    ours = versions[0]
-    rows = []
-    for version in versions:
-        real, busy = version.added(0), version.added(1)
-        row: dict[str, Any] = {
-            "version": version.name,
-            "p50_ms": round(median(real), 2),
-            "p95_ms": round(quantiles(real, n=20, method="inclusive")[-1], 2),
-            "processor_ms": round(median(busy), 2),
-        }
-        if version is not ours:
-            row["ratio"] = round(_ratio(ours, version, 0), 2)
-            row["processor_ratio"] = round(_ratio(ours, version, 1), 2)
-        rows.append(row)
-    worst = max(max(row["ratio"], row["processor_ratio"]) for row in rows[1:])
-    bar = BAR if recall is None else RECALL_BAR
-    return {
-        "lines_before": lines,
-        "measured": "added per turn" if recall is None else f"recall, {recall}",
-        "versions": rows,
-        "worst": worst,
-        "bar": bar,
-        "ok": worst <= bar,
-    }
-
-
-def _ratio(ours: Version, other: Version, clock: int) -> float:
-    pairs = zip(ours.added(clock), other.added(clock), strict=True)
-    return median(own / theirs for own, theirs in pairs)
-
-
-def table(report: dict[str, Any]) -> str:
-    """Return the report for people."""
-    what = f"{report['measured']}, ms"
-    rows = [f"{what:<24}{'p50':>8}{'p95':>8}{'processor':>12}{'ours : it':>16}"]
-    for row in report["versions"]:
-        ratio = f"{row['ratio']:.2f} / {row['processor_ratio']:.2f}" if "ratio" in row else ""
+def report(versions: Sequence[Version]) -> list[dict[str, Any]]:
+    """Return a row for each operation, with a figure of each version in order."""
+    rows: list[dict[str, Any]] = []
+    for operation in versions[0].times:
+        clock, busy = ([one.median(operation, of) for one in versions] for of in (0, 1))
         rows.append(
-            f"  {row['version']:<22}{row['p50_ms']:>8.2f}{row['p95_ms']:>8.2f}"
-            f"{row['processor_ms']:>12.2f}{ratio:>16}"
+            {
+                "operation": operation,
+                "ms": [round(one, 3) for one in clock],
+                "ratio": [round(one / clock[0], 3) for one in clock],
+                "processor_ratio": [round(one / busy[0], 3) if busy[0] else None for one in busy],
+            }
         )
-    verdict = "ok" if report["ok"] else "FAILED"
-    return "\n".join(
-        [*rows, "", f"bar: largest ratio {report['worst']}, at most {report['bar']} {verdict}"]
-    )
+    return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return the exit code, which is 1 when the bar fails."""
+def table(rows: Sequence[dict[str, Any]], versions: Sequence[Version]) -> str:
+    """Return the rows for people."""
+    lines = [f"{number}: {version.checkout}" for number, version in enumerate(versions, 1)]
+    heads = [f"{number} : 1, clock, processor" for number in range(2, len(versions) + 1)]
+    head = "".join(f"{f'{number}, ms':>12}" for number in range(1, len(versions) + 1))
+    lines += ["", f"{'':<24}{head}{''.join(f'{one:>28}' for one in heads)}"]
+    for row in rows:
+        figures = "".join(f"{one:>12.3f}" for one in row["ms"])
+        pairs = zip(row["ratio"][1:], row["processor_ratio"][1:], strict=True)
+        ratios = "".join(f"{f'{clock} / {busy}':>28}" for clock, busy in pairs)
+        lines.append(f"{row['operation']:<24}{figures}{ratios}")
+    return "\n".join(lines)
+
+
+def _read_version(text: str) -> tuple[Path, str]:
+    checkout, _, python = text.partition("=")
+    if not python or not (Path(checkout) / "langchain_convmem").is_dir():
+        raise argparse.ArgumentTypeError(f"not CHECKOUT=PYTHON: {text}")
+    return Path(checkout).resolve(), python
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.beside",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("checkouts", nargs="*", type=Path, help="folders of other versions")
-    parser.add_argument("--turns", type=int, default=600, help="turns of the thread")
-    parser.add_argument("--lines", type=int, default=10_000, help="lines the user said before")
-    parser.add_argument(
-        "--recall", choices=("people", "assistant"), help="recalls alone, of such a memory"
-    )
+    parser.add_argument("versions", nargs="*", type=_read_version, metavar="CHECKOUT=PYTHON")
+    parser.add_argument("--rounds", type=int, help="samples of each (default 40; --quick: 3)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
+    parser.add_argument("--first", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.serve is not None:
-        serve(options.lines, options.serve, options.recall)
-        return 0
-    if not options.checkouts or options.turns < _LEAST:
-        parser.error(f"name a checkout, and at least {_LEAST} turns")
+    if options.serve:
+        serve(options.serve, Sizes(**options.sizes), first=options.first)
+        return
+    if not options.versions:
+        parser.error("name a checkout and its interpreter")
     with tempfile.TemporaryDirectory(prefix="benchmark-beside-") as folder:
-        checkouts = [checkout.resolve() for checkout in options.checkouts]
-        plan = (checkouts, options.turns, options.lines, Path(folder), options.recall)
-        found = measured(*plan)
-    report = reported(found, options.lines, options.recall)
-    print(json.dumps(report, indent=2) if options.json else table(report))
-    return 0 if report["ok"] else 1
+        versions = []
+        for number, (checkout, python) in enumerate(options.versions):
+            own = Path(folder) / str(number)
+            own.mkdir()
+            versions.append(Version(checkout, python, own))
+        sizes = QUICK if options.quick else Sizes()
+        measure(versions, sizes, options.rounds or (3 if options.quick else 40))
+    rows = report(versions)
+    print(json.dumps(rows, indent=2) if options.json else table(rows, versions))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

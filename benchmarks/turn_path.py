@@ -2,15 +2,15 @@
 
     python -m benchmarks.turn_path [--list] [--json]
 
-A warm turn is measured, after turns of the same kind: what is set up once per process, log or
-thread is set up already. Counted are the files and the functions of this package that run from the
-call to its return, in whatever thread; lambdas and comprehensions belong to the function they stand
-in.
+Two turns of a wrapped model over an SQLite log are traced, each after turns of the same kind, so
+that everything that is set up once per process, log or thread is in place:
 
-    wrap          `memory.wrap(model).invoke(...)` with recall, over an SQLite log
-    send_message  `Conversation.send_message` with one call of a tool, over a chat model
+    bare    `memory.wrap(model, recall=False)`
+    recall  `memory.wrap(model, profile_tokens=150)`, which recalls and adds the user's profile
 
---list prints the files, each with its functions.
+Counted are the files and the code objects of this package (functions, and the lambdas, generator
+expressions and classes inside them) that run from the call to its return, in all threads, and the
+deepest stack of the package's own frames. `--list` prints the files, each with its functions.
 """
 
 # ruff: noqa: ARG002 - LangChain names what its models are called with
@@ -23,22 +23,21 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.tools import tool
 
 import langchain_convmem
 from benchmarks.scripted_model import InstantModel
-from langchain_convmem import Conversation, ConversationMemory, EmbeddedEmbeddings, Preface
+from langchain_convmem import ConversationMemory
 
 PACKAGE = str(Path(langchain_convmem.__file__).parent)
-RECALL = ("recall/", "words/")
-_INNER = {"<lambda>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<module>"}
-_SAID = ("I parked on level 3.", "The dentist is on Tuesday at nine.", "Miso is our cat.")
+TURNS: dict[str, dict[str, Any]] = {"bare": {"recall": False}, "recall": {"profile_tokens": 150}}
+"""What each traced turn is wrapped with."""
+_SAID = ("I parked on level 3.", "The dentist is on Tuesday at nine.", "I am a nurse.")
 
 
 class TalkingModel(InstantModel):
@@ -48,78 +47,89 @@ class TalkingModel(InstantModel):
         return AIMessage("Noted.")
 
 
-class CallingModel(InstantModel):
-    """Calls a tool once for each question, and says what it was told."""
-
-    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
-        if messages[-1].type == "tool":
-            return AIMessage(str(messages[-1].content))
-        call = {"name": "read_clock", "args": {}, "id": f"call{len(messages)}"}
-        return AIMessage("", tool_calls=[call])
-
-
-@tool
-def read_clock() -> str:
-    """Return the time of day."""
-    return "It is nine."
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TurnPath:
-    """What ran: the functions of the package, as pairs of file and qualified name, in order."""
+    """What ran during a turn.
 
-    functions: tuple[tuple[str, str], ...]
+    Attributes:
+        codes: The code objects of the package.
+        depth: The frames of the package in the deepest stack.
+    """
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files, in order."""
-        return tuple(sorted({file for file, _ in self.functions}))
+    codes: set[CodeType] = field(default_factory=set)
+    depth: int = 0
 
-    @property
-    def outside_recall(self) -> tuple[str, ...]:
-        """The files of other rooms than recall's."""
-        return tuple(file for file in self.files if not file.startswith(RECALL))
+    def list_functions(self) -> dict[str, list[str]]:
+        """Return the qualified names of what ran, by file."""
+        found: dict[str, list[str]] = {}
+        for code in sorted(self.codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
+            found.setdefault(code.co_filename[len(PACKAGE) + 1 :], []).append(code.co_qualname)
+        return found
 
 
-def trace_path(call: Callable[[], Any]) -> TurnPath:
-    """Return what runs while `call` is made, in this thread and in those it starts."""
-    codes: set[CodeType] = set()
+class Tracer:
+    """Sees every call of this thread, and of threads that start after it was made."""
 
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            codes.add(frame.f_code)
+    def __init__(self) -> None:
+        self._path: TurnPath | None = None
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
 
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
+    def record(self, call: Callable[[], object]) -> TurnPath:
+        """Make a call; return what of the package ran until it returned."""
+        path = self._path = TurnPath()
+        try:
+            call()
+        finally:
+            self._path = None
+        return path
+
+    def close(self) -> None:
+        """See nothing any more."""
         sys.setprofile(None)
         threading.setprofile(None)
-    ran = {
-        (code.co_filename[len(PACKAGE) + 1 :], code.co_qualname)
-        for code in codes
-        if code.co_name not in _INNER
-    }
-    return TurnPath(tuple(sorted(ran)))
+
+    def _note(self, frame: FrameType, event: str, _argument: object) -> None:
+        path = self._path
+        if path is not None and event == "call" and _is_own(frame.f_code):
+            path.codes.add(frame.f_code)
+            path.depth = max(path.depth, _count_own_frames(frame))
 
 
-def trace_wrap(folder: Path) -> TurnPath:
-    """Return the path of a warm turn of a wrapped model that recalls."""
-    with ConversationMemory.open(folder / "turns.db", embeddings=EmbeddedEmbeddings()) as memory:
-        chain = memory.wrap(TalkingModel())
+def _is_own(code: CodeType) -> bool:
+    return code.co_filename.startswith(PACKAGE)
+
+
+def _count_own_frames(frame: FrameType | None) -> int:
+    count = 0
+    while frame is not None:
+        count += _is_own(frame.f_code)
+        frame = frame.f_back
+    return count
+
+
+def trace_turn(tracer: Tracer, folder: Path, **options: Any) -> TurnPath:
+    """Return the path of a warm turn of a model that is wrapped with these options."""
+    with ConversationMemory.open(folder / "turns.db") as memory:
+        chain = memory.wrap(TalkingModel(), **options)
         for number, said in enumerate(_SAID * 2):
             chain.invoke(said, _at(f"earlier{number % 2}"))
         chain.invoke("Hello again!", _at("now"))
-        chain.invoke("What is the cat called?", _at("now"))
-        return trace_path(lambda: chain.invoke("Where did I park?", _at("now")))
+        chain.invoke("When am I at the dentist's?", _at("now"))
+        return tracer.record(lambda: chain.invoke("Where did I park?", _at("now")))
 
 
-def trace_send_message() -> TurnPath:
-    """Return the path of a warm `send_message` in which a tool is called."""
-    conversation = Conversation(CallingModel(), preface=Preface(tools=(read_clock,)))
-    conversation.send_message("What time is it?")
-    return trace_path(lambda: conversation.send_message("And now?"))
+def trace_turns() -> dict[str, TurnPath]:
+    """Return the path of each of `TURNS`."""
+    tracer = Tracer()
+    paths = {}
+    try:
+        for name, options in TURNS.items():
+            with tempfile.TemporaryDirectory() as folder:
+                paths[name] = trace_turn(tracer, Path(folder), **options)
+    finally:
+        tracer.close()
+    return paths
 
 
 def _at(thread: str) -> Any:
@@ -136,13 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--list", action="store_true", help="print the files and functions")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = {"wrap": trace_wrap(Path(folder)), "send_message": trace_send_message()}
+    paths = trace_turns()
     figures = {
         name: {
-            "files": len(path.files),
-            "outside_recall": len(path.outside_recall),
-            "functions": len(path.functions),
+            "files": len(path.list_functions()),
+            "functions": len(path.codes),
+            "depth": path.depth,
         }
         for name, path in paths.items()
     }
@@ -150,15 +159,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(figures, indent=2))
         return
     for name, counted in figures.items():
-        print(f"{name:13}", "  ".join(f"{key} {count}" for key, count in counted.items()))
+        print(f"{name:7}", "  ".join(f"{key} {count}" for key, count in counted.items()))
         if options.list:
-            _print_functions(paths[name])
-
-
-def _print_functions(path: TurnPath) -> None:
-    for file in path.files:
-        names = [name for place, name in path.functions if place == file]
-        print(f"  {file} ({len(names)}): {', '.join(names)}")
+            for file, functions in paths[name].list_functions().items():
+                print(f"  {file} ({len(functions)}): {', '.join(functions)}")
 
 
 if __name__ == "__main__":
