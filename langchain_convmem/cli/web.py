@@ -116,7 +116,7 @@ def serve_web(
     )
     name = None if model == _OFFLINE else model
     chosen, notice = choose_model(name, base_url=base_url)
-    with _listen(host, port) as listener, _open_memory(db, name, no_summaries) as memory:
+    with listen(host, port) as listener, _open_memory(db, name, no_summaries) as memory:
         if notice is not None:
             terminal.note(notice)
         _print_address(terminal, host, listener.getsockname()[1], access)
@@ -143,7 +143,7 @@ def _open_memory(db: str, model: str | None, no_summaries: bool) -> Conversation
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens, so that the address that is printed is one that answers.
 
     Raises:

@@ -635,22 +635,23 @@ def _plan_passes(ids: dict[str, list[int]]) -> Iterator[dict[str, list[int]]]:
         yield some
 
 
-_ENCODERS: dict[Path | None, _SharedEncoder] = {}
+LOADED_ENCODERS: dict[Path | None, _SharedEncoder] = {}
+"""What the process has loaded, by folder; None is the installed one."""
 _ENCODERS_LOCK = threading.Lock()
 
 
 def _get_encoder(own: Path | None) -> _SharedEncoder:
     with _ENCODERS_LOCK:
-        encoder = _ENCODERS.get(own)
+        encoder = LOADED_ENCODERS.get(own)
         if encoder is None:
-            encoder = _ENCODERS[own] = _SharedEncoder(own)
+            encoder = LOADED_ENCODERS[own] = _SharedEncoder(own)
         return encoder
 
 
 def _renew() -> None:
     global _ENCODERS_LOCK  # noqa: PLW0603 - it may be held by another thread of the parent
     _ENCODERS_LOCK = threading.Lock()
-    for encoder in _ENCODERS.values():
+    for encoder in LOADED_ENCODERS.values():
         encoder.renew()
 
 

@@ -28,9 +28,9 @@ _log = logging.getLogger("langchain_convmem")
 
 SNAPSHOT_VERSION = 2
 """Of the form in which an index is written. Raise it with every change of that."""
-_LEAST = 64
+LEAST = 64
 """So many segments at least: fewer are read nearly as fast without."""
-_SHARE = 10
+SHARE = 10
 """A snapshot is made anew once an index has grown by this part of it, and by the least."""
 
 
@@ -71,7 +71,7 @@ class SnapshotStore:
     def is_due(self, segments: int) -> bool:
         """Return whether an index of so many segments is to be saved."""
         grown = segments - self._saved
-        return self._log is not None and grown >= max(_LEAST, self._saved // _SHARE)
+        return self._log is not None and grown >= max(LEAST, self._saved // SHARE)
 
     def save(self, fingerprint: str, columns: SavedColumns, generation: int) -> None:
         """Keep an index; after a failure, no more is tried.

@@ -34,7 +34,7 @@ from langchain_convmem.testing.scripted_replies import (
 from langchain_convmem.views.tokens import count_text_tokens
 
 _EMBEDDINGS = "/v1/embeddings"
-_STREAM_END = b"data: [DONE]\n\n"
+STREAM_END = b"data: [DONE]\n\n"
 
 
 class ChatCompletionsServer(LoopbackServer):
@@ -99,7 +99,7 @@ class _ChatConnection(LoopbackConnection):
         return {"object": "list", "data": data}
 
     def find_wrong_address(self) -> ScriptedError | None:
-        if self.command == "POST" and self.bare_path in (*_SERVICES, _EMBEDDINGS):
+        if self.command == "POST" and self.bare_path in (*SERVICES, _EMBEDDINGS):
             return None
         return _refuse(f"Unknown request URL: {self.command} {self.path}.", status=404)
 
@@ -107,12 +107,12 @@ class _ChatConnection(LoopbackConnection):
         if request.headers.get("authorization", "").startswith("Bearer "):
             if self.is_for_embeddings():
                 return find_openai_fault(request.body)
-            return _SERVICES[self.bare_path].find_fault(request.body)
+            return SERVICES[self.bare_path].find_fault(request.body)
         message = "You didn't provide an API key in an Authorization header (Bearer)."
         return _refuse(message, status=401)
 
     def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
-        service = _SERVICES[self.bare_path]
+        service = SERVICES[self.bare_path]
         number = self.server.service.script.take_number()
         envelope = Envelope(f"{service.id_prefix}-{number}", int(time.time()), request["model"])
         if not request.get("stream"):
@@ -121,7 +121,7 @@ class _ChatConnection(LoopbackConnection):
         events = map(_encode_event, service.events(request, reply, envelope))
         self.send_stream(
             "text/event-stream; charset=utf-8",
-            [*events, _STREAM_END],
+            [*events, STREAM_END],
             reply,
             lambda cut: _encode_event(_build_error(cut)),
         )
@@ -571,8 +571,8 @@ def stream_text_events(
     frame = _build_frame(envelope)
     for index, prompt in enumerate(_list_prompts(request)):
         for word in _repeat_prompt(request, prompt) + written.words:
-            yield {**frame, "choices": [_build_choice(index, word, None)]}
-        yield {**frame, "choices": [_build_choice(index, "", written.finish_reason)]}
+            yield {**frame, "choices": [build_choice(index, word, None)]}
+        yield {**frame, "choices": [build_choice(index, "", written.finish_reason)]}
     if (request.get("stream_options") or {}).get("include_usage"):
         yield {**frame, "choices": [], "usage": _count_text_usage(request, written)}
 
@@ -606,7 +606,7 @@ def _build_frame(envelope: Envelope) -> dict[str, Any]:
     }
 
 
-def _build_choice(index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
+def build_choice(index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
     return {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
 
 
@@ -659,7 +659,7 @@ class _Service(NamedTuple):
     events: Callable[[Mapping[str, Any], ScriptedReply, Envelope], Iterator[dict[str, Any]]]
 
 
-_SERVICES = {
+SERVICES = {
     "/v1/chat/completions": _Service("chatcmpl", find_fault, write_completion, stream_chat_events),
     "/v1/completions": _Service(
         "cmpl", find_completion_fault, write_text_completion, stream_text_events

@@ -50,7 +50,7 @@ MAX_MEMBERS = 200_000
 MAX_RATIO = 300
 """How many times its packed size a large file may have; text that people wrote has 3 to 20."""
 _SMALL_BYTES = 4 * 1024**2
-_CHUNK_BYTES = 1024**2
+CHUNK_BYTES = 1024**2
 _MAX_DEPTH = 4
 """Folders within folders that are looked into."""
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
@@ -420,11 +420,11 @@ class _JsonItems:
                 self._at += 1
             if self._is_over:
                 return ""
-            self._fill(_CHUNK_BYTES)
+            self._fill(CHUNK_BYTES)
 
     def _take(self) -> Any:
         self._read_mark()
-        wanted = _CHUNK_BYTES
+        wanted = CHUNK_BYTES
         while True:
             try:
                 value, end = self._scan(self._text, self._at)

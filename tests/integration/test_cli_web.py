@@ -18,7 +18,7 @@ import pytest
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import main
-from langchain_convmem.cli.web import _listen
+from langchain_convmem.cli.web import listen
 from langchain_convmem.offline import OfflineChatModel
 
 PARKED = "I parked on level C, next to the <b>blue</b> pillar."
@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.sockets
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_no_answer_waits_for_the_receipt_of_its_head(host):
-    with _listen(host, 0) as listener, socket.create_connection(listener.getsockname()[:2]):
+    with listen(host, 0) as listener, socket.create_connection(listener.getsockname()[:2]):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

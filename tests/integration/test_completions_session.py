@@ -257,7 +257,7 @@ def test_a_stream_that_breaks_is_no_reply(connect):
 
 def test_a_stream_that_ends_without_a_reason_is_no_reply(server, monkeypatch, connect):
     monkeypatch.setattr(
-        "langchain_convmem.testing.chat_completions._build_choice",
+        "langchain_convmem.testing.chat_completions.build_choice",
         lambda index, text, _reason: {"index": index, "text": text, "finish_reason": None},
     )
     with pytest.raises(ConversationError, match="finish reason"):

@@ -137,7 +137,15 @@ def test_nothing_of_a_forgotten_user_is_left(server):
     assert left == [f"{prefix}:epoch:[]".encode(), f"{prefix}:positions:[]".encode()]
 
 
-def test_what_the_server_refuses_is_an_error_of_the_log(log):
-    log._redis.set(log._key("rows", ANA.owner), "no hash")
+def test_what_the_server_refuses_is_an_error_of_the_log(server):
+    import redis
+
+    prefix = new_prefix()
+    log = open_redis_log(server.url, prefix)
+    say(log, ANA, "Hello")
+    with redis.from_url(server.url) as client:
+        [rows] = client.keys(f"{prefix}:rows:*")
+        client.delete(rows)
+        client.set(rows, "no hash")
     with pytest.raises(LogError, match="cannot be used"):
         say(log, ANA, "Hi")

@@ -176,21 +176,15 @@ class Talk:
         return [outline(one) for one in self.conversation.history]
 
     @property
-    def ledger(self) -> str:
-        return self.conversation._backend.state.render.read_text() if self.engine else ""
+    def held(self) -> list[str]:
+        """What open sessions hold."""
+        return [session.text for session in self.engine.open_sessions] if self.engine else []
 
     def check_rest(self) -> None:
-        """Nobody is inside, nothing is left over, and no session holds what was never said."""
-        conversation = self.conversation
-        assert conversation._lock.is_free
-        assert conversation.wait(0)
+        """No turn runs, and no session was used against its protocol."""
+        assert self.conversation.wait(0)
         if self.engine is not None:
             assert self.engine.misuses == []
-            backend = conversation._backend
-            assert not backend.pool._busy
-            session = backend.live.session
-            held = "" if session is None else session.text
-            assert held == backend.state.render.read_text()[: backend.live.held]
 
 
 def outline(message: BaseMessage) -> tuple[Any, ...]:

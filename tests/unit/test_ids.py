@@ -35,7 +35,7 @@ def test_ids_increase_and_name_their_time():
 def test_ids_increase_when_the_clock_steps_back(monkeypatch):
     times = iter([5_000_000, 5_000_000, 1, 4_999_999, 5_000_001])
     monkeypatch.setattr(ids, "get_now_ms", lambda: next(times))
-    clock = ids._UlidClock()
+    clock = ids.UlidClock()
     drawn = [decode_ulid(clock.advance().to_bytes(16, "big")) for _ in range(5)]
     assert drawn == sorted(set(drawn))
     assert get_ulid_ms(drawn[0]) == get_ulid_ms(drawn[3]) == 5_000_000

@@ -39,19 +39,19 @@ class Job:
         self.may_end = threading.Event()
         self.may_end.set()
         self.most_at_once = 0
-        self._running = []
+        self.running = []
         self._lock = threading.Lock()
 
     def __call__(self, key):
         with self._lock:
-            assert key not in self._running, "two jobs of one thread at once"
-            self._running.append(key)
+            assert key not in self.running, "two jobs of one thread at once"
+            self.running.append(key)
             self.keys.append(key)
-            self.most_at_once = max(self.most_at_once, len(self._running))
+            self.most_at_once = max(self.most_at_once, len(self.running))
         self.began.release()
         assert self.may_end.wait(SOON_S)
         with self._lock:
-            self._running.remove(key)
+            self.running.remove(key)
 
     def hold(self, count=1):
         """Return when so many jobs have begun."""
@@ -158,7 +158,7 @@ def test_a_forked_child_starts_with_no_jobs_and_does_its_own(jobs, job):
     child = os.fork()
     if child == 0:
         job.may_end.set()
-        job._running.clear()
+        job.running.clear()
         done = jobs.flush(SOON_S) and jobs.submit(KEYS[0]) and jobs.flush(SOON_S)
         jobs.close()
         os._exit(0 if done and job.keys == KEYS[:1] * 2 else 1)

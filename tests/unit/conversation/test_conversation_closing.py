@@ -68,7 +68,8 @@ def test_a_group_is_cancelled_wherever_its_turns_run():
 
 
 def test_a_turn_that_is_cancelled_may_keep_what_was_said():
-    talk = Conversation(text_engine(), on_cancel="keep")
+    model = text_engine()
+    talk = Conversation(model, on_cancel="keep")
     stream = talk.stream("How are you?")
     assert next(stream).text == "Fine,"
     talk.cancel()
@@ -78,7 +79,7 @@ def test_a_turn_that_is_cancelled_may_keep_what_was_said():
     assert talk.last_message.response_metadata["finish_reason"] == "cancelled"
     talk.send_message("And?")
     assert talk.render_stats[0].diverged_at is None
-    assert "Fine,<|im_end|>" in talk._backend.live.session.text
+    assert "Fine,<|im_end|>" in model.open_sessions[0].text
 
 
 def test_nothing_said_is_nothing_kept():
@@ -121,7 +122,7 @@ def test_a_closed_conversation_refuses_everything_that_goes_on():
         with pytest.raises(ConversationClosedError, match="conversation is closed"):
             call()
     assert len(talk.history) == 2
-    assert talk._lock.is_free
+    assert talk.wait(0)
 
 
 def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
@@ -257,10 +258,11 @@ def test_an_engine_is_made_of_a_model_alone():
 
 
 def test_a_conversation_that_is_forgotten_takes_its_session_along():
-    engine = Engine(text_engine())
+    model = text_engine()
+    engine = Engine(model)
     engine.create_conversation().send_message("a")
-    assert not engine._pool._idle
-    assert not engine._pool._busy
+    assert engine.wait(0)
+    assert model.open_sessions == []
 
 
 @pytest.mark.parametrize(

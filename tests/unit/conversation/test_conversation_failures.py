@@ -30,7 +30,7 @@ def check_as_if_never_tried(tried, twin, before):
     assert reply.text == f"Answer 2 to {ASKED}"
     assert tried.history == twin.history
     assert tried.seen == twin.seen
-    assert tried.ledger == twin.ledger
+    assert tried.held == twin.held
     tried.check_rest()
 
 

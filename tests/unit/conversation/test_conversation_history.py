@@ -123,9 +123,9 @@ def test_going_back_forgets_what_was_said_since(opened, rewindable):
     assert texts(talk) == ["a", "Reply 1"]
     talk.send_message("d")
     assert texts(talk) == ["a", "Reply 1", "d", "Reply 2"]
-    session = talk._backend.live.session
+    [session] = model.open_sessions
     assert "b<|im_end|>" not in session.text
-    assert session.text == talk._backend.state.render.read_text()
+    assert CHATML.render(talk.history).startswith(session.text)
     talk.rewind(start)
     assert talk.history == []
     assert talk.send_message("e").text == "Reply 1"
@@ -258,14 +258,15 @@ def test_a_reply_that_cannot_be_stored_comes_with_the_error():
 
 @pytest.mark.parametrize("counting", [True, False])
 def test_tokens_are_those_of_the_session(counting):
-    talk = Conversation(text_engine(counting=counting))
+    model = text_engine(counting=counting)
+    talk = Conversation(model)
     assert talk.token_count == 0
     talk.send_message("a")
     first = talk.token_count
     talk.send_message("b")
     assert talk.token_count > first > 0
     if counting:
-        assert talk.token_count == talk._backend.live.session.token_count
+        assert talk.token_count == model.open_sessions[0].token_count
 
 
 def test_tokens_of_a_chat_model_are_those_it_would_be_sent():
@@ -280,7 +281,7 @@ def test_texts_are_scored_without_a_trace(opened):
     model = text_engine(scorer=lambda held, text: float(len(held)))
     talk = opened(model)
     talk.send_message("a")
-    session = talk._backend.live.session
+    [session] = model.open_sessions
     held, sent = session.text, len(model.prefills)
     found = talk.score(["x", "y"])
     assert found == [float(len(held) + len("<|im_end|>\n<|im_start|>assistant\n"))] * 2

@@ -41,6 +41,17 @@ def text_engine(reply=echo, **options):
     return ScriptedEngine(reply, template=CHATML, end_text="<|im_end|>", **options)
 
 
+class Gate:
+    """Holds a model back before it reads anything, until it is opened."""
+
+    def __init__(self):
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, _):
+        self.reached.set()
+        assert self.opened.wait(30)
+
+
 MODELS = {"text": text_engine, "chat": lambda: ScriptedChatModel(replies=[echo_chat])}
 
 
@@ -97,23 +108,23 @@ def test_eight_conversations_on_one_engine_never_mix(max_live, rewindable):
 
 
 def test_turns_run_in_the_order_of_their_calls():
-    talk = Conversation(text_engine())
-    place = talk._lock.enter()
+    gate = Gate()
+    talk = Conversation(text_engine(before_prefill=gate))
     handles = [talk.send_message_async(f"{n}") for n in EIGHT]
-    talk._lock.leave(place)
+    gate.opened.set()
     assert [handle.result(30).text for handle in handles] == [f"{n}! {n}" for n in EIGHT]
 
 
 def test_a_turn_in_the_background_counts_from_its_call_on():
-    talk = Conversation(text_engine())
-    place = talk._lock.enter()
+    gate = Gate()
+    talk = Conversation(text_engine(before_prefill=gate))
     handle = talk.send_message_async("first")
     assert not talk.wait(0)
     assert talk.cancel()
+    gate.opened.set()
     with pytest.raises(TurnCancelledError):
         handle.result(30)
     assert talk.wait(30)
-    talk._lock.leave(place)
     assert talk.history == []
 
 
@@ -233,40 +244,35 @@ def test_a_turn_may_ask_another_conversation_if_the_engine_has_a_session_left(ma
 
 
 def test_a_busy_conversation_can_refuse_at_once():
-    talk = Conversation(text_engine(), on_busy="error")
-    place = talk._lock.enter()
+    gate = Gate()
+    talk = Conversation(text_engine(before_prefill=gate), on_busy="error")
+    handle = talk.send_message_async("first")
+    assert gate.reached.wait(30)
     with pytest.raises(ConversationBusyError, match="on_busy"):
         talk.send_message("a")
     with pytest.raises(ConversationBusyError, match="on_busy"):
         talk.send_message_async("a")
-    talk._lock.leave(place)
-    assert talk.send_message("a").text == "a! 0"
+    gate.opened.set()
+    assert handle.result(30).text == "first! 0"
+    assert talk.send_message("a").text == "a! 1"
 
 
 @pytest.mark.parametrize("max_live", [None, 1])
 def test_a_turn_that_waits_can_be_cancelled(max_live):
     """It waits for the conversation, or for a session of the engine."""
-    engine = Engine(text_engine(), max_live_sessions=max_live)
+    gate = Gate()
+    engine = Engine(text_engine(before_prefill=gate), max_live_sessions=max_live)
     talk = engine.create_conversation()
     blocked = talk if max_live is None else engine.create_conversation()
-    lock = talk._lock if max_live is None else engine._pool._queue
-    place = lock.enter()
-    in_line = threading.Event()
-    entered, lock.wait_steps = lock.wait_steps, None
-
-    def wait_steps(*args, **options):
-        in_line.set()
-        return entered(*args, **options)
-
-    lock.wait_steps = wait_steps
+    first = talk.send_message_async("first")
+    assert gate.reached.wait(30)
     handle = blocked.send_message_async("a")
-    assert in_line.wait(30)
     assert handle.cancel()
     with pytest.raises(TurnCancelledError):
         handle.result(30)
-    lock.leave(place)
-    assert lock.is_free
-    assert blocked.send_message("a").text == "a! 0"
+    gate.opened.set()
+    assert first.result(30).text == "first! 0"
+    assert blocked.send_message("b").text == ("b! 1" if blocked is talk else "b! 0")
 
 
 def test_a_model_that_comes_back_late_finds_its_turn_undone():

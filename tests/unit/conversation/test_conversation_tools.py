@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate
@@ -124,7 +125,8 @@ def test_a_turn_cancelled_while_results_are_read_may_keep_them(rewindable):
         talk.send_message("Go")
     assert [one.type for one in talk.history] == ["human", "ai", "tool"]
     assert talk.send_message("And?").text == "Done."
-    assert QWEN.render(talk.history, tools=talk._tools.schemas).startswith(engine.sessions[0].text)
+    tools = [convert_to_openai_tool(look)]
+    assert QWEN.render(talk.history, tools=tools).startswith(engine.sessions[0].text)
     assert engine.misuses == []
 
 

@@ -33,17 +33,20 @@ def spoken(text=REPLY, **more):
 
 @pytest.fixture(params=["list", "memory"])
 def open_talk(request):
-    """Opens conversations whose history is of one kind."""
+    """Opens conversations with one kind of history; `models` holds the model of each."""
+    models = []
     with ExitStack() as stack:
 
         def opened(*replies, **settings):
             model = ScriptedChatModel(replies=list(replies))
+            models.append(model)
             if request.param == "list":
                 return Conversation(model, **settings)
             memory = stack.enter_context(ConversationMemory(InMemoryLog()))
             options = {"thread_id": "t", "user_id": "ana", "recall": False, **settings}
             return memory.conversation(model, **options)
 
+        opened.models = models
         yield opened
 
 
@@ -74,7 +77,7 @@ def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(open_talk,
     assert cut.response_metadata["interrupted"] is True
     assert talk.last_message == cut
     talk.send_message("Thanks")
-    seen = talk._backend._model.seen[-1]
+    seen = open_talk.models[-1].seen[-1]
     assert [message.text for message in seen] == ["When?", "From platform 9", "Thanks"]
 
 

@@ -24,7 +24,7 @@ WARM = 60
 @pytest.fixture(autouse=True)
 def without_snapshots(monkeypatch):
     """Indexes are not saved, which happens between turns, and seldom."""
-    monkeypatch.setattr(snapshots, "_LEAST", 1_000_000)
+    monkeypatch.setattr(snapshots, "LEAST", 1_000_000)
 
 
 @pytest.fixture

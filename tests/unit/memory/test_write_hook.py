@@ -162,9 +162,7 @@ def _edit_summary(memory, _):
 def _telling(memory):
     """Return the memory with a summariser that tells everything, in letters of its own."""
     _history(memory).add_messages([HumanMessage(SHOUTED), AIMessage("Yes?")])
-    return ConversationMemory(
-        memory.log, **{**memory._opened.options, "summarizer": lambda _: SAID}
-    )
+    return ConversationMemory(memory.log, before_write=redact, summarizer=lambda _: SAID)
 
 
 def _summarize(memory, _):

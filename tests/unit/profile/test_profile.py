@@ -144,7 +144,7 @@ def test_an_item_that_there_is_not_is_refused_by_name(memory):
     with pytest.raises(ConfigError, match="no item 'x9'"):
         memory.profile("ana").explain("x9")
     with pytest.raises(ConfigError, match="from no log"):
-        build_profile([], now_ms=0)._get_editor()
+        build_profile([], now_ms=0).restore("x9")
 
 
 def test_the_timeline_is_in_the_order_of_the_days_that_are_named(memory):

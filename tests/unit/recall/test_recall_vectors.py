@@ -9,7 +9,6 @@ from langchain_convmem.columns import GrowableArray
 from langchain_convmem.errors import ConfigError, DimensionMismatchError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall import vectors as vectors_module
 from langchain_convmem.recall.vectors import (
     ExactIndex,
     FaissIndex,
@@ -53,16 +52,10 @@ def test_without_any_vector_everything_is_missing_and_similar_to_nothing():
     assert vectors.get_row(0) is None
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=20), st.sampled_from([0, 5, 100]))
-def test_filling_what_was_missing_equals_having_had_it(given_flags, plain_rows):
+@given(st.lists(st.booleans(), min_size=1, max_size=20), st.sampled_from(["faiss", "numpy"]))
+def test_filling_what_was_missing_equals_having_had_it(given_flags, index):
     rows = some(len(given_flags))
-    late, whole = SegmentVectors(), SegmentVectors()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
-        _fill_late(late, whole, rows, given_flags)
-
-
-def _fill_late(late, whole, rows, given_flags):
+    late, whole = SegmentVectors(index=index), SegmentVectors(index=index)
     flagged = zip(rows, given_flags, strict=True)
     for part in [row if flag else None for row, flag in flagged]:
         late.extend([part])
@@ -86,28 +79,8 @@ def test_a_removed_number_is_filled_no_more():
     assert vectors.present.tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize(("bits", "close"), [(16, 1e-6), (8, 0.02)])
-def test_growing_past_what_numpy_scans_keeps_the_answers(monkeypatch, bits, close):
-    rows = some(60)
-    query = rows[3].astype(np.float32)
-    answers = []
-    for plain_rows in (1000, 40):
-        monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
-        vectors = SegmentVectors(bits=bits)
-        vectors.extend(rows[:30])
-        vectors.remove([3, 7])
-        vectors.extend([*rows[30:50], None])
-        vectors.extend(rows[50:])
-        vectors.remove([7, 55])
-        answers.append((vectors.similarities(query), vectors.present.tolist()))
-    (plain, plain_present), (grown, grown_present) = answers
-    assert grown_present == plain_present
-    np.testing.assert_allclose(grown, plain, atol=close)
-
-
 @pytest.mark.parametrize("bits", [16, 8])
-def test_vectors_that_were_expected_are_kept_like_any_others(monkeypatch, bits):
-    monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", 40)
+def test_vectors_that_were_expected_are_kept_like_any_others(bits):
     rows = some(60)
     surprised, ready = SegmentVectors(bits=bits), SegmentVectors(bits=bits)
     ready.expect(60)
@@ -133,10 +106,9 @@ def test_vectors_in_half_precision_are_kept_as_those_in_single_precision(bits, l
         assert one.tolist() == other.tolist()
 
 
-@pytest.mark.parametrize("plain_rows", [1000, 0])
-def test_a_vector_comes_back_as_it_was_given(monkeypatch, plain_rows):
-    monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
-    vectors, rows = SegmentVectors(), some(50)
+@pytest.mark.parametrize("index", ["faiss", "numpy"])
+def test_a_vector_comes_back_as_it_was_given(index):
+    vectors, rows = SegmentVectors(index=index), some(50)
     vectors.extend([*rows[:-1], None, round_vector(np.zeros(DIM)), None])
     vectors.fill([49], rows[49:])
     vectors.remove([4])
@@ -147,9 +119,8 @@ def test_a_vector_comes_back_as_it_was_given(monkeypatch, plain_rows):
     assert vectors.get_row(51) is None
 
 
-def test_a_vector_kept_in_bytes_does_not_come_back(monkeypatch):
-    monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", 0)
-    vectors = SegmentVectors(bits=8)
+def test_a_vector_kept_in_bytes_does_not_come_back():
+    vectors = SegmentVectors(index="faiss", bits=8)
     vectors.extend(some(2))
     assert vectors.get_row(0) is None
 

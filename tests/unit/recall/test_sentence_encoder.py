@@ -51,10 +51,16 @@ def tiny(tmp_path_factory):
     return write_encoder(tmp_path_factory.mktemp("encoder"))
 
 
+@pytest.fixture(scope="session")
+def twin(tmp_path_factory):
+    """The same encoder, of which the process remembers other texts."""
+    return write_encoder(tmp_path_factory.mktemp("twin"))
+
+
 @pytest.fixture
 def fresh(monkeypatch):
     """Forget what the process has loaded, as long as the test runs."""
-    monkeypatch.setattr(sentence_encoder, "_ENCODERS", {})
+    monkeypatch.setattr(sentence_encoder, "LOADED_ENCODERS", {})
 
 
 # -- vectors ---------------------------------------------------------------------------------
@@ -77,21 +83,10 @@ def test_vectors_have_unit_length():
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(LINES)), abs=1e-5)
 
 
-def test_a_text_has_the_same_vector_alone_and_in_a_batch_but_for_rounding(fresh):
-    texts = [*LINES, *(f"{text} {text}" for text in LINES), *LINES]
-    together = np.array(MiniLMEmbeddings().embed_documents(texts))
-    sentence_encoder._ENCODERS.clear()
-    alone = np.array([MiniLMEmbeddings().embed_query(text) for text in texts])
-    assert np.abs(together - alone).max() < 1e-5
-    assert (together[: len(LINES)] == together[-len(LINES) :]).all()
-
-
 @given(st.lists(st.text(alphabet="abc OK?\n\u6771\u00e9", max_size=40), max_size=6))
-def test_any_texts_have_the_same_vectors_alone_and_in_a_batch(tiny, texts):
-    sentence_encoder._ENCODERS.pop(tiny, None)
+def test_any_texts_have_the_same_vectors_alone_and_in_a_batch(tiny, twin, texts):
     together = np.array(MiniLMEmbeddings(folder=tiny).embed_documents(texts)).reshape(-1, 64)
-    sentence_encoder._ENCODERS.pop(tiny, None)
-    alone = [MiniLMEmbeddings(folder=tiny).embed_query(text) for text in texts]
+    alone = [MiniLMEmbeddings(folder=twin).embed_query(text) for text in texts]
     assert np.abs(together - np.array(alone).reshape(-1, 64)).max(initial=0) < 1e-5
 
 
@@ -148,19 +143,6 @@ def test_a_question_that_becomes_a_line_is_embedded_once_and_so_is_a_line_that_i
     assert embeddings.embed_documents(["which pets", "the cat"])[0] == question
     MiniLMEmbeddings(folder=tiny).embed_query("the cat")
     assert passed == [1, 1]
-
-
-def test_only_the_latest_texts_are_remembered_and_none_of_them_by_its_words(tiny, fresh, passed):
-    embeddings = MiniLMEmbeddings(folder=tiny)
-    embeddings.embed_query("secret")
-    latest = sentence_encoder._get_encoder(tiny)._latest
-    assert len(latest._vectors) == 1
-    assert all(b"secret" not in key for key in latest._vectors)
-    for number in range(sentence_encoder._REMEMBERED):
-        embeddings.embed_query(f"line {number}")
-    assert len(latest._vectors) == sentence_encoder._REMEMBERED
-    embeddings.embed_query("secret")
-    assert len(passed) == sentence_encoder._REMEMBERED + 2
 
 
 def test_many_lines_do_not_push_questions_out(tiny, fresh, passed):

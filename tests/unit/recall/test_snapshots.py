@@ -40,8 +40,8 @@ def eager(monkeypatch):
 
 def save_eagerly(patch):
     """Have indexes of any size saved, whenever they have grown."""
-    patch.setattr(snapshots_module, "_LEAST", 1)
-    patch.setattr(snapshots_module, "_SHARE", 1_000_000)
+    patch.setattr(snapshots_module, "LEAST", 1)
+    patch.setattr(snapshots_module, "SHARE", 1_000_000)
 
 
 class Watched(SQLiteLog):

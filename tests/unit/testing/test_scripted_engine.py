@@ -258,14 +258,15 @@ def test_a_session_cannot_be_used_after_an_error_until_it_is_mended():
 
 
 def test_a_session_cannot_be_used_while_somebody_reads_its_reply():
-    session = _session()
+    engine = ScriptedEngine("One two three.")
+    session = engine.create_session()
     writing = session.decode()
     next(writing)
     with pytest.raises(SessionMisuseError, match="another caller"):
         session.reset()
     writing.close()
     session.reset()
-    assert len(session._engine.misuses) == 1
+    assert len(engine.misuses) == 1
 
 
 def test_nothing_can_be_used_once_it_is_closed():

@@ -182,7 +182,7 @@ def test_an_export_that_changed_before_it_was_stored_is_refused(export):
 
 @pytest.mark.parametrize("size", [1, 7, 64, 4096])
 def test_conversations_are_found_wherever_pieces_of_the_file_end(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(archives, "_CHUNK_BYTES", size)
+    monkeypatch.setattr(archives, "CHUNK_BYTES", size)
     chats = [make_chat(f"c{n}", 'Grüße "\\" 🦊 ] } ,', "é" * n) for n in range(1, 6)]
     text = json.dumps(chats, ensure_ascii=n_is_odd(size), indent=size % 2 or None)
     path = tmp_path / "export.zip"
@@ -329,13 +329,3 @@ def test_a_folder_that_changed_below_before_it_was_stored_is_refused(tmp_path, c
     change(place)
     with pytest.raises(ImportFormatError, match="changed while it was read"):
         list(found.threads)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="no pipes")
-def test_a_pipe_that_comes_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, monkeypatch):
-    place = tmp_path / "conversations.json"
-    place.write_text(json.dumps(CHATS))
-    monkeypatch.setattr(
-        archives, "_select_conversations", lambda members, _: _swap_for_a_pipe(place) or members
-    )
-    assert "is a pipe; save what comes through it" in refusal(tmp_path)
