@@ -23,10 +23,6 @@ def _blocks(model):
     return given(model).count("My bicycle is")
 
 
-def _tokens(model):
-    return len(given(model)) // 4
-
-
 def _at_plain(thread_id="t", **keys):
     """Return the config of a call that sets keys beside the namespace."""
     return {"configurable": {**at(thread_id)["configurable"], **keys}}

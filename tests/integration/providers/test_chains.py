@@ -6,13 +6,13 @@ import json
 
 import pytest
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import ConfigurableField
 from scripted_chat import at
-from wire_promises import ONCE, STREAMED, WAYS, Spot, last_attributes, look, stored, texts
+from wire_promises import ONCE, WAYS, Spot, look, stored, texts
 from wire_providers import PROVIDERS
 
-from langchain_convmem.testing import ScriptedError, ScriptedReply, ScriptedToolCall
+from langchain_convmem.testing import ScriptedReply, ScriptedToolCall
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
@@ -76,47 +76,6 @@ async def test_a_loop_of_parallel_calls_and_errors_goes_on_for_as_many_rounds_as
     assert stored(memory)[3].status == "error"
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_round_that_failed_is_tried_again_with_the_same_results(memory, provider, way):
-    script = [ROUNDS[0], ScriptedError(status=500), "On level 3."]
-    async with provider.answer(script) as (model, service):
-        chain = memory.wrap(model.bind_tools([look]), recall=False)
-        asked = await WAYS[way](chain, "Where did I park?", at())
-        results = [look.invoke(one) for one in asked.tool_calls]
-        with pytest.raises(Exception, match="scripted error"):
-            await WAYS[way](chain, results, at())
-        await WAYS[way](chain, None, at())
-    assert service.requests[1] == service.requests[2]
-    assert roles(memory) == ["user", "assistant", "tool", "tool", "assistant"]
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_every_round_of_a_loop_reads_the_lines_that_its_question_recalled(
-    memory, provider, way
-):
-    earlier = [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")]
-    memory.add_messages(earlier, user_id="ana", thread_id="earlier")
-    async with provider.answer(ROUNDS[1:3]) as (model, service):
-        chain = memory.wrap(model.bind_tools([look]), recall_k=1)
-        asked = await WAYS[way](chain, "Where did I park the car?", at())
-        await WAYS[way](chain, [look.invoke(one) for one in asked.tool_calls], at())
-    first, second = service.requests
-    assert "I parked the car on level 3." in first[0]
-    assert second[0] == first[0]
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_question_instead_of_a_result_closes_the_calls(memory, provider, way):
-    async with provider.answer([ROUNDS[0], "As you like."]) as (model, service):
-        chain = memory.wrap(model.bind_tools([look]), recall=False)
-        asked = await WAYS[way](chain, "Where did I park?", at())
-        await WAYS[way](chain, "Never mind.", at())
-    *said, last = service.requests[1]
-    assert last == "user: Never mind."
-    assert [line.split(":")[0] for line in said[-2:]] == ["result call_1", "result call_2"]
-    assert len(asked.tool_calls) == 2
-
-
 # -- events and batches ---------------------------------------------------------------------------
 
 
@@ -143,58 +102,7 @@ async def test_events_of_a_stream_show_its_tokens_its_recall_and_what_was_stored
     assert len(service.requests) == 1
 
 
-@pytest.mark.parametrize("way", ["batch", "abatch"])
-async def test_a_batch_over_threads_returns_its_errors_and_keeps_every_question(
-    memory, provider, way
-):
-    def answer(body):
-        asked = provider.lines_of(body)[-1]
-        return ScriptedError(status=500) if asked == "user: B?" else f"Re {asked}"
-
-    async with provider.answer(answer) as (model, _):
-        chain = memory.wrap(model, recall=False)
-        configs = [at("a"), at("b"), at("c")]
-        if way == "batch":
-            found = chain.batch(["A?", "B?", "C?"], configs, return_exceptions=True)
-        else:
-            found = await chain.abatch(["A?", "B?", "C?"], configs, return_exceptions=True)
-    assert [found[0].text, found[2].text] == ["Re user: A?", "Re user: C?"]
-    assert isinstance(found[1], Exception)
-    assert [texts(stored(memory, name)) for name in "abc"] == [
-        ["human: A?", "ai: Re user: A?"],
-        ["human: B?"],
-        ["human: C?", "ai: Re user: C?"],
-    ]
-
-
 # -- choices of a call ----------------------------------------------------------------------------
-
-
-def most_tokens(body):
-    """Return how many tokens a request allows its reply."""
-    allowed = body.get("inferenceConfig", {}).get("maxTokens")
-    return allowed or body.get("max_completion_tokens") or body.get("max_tokens")
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_max_tokens_of_a_call_reach_the_model_and_not_the_memory(memory, provider, way):
-    told = "I parked the car on level 3. " + "It rained on that day. " * 40
-    memory.add_messages([HumanMessage(told)], user_id="ana", thread_id="earlier")
-    async with provider.answer("Yes.") as (model, service):
-        # Without it, a model of Bedrock cannot be made anew from its own fields.
-        update = {"base_model_id": model.model_id} if provider.name == "bedrock" else {}
-        chosen = model.model_copy(update=update).configurable_fields(
-            max_tokens=ConfigurableField("max_tokens"), temperature=ConfigurableField("heat")
-        )
-        chain = memory.wrap(chosen)
-        await WAYS[way](chain, "Where did I park the car?", at(max_tokens=20, heat=0.25))
-        await WAYS[way](chain, "Where did I park the car?", at("u", recall_tokens=20))
-    first, second = service.bodies
-    assert most_tokens(first) == 20
-    assert first.get("temperature", first.get("inferenceConfig", {}).get("temperature")) == 0.25
-    assert service.requests[0][-1].count("It rained on that day.") > 20
-    assert most_tokens(second) is None
-    assert service.requests[1][-1].count("It rained on that day.") < 5
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -224,52 +132,6 @@ async def test_the_provider_may_be_chosen_at_the_call_within_a_thread(memory, pr
 
 
 # -- tried again ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_chain_that_stands_in_for_another_one_stores_one_turn(memory, provider, way):
-    async with (
-        provider.answer(ScriptedError(status=500)) as (broken, failed),
-        provider.answer(["On level 3.", "Yes."]) as (working, service),
-    ):
-        chain = memory.wrap(broken, recall=False).with_fallbacks(
-            [memory.wrap(working, recall=False)]
-        )
-        await WAYS[way](chain, "Where did I park?", at())
-        await WAYS[way](chain, "Sure?", at())
-    assert failed.requests == service.requests
-    assert texts(stored(memory)) == [
-        "human: Where did I park?",
-        "ai: On level 3.",
-        "human: Sure?",
-        "ai: Yes.",
-    ]
-
-
-@pytest.mark.parametrize("way", ONCE)
-async def test_a_model_that_tries_again_inside_the_chain_answers_once(memory, provider, way):
-    async with provider.answer([ScriptedError(status=500), "On level 3."]) as (model, service):
-        tried = model.with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
-        await ONCE[way](memory.wrap(tried, recall=False), "Where did I park?", at())
-    assert service.requests == [["user: Where did I park?"]] * 2
-    assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3."]
-
-
-@pytest.mark.parametrize("way", STREAMED)
-async def test_what_a_stream_had_brought_makes_way_for_the_whole_reply(memory, provider, way):
-    cut = ScriptedReply(text="On level three.", cut_after_chunks=3)
-    async with provider.answer([cut, "On level 3."]) as (model, service):
-        chain = memory.wrap(model, recall=False)
-        with pytest.raises(Exception):  # noqa: B017, PT011 - each client has its own
-            await STREAMED[way](chain, "Where did I park?", at())
-        assert last_attributes(memory) == ("interrupted",)
-        asked = stored(memory)[0].model_copy(
-            update={"id": memory.history("t", user_id="ana").entries[0].message_id}
-        )
-        await STREAMED[way](chain, asked, at())
-    assert service.requests == [["user: Where did I park?"]] * 2
-    view = memory.history("t", user_id="ana").messages
-    assert [one.text for one in view] == ["Where did I park?", "On level 3."]
 
 
 # -- objects --------------------------------------------------------------------------------------

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException, tool
 from scripted_chat import at
 from wire_promises import STREAMED, WAYS, last_attributes, look, stored, texts
 
 from langchain_convmem import Preface
-from langchain_convmem.testing import ScriptedError, ScriptedReply, ScriptedToolCall
+from langchain_convmem.testing import ScriptedReply, ScriptedToolCall
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
@@ -140,28 +138,3 @@ async def test_what_was_heard_of_a_cancelled_stream_is_kept_where_that_is_asked_
         await conversation.aclose()
     assert kept.startswith("one two")
     assert service.requests[1] == ["user: Count!", f"assistant: {kept}", "user: Go on."]
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_turn_that_failed_is_asked_again_alone(memory, provider, way):
-    async with provider.answer([ScriptedError(status=500), "On level 3."]) as (model, service):
-        with talk(memory, model) as conversation:
-            with pytest.raises(Exception, match="scripted error"):
-                await WAYS[way](conversation, HumanMessage("Where?", id="q"), None)
-            await WAYS[way](conversation, HumanMessage("Where?", id="q"), None)
-    assert service.requests == [["user: Where?"]] * 2
-    view = memory.history("t", user_id="ana").messages
-    assert [one.text for one in view] == ["Where?", "On level 3."]
-
-
-async def test_two_sends_at_once_reach_the_service_one_after_the_other(memory, provider):
-    async with provider.answer(["One.", "Two."]) as (model, service):
-        conversation = talk(memory, model)
-        first = asyncio.create_task(conversation.asend_message("First?"))
-        await asyncio.sleep(0)
-        await asyncio.gather(first, conversation.asend_message("Second?"))
-        await conversation.aclose()
-    assert service.requests == [
-        ["user: First?"],
-        ["user: First?", "assistant: One.", "user: Second?"],
-    ]

@@ -24,7 +24,6 @@ from langchain_convmem.views.messages import TOKENS_PER_MESSAGE, count_tokens, l
 
 DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "tokens" / "texts.json"
 TEXTS = json.loads(DATA.read_text(encoding="utf-8"))
-SCRIPTS = [name for name in TEXTS if not name.startswith(("kind", "latin"))]
 AT = {"configurable": {"thread_id": "t", "user_id": "ana"}}
 
 

@@ -83,17 +83,6 @@ def test_a_reply_whose_id_is_the_same_in_both_tries_is_there_once(memory):
 # -- the same parent run ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "batch", "abatch"])
-def test_a_chain_that_retries_stores_one_turn(memory, way):
-    model = ScriptedChatModel(replies=[ProviderError(), ProviderError(), "Level three."])
-    chain = memory.wrap(model, recall=False).with_retry(
-        stop_after_attempt=3, wait_exponential_jitter=False
-    )
-    WAYS[way](chain, "Where?", at())
-    assert [entry.contents for entry in _entries(memory)] == [("Where?",), ("Level three.",)]
-    assert [len(messages) for messages in model.seen] == [1, 1, 1]
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_a_chain_that_falls_back_stores_one_turn(memory, way):
     broken = ScriptedChatModel(replies=[ProviderError()])
@@ -142,15 +131,6 @@ def test_the_same_text_said_twice_is_two_turns(memory, way):
         WAYS[way](chain, "And?", at())
     assert _view(memory) == ["And?", "First.", "And?", "Second."]
     assert len({entry.turn_id for entry in _entries(memory)}) == 2
-
-
-def test_the_same_text_said_again_after_a_failure_is_one_turn(memory):
-    model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
-    chain = memory.wrap(model, recall=False)
-    with pytest.raises(ProviderError):
-        chain.invoke("And?", at())
-    chain.invoke("And?", at())
-    assert [entry.contents for entry in _entries(memory)] == [("And?",), ("Yes.",)]
 
 
 def test_a_step_that_says_a_thing_twice_makes_two_turns(memory):

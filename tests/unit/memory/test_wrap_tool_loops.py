@@ -151,15 +151,6 @@ def test_parallel_calls_may_be_answered_one_by_one(memory):
     ]
 
 
-def test_a_new_question_closes_the_calls_that_nobody_answered(memory):
-    model = ScriptedChatModel(replies=[_asks(1), "Hello."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke("Where?", at())
-    chain.invoke("Never mind", at())
-    assert _types(model, 1)[2] == ("tool", "[interrupted: the tool did not return]")
-    assert _stored(memory)[-2:] == [("user", "Never mind"), ("assistant", "Hello.")]
-
-
 def test_a_budget_leaves_out_what_was_before_and_never_a_part_of_the_loop(memory):
     model = ScriptedChatModel(replies=["Long " * 300, _asks(1), _asks(2), "There."])
     chain = memory.wrap(model, recall=False, history_tokens=20)

@@ -16,8 +16,6 @@ from langchain_convmem.turns.turn import (
     make_recalled_messages,
 )
 
-DAY_MS = 86_400_000
-
 
 def _block(text, time_ms=0, position=1):
     line = DialogLine(

@@ -13,7 +13,6 @@ from langchain_convmem.words.dates import find_time_spans
 
 # A Monday.
 NOW_MS = int(datetime(2023, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
-DAY_MS = 24 * 3_600_000
 
 
 def days(text):

@@ -30,20 +30,9 @@ def talk(memory):
     ]
 
 
-CUT = [("user", "Count."), ("assistant", "One two ", "interrupted")]
-
-
 def run_broken(agent, way="stream", says_=None, config=None):
     with pytest.raises(ProviderError):
         RUNS[way](agent, says_ or says("Count.", "q1"), config or at())
-
-
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-def test_the_words_of_a_stream_of_events_that_broke_are_kept(memory):
-    events = agent_with(memory, breaking()).stream_events(says("Count."), at(), version="v3")
-    with pytest.raises(ProviderError):
-        list(events)
-    assert talk(memory) == CUT
 
 
 @STREAMS

@@ -10,30 +10,11 @@ from langchain.agents.middleware import (
 )
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
+from scripted_agents import RUNS, agent_with, calls, says, shape, spoken, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
 """Other middleware before ours in the list wraps it; behind it, it is wrapped."""
-
-
-@pytest.mark.parametrize("way", RUNS)
-def test_the_same_message_after_a_failure_is_the_same_turn(memory, way):
-    model = ScriptedChatModel(
-        replies=[calls("yard"), ProviderError(), calls("hall"), "In the hall."]
-    )
-    agent = agent_with(memory, model)
-    with pytest.raises(ProviderError):
-        RUNS[way](agent, says("Where?", "q1"), at())
-    RUNS[way](agent, says("Where?", "q1"), at())
-    assert view(memory) == [
-        "human: Where?",
-        "ai -> c0",
-        "tool c0: hall: a bicycle",
-        "ai: In the hall.",
-    ]
-    assert shape(model.seen[2]) == ["human: Where?"], "a new attempt does not see the old one"
-    assert len({entry.turn_id for entry in entries(memory) if entry.control is None}) == 1
 
 
 @pytest.mark.parametrize("way", RUNS)
@@ -71,23 +52,6 @@ def test_an_earlier_message_said_again_is_answered_in_its_place(memory):
         agent.invoke(says(text, name), at())
     assert shape(model.seen[2]) == ["human: First?"]
     assert view(memory) == ["human: First?", "ai: One, better.", "human: Second?", "ai: Two."]
-
-
-def test_a_runnable_that_retries_the_agent_stores_one_turn(memory):
-    model = ScriptedChatModel(replies=[ProviderError(), "Here."])
-    agent = agent_with(memory, model).with_retry(
-        retry_if_exception_type=(ProviderError,), wait_exponential_jitter=False
-    )
-    agent.invoke(says("Where?", "q1"), at())
-    assert spoken(memory) == ["human: Where?", "ai: Here."]
-
-
-def test_a_whole_history_that_comes_with_every_run_is_stored_once(memory):
-    model = ScriptedChatModel(replies=["One.", "Two."])
-    agent = agent_with(memory, model)
-    first = agent.invoke(says("First?"), at())["messages"]
-    agent.invoke({"messages": [*first, HumanMessage("Second?")]}, at())
-    assert spoken(memory) == ["human: First?", "ai: One.", "human: Second?", "ai: Two."]
 
 
 # -- middleware that calls the model again --------------------------------------------------------

@@ -6,7 +6,6 @@ import pytest
 from langchain_core.messages import AIMessage
 from scripted_agents import agent_with, says
 from scripted_chat import ScriptedChatModel, at
-from summaries import bare
 
 from langchain_convmem import ConversationMemory, SummarySettings
 from langchain_convmem.offline import ExtractiveSummarizer
@@ -23,19 +22,6 @@ def memory(request):
         summarize_when=request.param,
     ) as opened:
         yield opened
-
-
-def test_the_model_reads_the_summary_and_the_log_keeps_all(memory):
-    model = ScriptedChatModel(replies=[f"Noted {number}." for number in range(5)])
-    agent = agent_with(memory, model, options={"recall": False})
-    for day in range(1, 6):
-        agent.invoke(says(f"On {day} May I paid {day}40 euros."), at())
-        memory.flush()
-    shown = model.seen[-1]
-    assert "140 euros" in bare(shown[0].text)
-    assert len(shown) < 9
-    entries = memory.history("t", user_id="ana").entries
-    assert sum(entry.role == "user" for entry in entries) == 5
 
 
 def test_a_tool_loop_is_covered_whole_or_not_at_all(memory):

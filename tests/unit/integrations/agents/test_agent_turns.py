@@ -6,15 +6,12 @@ import json
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agents import RUNS, agent_with, break_down, calls, entries, look, says, shape, view
-from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, LogUnavailableError
-from langchain_convmem.ids import is_ulid
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.records import Owner
 
@@ -22,16 +19,6 @@ LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yar
 
 
 # -- what is stored -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", RUNS)
-def test_all_of_a_turn_is_stored_once_under_one_turn_id(memory, way):
-    agent = agent_with(memory, ScriptedChatModel(replies=[calls("yard"), "In the yard."]))
-    RUNS[way](agent, says("Where?"), at())
-    stored = entries(memory)
-    assert shape([entry.message for entry in stored]) == LOOP
-    assert len({entry.turn_id for entry in stored}) == 1
-    assert is_ulid(stored[0].turn_id)
 
 
 @pytest.mark.parametrize("way", RUNS)
@@ -51,38 +38,6 @@ def test_what_the_agent_returns_is_in_the_log_under_the_same_ids(memory):
     assert {entry.message.id for entry in entries(memory)} == {one.id for one in returned}
 
 
-def test_the_user_is_stored_before_the_model_is_called(memory):
-    def reply(_messages):
-        return f"stored: {view(memory)}"
-
-    agent = agent_with(memory, ScriptedChatModel(replies=[reply]))
-    agent.invoke(says("Where?"), at())
-    assert view(memory)[1] == "ai: stored: ['human: Where?']"
-
-
-def test_a_call_is_stored_before_its_tool_runs(memory):
-    seen = []
-
-    def watch(place: str) -> str:
-        """Watch."""
-        seen.extend(entry.role for entry in entries(memory))
-        return place
-
-    agent = agent_with(
-        memory,
-        ScriptedChatModel(replies=[calls("yard", tool_name="watch"), "Done."]),
-        tools=[watch],
-    )
-    agent.invoke(says("Look."), at())
-    assert seen == ["user", "assistant"]
-
-
-def test_a_reply_bears_when_the_model_was_called(memory):
-    agent_with(memory, ScriptedChatModel(replies=["Yes."])).invoke(says("Well?"), at())
-    timing = entries(memory)[1].metadata.timing
-    assert timing["llmStart"] <= timing["llmEnd"]
-
-
 def test_several_messages_at_once_are_one_turn_with_their_reply(memory):
     model = ScriptedChatModel(replies=["Both."])
     agent = agent_with(memory, model)
@@ -98,49 +53,6 @@ def test_a_history_that_comes_with_the_first_run_is_stored_turn_by_turn(memory):
     turns = [entry.turn_id for entry in entries(memory)]
     assert view(memory) == ["human: Hello.", "ai: Good day.", "human: Where?", "ai: Level two."]
     assert turns[0] == turns[1] != turns[2] == turns[3]
-
-
-def test_what_is_marked_as_not_to_be_stored_reaches_the_model_and_not_the_log(memory):
-    model = ScriptedChatModel(replies=["Quiet.", "Yes."])
-    agent = agent_with(memory, model)
-    secret = HumanMessage("My code is 12-34.", additional_kwargs={"remember": False})
-    agent.invoke({"messages": [secret]}, at())
-    assert shape(model.seen[0]) == ["human: My code is 12-34."]
-    assert entries(memory) == [], "no answer is stored to what is not"
-
-
-def test_the_log_holds_what_the_write_hook_leaves():
-    def hook(message):
-        return message.model_copy(update={"content": message.text.replace("12-34", "****")})
-
-    with ConversationMemory.open(":memory:", before_write=hook) as memory:
-        model = ScriptedChatModel(replies=[calls("yard"), "It is 12-34.", "Yes."])
-        agent = agent_with(memory, model, checkpointer=InMemorySaver())
-        agent.invoke(says("My code is 12-34."), at())
-        agent.invoke(says("Again?"), at())
-        assert "12-34" not in str(view(memory))
-        assert len(entries(memory)) == 6, "what the hook made is recognised"
-
-
-def test_what_the_write_hook_refuses_is_not_searched_for_either():
-    told = []
-
-    class Embedder(DeterministicFakeEmbedding):
-        def embed_query(self, text):
-            told.append(text)
-            return super().embed_query(text)
-
-    def hook(message):
-        return None if message.additional_kwargs.get("secret") else message
-
-    with ConversationMemory.open(
-        ":memory:", embeddings=Embedder(size=8), before_write=hook
-    ) as memory:
-        memory.add_messages([HumanMessage("Hello.")], user_id="ana", thread_id="old")
-        agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), options={"recall": True})
-        secret = HumanMessage("My code is 12-34.", additional_kwargs={"secret": True})
-        agent.invoke({"messages": [secret, HumanMessage("Hello?")]}, at())
-    assert told == ["Hello?"]
 
 
 # -- what the model sees ------------------------------------------------------------------------
@@ -174,15 +86,6 @@ def test_the_state_never_holds_recalled_text(memory):
     assert set(returned) == {"messages"}
 
 
-@pytest.mark.parametrize("switches", [{"recall": False}, {"recall_tokens": 1}])
-def test_a_call_may_switch_recall(memory, switches):
-    memory.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
-    model = ScriptedChatModel(replies=["Red."])
-    agent = agent_with(memory, model, options={"recall": True})
-    agent.invoke(says("Which colour is my bicycle?"), at(**switches))
-    assert model.seen[0][0].content == "Which colour is my bicycle?"
-
-
 def test_a_budget_leaves_out_old_exchanges_and_nothing_of_the_loop(memory):
     model = ScriptedChatModel(replies=["One.", "Two.", calls("yard"), "Three."])
     agent = agent_with(memory, model, options={"history_tokens": 17})
@@ -195,15 +98,6 @@ def test_a_budget_leaves_out_old_exchanges_and_nothing_of_the_loop(memory):
         "ai -> c0",
         "tool c0: yard: a bicycle",
     ]
-
-
-def test_a_question_that_was_never_answered_does_not_block_a_thread_with_a_budget(memory):
-    model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
-    agent = agent_with(memory, model, options={"history_tokens": 1})
-    with pytest.raises(ProviderError):
-        agent.invoke(says("word " * 100), at())
-    agent.invoke(says("Short?"), at())
-    assert shape(model.seen[1]) == ["human: Short?"]
 
 
 def test_what_frames_the_thread_joins_the_prompt_of_the_agent(memory):
@@ -233,28 +127,6 @@ def test_a_long_thread_is_read_from_its_live_part(memory):
 
 
 # -- whose thread it is -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("context", [{"user_id": "ana"}, type("Context", (), {"user_id": "ana"})()])
-def test_the_context_may_name_the_user(memory, context):
-    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), context_schema=dict)
-    agent.invoke(says("Well?"), {"configurable": {"thread_id": "t"}}, context=context)
-    assert view(memory) == ["human: Well?", "ai: Yes."]
-
-
-def test_two_names_for_the_user_are_refused(memory):
-    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), context_schema=dict)
-    with pytest.raises(ConfigError, match=r"'ana'.*'bob'"):
-        agent.invoke(says("Well?"), at(), context={"user_id": "bob"})
-    assert entries(memory) == []
-
-
-@pytest.mark.parametrize("way", RUNS)
-def test_a_run_without_a_thread_is_refused_before_anything_happens(memory, way):
-    model = ScriptedChatModel(replies=["Yes."])
-    with pytest.raises(ConfigError, match="thread_id is missing"):
-        RUNS[way](agent_with(memory, model), says("Well?"), {"configurable": {"user_id": "ana"}})
-    assert model.seen == []
 
 
 def test_a_thread_of_no_user_is_remembered_for_itself(memory):
@@ -318,32 +190,6 @@ def test_every_hook_has_both_of_its_forms():
 def test_an_unknown_way_to_keep_the_state_is_refused(memory):
     with pytest.raises(ConfigError, match="'most'"):
         ConversationMemoryMiddleware(memory, keep_state="most")
-
-
-def test_a_run_that_must_not_be_remembered_is_refused(memory):
-    model = ScriptedChatModel(replies=["Yes."])
-    with pytest.raises(ConfigError, match="remember=False"):
-        agent_with(memory, model).invoke(says("Well?"), at(remember=False))
-    assert model.seen == []
-
-
-@pytest.mark.parametrize("way", RUNS)
-@pytest.mark.parametrize("fails_at", [1, 2, 3, 4])
-def test_a_write_that_fails_fails_the_run(memory, way, fails_at):
-    memory = ConversationMemory(FailingLog(memory.log, fails_at))
-    agent = agent_with(memory, ScriptedChatModel(replies=[calls("yard"), "In the yard."]))
-    with pytest.raises(LogUnavailableError):
-        RUNS[way](agent, says("Where?"), at())
-    assert len(entries(memory)) == fails_at - 1
-
-
-@pytest.mark.parametrize("way", RUNS)
-def test_a_turn_that_failed_keeps_what_was_said(memory, way):
-    agent = agent_with(memory, ScriptedChatModel(replies=[ProviderError(), "Here."]))
-    with pytest.raises(ProviderError):
-        RUNS[way](agent, says("Where?"), at())
-    RUNS[way](agent, says("Still there?"), at())
-    assert view(memory) == ["human: Where?\nStill there?", "ai: Here."]
 
 
 def test_tools_may_be_given_as_functions_and_a_tool_that_is_not_called_changes_nothing(memory):

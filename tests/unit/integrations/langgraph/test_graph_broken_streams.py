@@ -11,7 +11,6 @@ from scripted_chat import ProviderError, ScriptedChatModel, at
 from langchain_convmem.integrations.langgraph import memory_graph
 
 SCHEMAS = pytest.mark.parametrize("schema", KINDS)
-CUT = [("user", "Count."), ("assistant", "One two ", "interrupted")]
 
 
 def breaking(*replies, after=2):

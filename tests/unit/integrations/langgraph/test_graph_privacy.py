@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from graphs import FORMS, KINDS, answer_of, echo, says, shown, spoken
+from graphs import KINDS, answer_of, echo, says, spoken
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
@@ -30,21 +30,6 @@ def careful(memory):
 
 
 # -- a call that is not stored --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("schema", FORMS)
-def test_a_call_can_be_kept_out_of_the_log(memory, saver, schema):
-    model = ScriptedChatModel(replies=[echo])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    graph.invoke(says(schema, "one"), at())
-    reply = graph.invoke(says(schema, "between us"), at(remember=False))
-    assert answer_of(reply) == "re: between us"
-    assert [one.text for one in model.seen[1]] == ["one", "re: one", "between us"]
-    assert spoken(memory) == ["one", "re: one"]
-
-    graph.invoke(says(schema, "two"), at())
-    assert [one.text for one in model.seen[2]] == ["one", "re: one", "two"]
-    assert spoken(memory) == ["one", "re: one", "two", "re: two"]
 
 
 @pytest.mark.parametrize("schema", KINDS)
@@ -92,57 +77,7 @@ def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, saver):
     assert spoken(memory) == ["one", "re: one"]
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_a_message_may_say_itself_that_it_is_not_to_be_stored(memory, saver, schema):
-    graph = memory_graph(
-        memory, ScriptedChatModel(replies=[echo]), state_schema=schema, checkpointer=saver
-    )
-    said = HumanMessage("between us", additional_kwargs={"remember": False})
-    state = {"input": said} if schema is MemoryState else {"messages": [said]}
-    assert answer_of(graph.invoke(state, at())) == "re: between us"
-    graph.invoke(says(schema, "one"), at())
-    assert spoken(memory) == ["one", "re: one"]
-
-
 # -- the write hook -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("schema", KINDS)
-def test_the_write_hook_is_asked_about_questions_and_replies(careful, saver, schema):
-    model = ScriptedChatModel(replies=["Is it sk-4242?"])
-    graph = memory_graph(careful, model, state_schema=schema, checkpointer=saver)
-    for _ in range(2):
-        reply = graph.invoke(says(schema, "My key is sk-4242."), at())
-        assert answer_of(reply) == "Is it sk-4242?"
-    assert shown(careful) == ["My key is [key].", "Is it [key]?"] * 2
-    assert spoken(careful) == ["My key is [key].", "Is it [key]?"] * 2
-    assert [one.text for one in model.seen[1]][:2] == ["My key is [key].", "Is it [key]?"]
-
-
-def test_the_model_sees_the_question_in_full_where_the_state_has_it(careful, saver):
-    model = ScriptedChatModel(replies=["Noted."])
-    graph = memory_graph(careful, model, state_schema=MessagesState, checkpointer=saver)
-    graph.invoke(says(MessagesState, "My key is sk-4242."), at())
-    assert [one.text for one in model.seen[0]] == ["My key is sk-4242."]
-
-
-def test_a_state_of_ids_has_the_model_see_what_the_log_keeps(careful, saver):
-    model = ScriptedChatModel(replies=["Noted."])
-    graph = memory_graph(careful, model, checkpointer=saver)
-    graph.invoke({"input": "My key is sk-4242."}, at())
-    assert [one.text for one in model.seen[0]] == ["My key is [key]."]
-
-
-@pytest.mark.parametrize("schema", KINDS)
-def test_of_a_question_that_the_hook_stores_nothing_of_no_reply_is_stored(careful, saver, schema):
-    model = ScriptedChatModel(replies=["Noted."])
-    graph = memory_graph(careful, model, state_schema=schema, checkpointer=saver)
-    graph.invoke(says(schema, "one"), at())
-    graph.invoke(says(schema, "off the record: no"), at())
-    graph.invoke(says(schema, "two"), at())
-    assert [one.text for one in model.seen[1]] == ["one", "Noted.", "off the record: no"]
-    assert [one.text for one in model.seen[2]] == ["one", "Noted.", "two"]
-    assert spoken(careful) == ["one", "Noted.", "two", "Noted."]
 
 
 def test_no_message_is_searched_for_before_the_hook_was_asked(memory, saver):

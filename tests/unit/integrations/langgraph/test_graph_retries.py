@@ -35,17 +35,6 @@ def test_what_the_user_said_is_durable_when_the_model_fails_and_resuming_doubles
     assert spoken(memory) == ["Where did I park?", "On level C."]
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_a_message_with_an_id_can_be_sent_again_after_a_failure(memory, kept, schema):
-    model = ScriptedChatModel(replies=[ProviderError("overloaded"), "On level C."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
-    with pytest.raises(ProviderError):
-        graph.invoke(says(schema, "Where did I park?", "h1"), at())
-    graph.invoke(says(schema, "Where did I park?", "h1"), at())
-    assert spoken(memory) == ["Where did I park?", "On level C."]
-    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
-
-
 def test_the_same_message_again_replaces_its_answer(memory, kept):
     model = ScriptedChatModel(replies=["On level C.", "On level D."])
     graph = memory_graph(memory, model, checkpointer=kept)
@@ -67,18 +56,6 @@ def test_a_node_that_stopped_right_after_its_write_stores_nothing_twice(
         graph.invoke(says(schema, "Where?"), at(), durability="sync")
     graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
     graph.invoke(None, at(), durability="sync")
-    assert spoken(memory) == ["Where?", "On level C."]
-
-
-@pytest.mark.parametrize("schema", KINDS)
-def test_a_failed_write_is_raised_before_the_model_is_called(memory, kept, schema):
-    model = ScriptedChatModel(replies=["On level C."])
-    memory = ConversationMemory(FailingLog(memory.log, fails_at=1))
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
-    with pytest.raises(LogUnavailableError):
-        graph.invoke(says(schema, "Where?"), at())
-    assert model.seen == []
-    graph.invoke(None, at())
     assert spoken(memory) == ["Where?", "On level C."]
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-from graphs import KINDS, says
+from graphs import says
 from langgraph.graph import MessagesState
 from scripted_chat import ScriptedChatModel, at
-from summaries import bare
 
 from langchain_convmem import ConversationMemory, SummarySettings
 from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
@@ -34,21 +32,6 @@ def played(memory, schema):
         graph.invoke(says(schema, text), at())
         memory.flush()
     return graph, model.seen[-1]
-
-
-@pytest.mark.parametrize("when", ["foreground", "background"])
-@pytest.mark.parametrize("schema", KINDS)
-def test_the_thread_is_compacted_behind_record_and_the_log_keeps_all(schema, when):
-    with memory_of(when) as memory:
-        graph, shown = played(memory, schema)
-        history = memory.history("t", user_id="ana")
-        said = [entry.contents[0] for entry in history.entries if entry.role == "user"]
-        assert history.last_summary is not None
-    assert list(graph.get_graph().nodes)[-2:] == ["summarize", "__end__"]
-    assert [message.type for message in shown[:2]] == ["human", "ai"]
-    assert "140 euros" in bare(shown[0].text)
-    assert len(shown) < 2 * len(TEXTS) - 1
-    assert said == TEXTS
 
 
 def test_who_is_told_that_a_thread_is_due_does_the_work_elsewhere():

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from graphs import FORMS, KINDS, answer_of, says, shown
+from graphs import KINDS, says, shown
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import tool
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from scripted_chat import ScriptedChatModel, at
@@ -33,32 +32,6 @@ def a_model(*replies):
 # -- one turn after the other ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", FORMS)
-def test_turns_are_stored_and_the_model_sees_the_thread(memory, kept, schema):
-    model = a_model("Noted.", "On level C.")
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
-
-    graph.invoke(says(schema, GARAGE), at())
-    reply = graph.invoke(says(schema, "Where did I park?"), at())
-
-    assert answer_of(reply) == "On level C."
-    assert shown(memory) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
-    assert [one.text for one in model.seen[1]] == [GARAGE, "Noted.", "Where did I park?"]
-
-
-@pytest.mark.parametrize("schema", KINDS)
-async def test_asynchronous_turns_are_stored_too(filed, tmp_path, schema):
-    model = a_model("Noted.", "On level C.")
-    path = str(tmp_path / "checkpoints.db")
-    async with AsyncSqliteSaver.from_conn_string(path) as saver:
-        graph = memory_graph(filed, model, state_schema=schema, checkpointer=saver)
-        await graph.ainvoke(says(schema, GARAGE), at())
-        reply = await graph.ainvoke(says(schema, "Where did I park?"), at())
-
-    assert answer_of(reply) == "On level C."
-    assert shown(filed) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
-
-
 @pytest.mark.parametrize("schema", KINDS)
 def test_the_thread_goes_on_without_a_checkpointer(memory, schema):
     model = a_model("Noted.", "On level C.")
@@ -80,22 +53,6 @@ def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory, schema):
     assert shown(memory)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
 
 
-def test_an_earlier_conversation_is_recalled_as_data(memory, kept):
-    model = a_model("Noted.", "On level C.")
-    graph = memory_graph(memory, model, checkpointer=kept)
-    graph.invoke({"input": GARAGE}, at("monday"))
-    reply = graph.invoke({"input": "Where did I park?"}, at("tuesday"))
-
-    [asked] = model.seen[1]
-    recalled, own = asked.content
-    assert GARAGE in recalled["text"]
-    assert recalled["text"].startswith("<recalled>")
-    assert own["text"] == "Where did I park?"
-    told, _noted = memory.history("monday", user_id="ana").entries
-    assert reply["recalled_ids"] == [told.id], "a courtesy tells nothing"
-    assert shown(memory, "tuesday") == ["Where did I park?", "On level C."]
-
-
 def test_a_line_forgotten_after_it_was_recalled_does_not_reach_the_model(memory, kept):
     model = a_model("Noted.")
     graph = memory_graph(memory, model, checkpointer=kept)
@@ -108,33 +65,12 @@ def test_a_line_forgotten_after_it_was_recalled_does_not_reach_the_model(memory,
     assert [one.text for one in model.seen[-1]] == ["Where did I park?"]
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_a_call_can_do_without_recall(memory, schema):
-    model = a_model()
-    graph = memory_graph(memory, model, state_schema=schema)
-    graph.invoke(says(schema, GARAGE), at("monday"))
-    graph.invoke(says(schema, "Where did I park?"), at("tuesday", recall=False))
-    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
-
-
 def test_two_users_never_meet(memory):
     model = a_model()
     graph = memory_graph(memory, model)
     graph.invoke({"input": GARAGE}, at("t", "ana"))
     graph.invoke({"input": "Where did I park?"}, at("t", "ben"))
     assert [one.text for one in model.seen[1]] == ["Where did I park?"]
-
-
-def test_the_user_may_be_named_in_the_context(memory):
-    class Who(dict):
-        pass
-
-    builder = StateGraph(MessagesState, context_schema=Who)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_edge(START, "recall")
-    config = {"configurable": {"thread_id": "t"}}
-    builder.compile().invoke(says(MessagesState, "Hi"), config, context={"user_id": "ana"})
-    assert shown(memory) == ["Hi"]
 
 
 # -- streams --------------------------------------------------------------------------------------
@@ -321,14 +257,6 @@ def test_a_model_that_repeats_its_ids_loses_no_reply(memory, kept):
 
 
 # -- refusals -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("schema", KINDS)
-def test_without_a_thread_nothing_is_stored(memory, schema):
-    graph = memory_graph(memory, a_model(), state_schema=schema)
-    with pytest.raises(ConfigError, match=r"thread_id is missing.*configurable"):
-        graph.invoke(says(schema, "Hi"), {"configurable": {"user_id": "ana"}})
-    assert memory.threads("ana") == []
 
 
 @pytest.mark.parametrize("nothing", ["", None, []])
