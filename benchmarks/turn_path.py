@@ -37,6 +37,8 @@ from langchain_convmem import ConversationMemory
 PACKAGE = str(Path(langchain_convmem.__file__).parent)
 TURNS: dict[str, dict[str, Any]] = {"bare": {"recall": False}, "recall": {"profile_tokens": 150}}
 """What each traced turn is wrapped with."""
+_WARM = 6
+"""Turns of the same thread before the one that is traced."""
 _SAID = ("I parked on level 3.", "The dentist is on Tuesday at nine.", "I am a nurse.")
 
 
@@ -114,8 +116,8 @@ def trace_turn(tracer: Tracer, folder: Path, **options: Any) -> TurnPath:
         chain = memory.wrap(TalkingModel(), **options)
         for number, said in enumerate(_SAID * 2):
             chain.invoke(said, _at(f"earlier{number % 2}"))
-        chain.invoke("Hello again!", _at("now"))
-        chain.invoke("When am I at the dentist's?", _at("now"))
+        for _ in range(_WARM):
+            chain.invoke("When am I at the dentist's?", _at("now"))
         return tracer.record(lambda: chain.invoke("Where did I park?", _at("now")))
 
 

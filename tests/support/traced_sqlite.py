@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from langchain_convmem.logs.sqlite_file import SQLiteConnections
+import pytest
 
 
 @dataclass
@@ -34,17 +36,25 @@ class Transactions:
         return len(self.reads) + len(self.writes), len(self.writes)
 
 
-@contextmanager
-def traced(log) -> Iterator[Transactions]:
-    """Count the transactions of a log's idle connections; one thread uses it meanwhile."""
-    pool: SQLiteConnections = log._connections
-    found = Transactions()
-    for db in pool._idle:
-        db.set_trace_callback(found.note)
-    before = len(pool._idle)
-    try:
-        yield found
-    finally:
-        assert len(pool._idle) == before, "a connection was opened that nobody traced"
-        for db in pool._idle:
-            db.set_trace_callback(None)
+class Tracer:
+    """Sees what every connection runs that is opened while it is installed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._found = Transactions()
+        connect = sqlite3.connect
+
+        def open_traced(*args: Any, **options: Any) -> sqlite3.Connection:
+            db = connect(*args, **options)
+            db.set_trace_callback(self._note)
+            return db
+
+        monkeypatch.setattr(sqlite3, "connect", open_traced)
+
+    def _note(self, statement: str) -> None:
+        self._found.note(statement)
+
+    @contextmanager
+    def count(self) -> Iterator[Transactions]:
+        """Count the transactions of all connections; one thread uses them meanwhile."""
+        self._found = Transactions()
+        yield self._found

@@ -13,6 +13,7 @@ from benchmarks.beside import main
 OURS = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.timeout(600)
 def test_versions_do_the_same_work_and_are_compared_with_the_first(capsys):
     main([f"{OURS}={sys.executable}"] * 2 + ["--quick", "--rounds", "1", "--json"])
     rows = {row.pop("operation"): row for row in json.loads(capsys.readouterr().out)}

@@ -122,7 +122,7 @@ def test_a_closed_conversation_refuses_everything_that_goes_on():
         with pytest.raises(ConversationClosedError, match="conversation is closed"):
             call()
     assert len(talk.history) == 2
-    assert talk.wait(0)
+    assert talk.wait(30)
 
 
 def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
@@ -255,14 +255,6 @@ def test_an_engine_is_made_of_a_model_alone():
         Engine(text_engine(), max_live_sessions=0)
     with pytest.raises(ConfigError, match="'temprature'"):
         Engine(text_engine()).create_conversation(temprature=1)
-
-
-def test_a_conversation_that_is_forgotten_takes_its_session_along():
-    model = text_engine()
-    engine = Engine(model)
-    engine.create_conversation().send_message("a")
-    assert engine.wait(0)
-    assert model.open_sessions == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import MessagesState
 from scripted_agents import agent_with
 from scripted_chat import ProviderError, ScriptedChatModel, at
-from traced_sqlite import traced
+from traced_sqlite import Tracer
 
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, SQLiteLog
 from langchain_convmem.integrations.langgraph import memory_graph
@@ -28,7 +28,12 @@ def without_snapshots(monkeypatch):
 
 
 @pytest.fixture
-def log(tmp_path):
+def tracer(monkeypatch):
+    return Tracer(monkeypatch)
+
+
+@pytest.fixture
+def log(tmp_path, tracer):
     with SQLiteLog(tmp_path / "memory.db") as log:
         yield log
 
@@ -75,54 +80,54 @@ def acted(memory):
     return lambda number: agent.invoke({"messages": [HumanMessage(question(number))]}, at())
 
 
-def counts_of(log, take, turns=range(WARM, WARM + 50)):
+def counts_of(tracer, take, turns=range(WARM, WARM + 50)):
     """Return the largest counts of turns; as many as it takes to note the live part anew."""
     for number in range(turns[0]):
         take(number)
     found = []
     for number in turns:
-        with traced(log) as transactions:
+        with tracer.count() as transactions:
             take(number)
         found.append(transactions.counts)
     return max(total for total, _ in found), max(writes for _, writes in found)
 
 
 @pytest.mark.parametrize("host", [wrapped, streamed])
-def test_a_turn_takes_four_transactions_and_two_of_them_write(log, memory, host):
-    assert counts_of(log, host(memory)) == (4, 2)
+def test_a_turn_takes_four_transactions_and_two_of_them_write(tracer, memory, host):
+    assert counts_of(tracer, host(memory)) == (4, 2)
 
 
-def test_a_turn_without_recall_reads_once(log, memory):
-    assert counts_of(log, wrapped(memory, recall=False)) == (3, 2)
+def test_a_turn_without_recall_reads_once(tracer, memory):
+    assert counts_of(tracer, wrapped(memory, recall=False)) == (3, 2)
 
 
-def test_a_turn_that_is_not_stored_writes_nothing(log, memory):
+def test_a_turn_that_is_not_stored_writes_nothing(tracer, memory):
     chain = memory.wrap(model())
     take = wrapped(memory)
     for number in range(3):
         take(number)
-    with traced(log) as transactions:
+    with tracer.count() as transactions:
         chain.invoke(question(3), at(remember=False))
     assert transactions.writes == []
 
 
-def test_what_a_paid_embedder_made_is_looked_for_and_stored_at_once(log):
+def test_what_a_paid_embedder_made_is_looked_for_and_stored_at_once(tracer, log):
     with ConversationMemory(log, embeddings=DeterministicFakeEmbedding(size=8)) as memory:
-        assert counts_of(log, wrapped(memory)) == (6, 3)
+        assert counts_of(tracer, wrapped(memory)) == (6, 3)
 
 
-def test_a_relevance_buffer_is_kept_beside(log):
+def test_a_relevance_buffer_is_kept_beside(tracer, log):
     settings = RecallSettings(buffer_size=4)
     with ConversationMemory(log, embeddings=EmbeddedEmbeddings(), settings=settings) as memory:
-        assert counts_of(log, wrapped(memory)) == (7, 3)
+        assert counts_of(tracer, wrapped(memory)) == (7, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "most"), [(conversed, (6, 2)), (acted, (11, 2)), (graphed, (14, 2))]
 )
-def test_other_hosts_take_no_more_than_they_do(log, memory, host, most, record_property):
-    total, writes = counts_of(log, host(memory))
+def test_other_hosts_take_no_more_than_they_do(tracer, memory, host, most, record_property):
+    total, writes = counts_of(tracer, host(memory))
     record_property("transactions of a turn", f"{host.__name__}: {total}, {writes} of them write")
     assert total <= most[0]
     assert writes <= most[1]

@@ -69,12 +69,17 @@ def embeddings():
     return NosyEmbeddings()
 
 
+def _summarizer(_):
+    """Summarise in letters of its own."""
+    return SAID
+
+
 @pytest.fixture
 def memory(tmp_path, embeddings):
     place = tmp_path / "database"
     place.mkdir()
     with ConversationMemory.open(
-        place / "memory.db", embeddings=embeddings, before_write=redact
+        place / "memory.db", embeddings=embeddings, before_write=redact, summarizer=_summarizer
     ) as opened:
         yield opened
 
@@ -159,22 +164,17 @@ def _edit_summary(memory, _):
     asyncio.run(history.aedit_summary(["They met again.", SAID]))
 
 
-def _telling(memory):
-    """Return the memory with a summariser that tells everything, in letters of its own."""
-    _history(memory).add_messages([HumanMessage(SHOUTED), AIMessage("Yes?")])
-    return ConversationMemory(memory.log, before_write=redact, summarizer=lambda _: SAID)
-
-
 def _summarize(memory, _):
-    assert _telling(memory).summarize("t", user_id="ana", force=True)
+    _history(memory).add_messages([HumanMessage(SHOUTED), AIMessage("Yes?")])
+    assert memory.summarize("t", user_id="ana", force=True)
     assert memory.history("t", user_id="ana").last_summary
 
 
 def _resummarize(memory, _):
-    telling = _telling(memory)
     history = _history(memory)
+    history.add_messages([HumanMessage(SHOUTED), AIMessage("Yes?")])
     history.add_summary("They met.", history.summary_window())
-    assert asyncio.run(telling.aresummarize("t", user_id="ana"))
+    assert asyncio.run(memory.aresummarize("t", user_id="ana"))
 
 
 def _fork(memory, _):
@@ -322,7 +322,9 @@ def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way
 def test_each_way_in_would_let_a_secret_through_without_the_hook(tmp_path, embeddings, way):
     place = tmp_path / "database"
     place.mkdir()
-    with ConversationMemory.open(place / "memory.db", embeddings=embeddings) as memory:
+    with ConversationMemory.open(
+        place / "memory.db", embeddings=embeddings, summarizer=_summarizer
+    ) as memory:
         WAYS_IN[way](memory, tmp_path)
         assert SECRET.encode() in _stored_bytes(memory)
 

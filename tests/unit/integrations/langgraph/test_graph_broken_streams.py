@@ -36,8 +36,8 @@ def run_broken(graph, schema):
 
 @SCHEMAS
 @pytest.mark.parametrize("goes_on", [True, False], ids=["the run goes on", "it is asked again"])
-def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, kept, schema, goes_on):
-    saver = kept if goes_on else None
+def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, saver, schema, goes_on):
+    saver = saver if goes_on else None
     run_broken(a_graph(memory, schema, breaking(), saver), schema)
     model = ScriptedChatModel(replies=["One two three."])
     value = None if goes_on else says(schema, "Count.", "q1")
@@ -55,10 +55,10 @@ def test_the_next_turn_sees_the_broken_words(memory, schema):
 
 
 @SCHEMAS
-def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, kept, schema):
-    run_broken(a_graph(memory, schema, breaking(), kept), schema)
+def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver, schema):
+    run_broken(a_graph(memory, schema, breaking(), saver), schema)
     model = ScriptedChatModel(replies=["Three.", "Four."])
-    graph = a_graph(memory, schema, model, kept)
+    graph = a_graph(memory, schema, model, saver)
     for text in ("Go on.", "And now?"):
         graph.invoke(says(schema, text), at())
     said = ["Count.", "One two ", "Go on.", "Three.", "And now?"]
@@ -66,9 +66,9 @@ def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, ke
     assert shown(memory) == [*said, "Four."]
 
 
-def test_broken_words_go_with_the_question_that_a_state_removes(memory, kept):
-    run_broken(a_graph(memory, MessagesState, breaking(), kept), MessagesState)
-    graph = a_graph(memory, MessagesState, ScriptedChatModel(replies=["Three.", "Four."]), kept)
+def test_broken_words_go_with_the_question_that_a_state_removes(memory, saver):
+    run_broken(a_graph(memory, MessagesState, breaking(), saver), MessagesState)
+    graph = a_graph(memory, MessagesState, ScriptedChatModel(replies=["Three.", "Four."]), saver)
     graph.invoke(says(MessagesState, "Go on."), at())
     graph.update_state(at(), {"messages": [RemoveMessage(id="q1")]})
     graph.invoke(says(MessagesState, "And now?"), at())

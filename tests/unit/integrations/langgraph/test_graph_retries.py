@@ -35,9 +35,9 @@ def test_what_the_user_said_is_durable_when_the_model_fails_and_resuming_doubles
     assert spoken(memory) == ["Where did I park?", "On level C."]
 
 
-def test_the_same_message_again_replaces_its_answer(memory, kept):
+def test_the_same_message_again_replaces_its_answer(memory, saver):
     model = ScriptedChatModel(replies=["On level C.", "On level D."])
-    graph = memory_graph(memory, model, checkpointer=kept)
+    graph = memory_graph(memory, model, checkpointer=saver)
     for _ in range(2):
         graph.invoke(says(MemoryState, "Where did I park?", "h1"), at())
     assert shown(memory) == ["Where did I park?", "On level D."]
@@ -47,23 +47,23 @@ def test_the_same_message_again_replaces_its_answer(memory, kept):
 @pytest.mark.parametrize("schema", KINDS)
 @pytest.mark.parametrize("crash", [1, 2])
 def test_a_node_that_stopped_right_after_its_write_stores_nothing_twice(
-    memory, kept, schema, crash
+    memory, saver, schema, crash
 ):
     crashing = ConversationMemory(CrashingLog(memory.log, crash))
     model = ScriptedChatModel(replies=["On level C."])
-    graph = memory_graph(crashing, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(crashing, model, state_schema=schema, checkpointer=saver)
     with pytest.raises(Crash):
         graph.invoke(says(schema, "Where?"), at(), durability="sync")
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     graph.invoke(None, at(), durability="sync")
     assert spoken(memory) == ["Where?", "On level C."]
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_a_reply_that_could_not_be_written_is_raised_and_written_on_resuming(memory, kept, schema):
+def test_a_reply_that_could_not_be_written_is_raised_and_written_on_resuming(memory, saver, schema):
     model = ScriptedChatModel(replies=["On level C.", "another"])
     memory = ConversationMemory(FailingLog(memory.log, fails_at=2))
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     with pytest.raises(LogUnavailableError):
         graph.invoke(says(schema, "Where?"), at())
     graph.invoke(None, at())
@@ -93,7 +93,7 @@ def test_a_retry_policy_stores_nothing_twice(memory):
     assert spoken(memory) == ["Hi", "At last."]
 
 
-def test_a_turn_of_very_many_messages_is_stored_once(memory, kept):
+def test_a_turn_of_very_many_messages_is_stored_once(memory, saver):
     parts = [AIMessage(f"part {number}") for number in range(80)]
 
     def a_graph(memory):
@@ -104,7 +104,7 @@ def test_a_turn_of_very_many_messages_is_stored_once(memory, kept):
         builder.add_edge(START, "recall")
         builder.add_edge("recall", "answering")
         builder.add_edge("answering", "record")
-        return builder.compile(checkpointer=kept)
+        return builder.compile(checkpointer=saver)
 
     with pytest.raises(Crash):
         a_graph(ConversationMemory(CrashingLog(memory.log, 2))).invoke({"input": "Go on."}, at())

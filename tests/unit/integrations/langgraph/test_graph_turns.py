@@ -53,9 +53,9 @@ def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory, schema):
     assert shown(memory)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
 
 
-def test_a_line_forgotten_after_it_was_recalled_does_not_reach_the_model(memory, kept):
+def test_a_line_forgotten_after_it_was_recalled_does_not_reach_the_model(memory, saver):
     model = a_model("Noted.")
-    graph = memory_graph(memory, model, checkpointer=kept)
+    graph = memory_graph(memory, model, checkpointer=saver)
     graph.invoke({"input": GARAGE}, at("monday"))
     question = {"input": "Where did I park?"}
     stopped = graph.invoke(question, at("tuesday"), interrupt_before=["model"])
@@ -77,8 +77,8 @@ def test_two_users_never_meet(memory):
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, kept, schema):
-    graph = memory_graph(memory, a_model("On level C."), state_schema=schema, checkpointer=kept)
+def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, saver, schema):
+    graph = memory_graph(memory, a_model("On level C."), state_schema=schema, checkpointer=saver)
     for _ in range(2):
         parts = list(graph.stream(says(schema, GARAGE), at(), stream_mode="messages"))
         assert "".join(part.text for part, _ in parts) == "On level C."
@@ -87,15 +87,15 @@ def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, kept, sc
 
 
 @pytest.mark.parametrize("schema", KINDS)
-async def test_an_asynchronous_stream_holds_the_answer_and_nothing_else(memory, kept, schema):
-    graph = memory_graph(memory, a_model("On level C."), state_schema=schema, checkpointer=kept)
+async def test_an_asynchronous_stream_holds_the_answer_and_nothing_else(memory, saver, schema):
+    graph = memory_graph(memory, a_model("On level C."), state_schema=schema, checkpointer=saver)
     stream = graph.astream(says(schema, GARAGE), at(), stream_mode="messages")
     parts = [part async for part in stream]
     assert "".join(part.text for part, _ in parts) == "On level C."
     assert shown(memory) == [GARAGE, "On level C."]
 
 
-def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, kept):
+def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
     own = a_model("Nobody is to read this.")
 
     def hook(message):
@@ -105,7 +105,7 @@ def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, kept):
     careful = ConversationMemory(memory.log, before_write=hook)
     for schema in KINDS:
         graph = memory_graph(
-            careful, a_model("On level C."), state_schema=schema, checkpointer=kept
+            careful, a_model("On level C."), state_schema=schema, checkpointer=saver
         )
         stream = graph.stream(says(schema, GARAGE), at(schema.__name__), stream_mode="messages")
         assert "".join(part.text for part, _ in stream) == "On level C."
@@ -126,7 +126,7 @@ def test_a_model_chosen_by_the_call_gets_what_that_model_takes(memory):
 # -- nodes of one's own ---------------------------------------------------------------------------
 
 
-def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, kept):
+def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, saver):
     seen = []
 
     def answering(state, config):
@@ -140,7 +140,7 @@ def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, kept):
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "answering")
     builder.add_edge("answering", "record")
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
 
     graph.invoke({"input": "One"}, at())
     graph.invoke({"input": "Two"}, at())
@@ -170,7 +170,7 @@ def level_of(colour: str) -> str:
     return f"The {colour} pillar is on level C."
 
 
-def test_a_tool_loop_is_stored_whole_and_each_result_before_the_model_is_called(memory, kept):
+def test_a_tool_loop_is_stored_whole_and_each_result_before_the_model_is_called(memory, saver):
     call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
     model = a_model(AIMessage("", tool_calls=[call]), "On level C.", "You are welcome.")
     builder = StateGraph(MessagesState)
@@ -182,7 +182,7 @@ def test_a_tool_loop_is_stored_whole_and_each_result_before_the_model_is_called(
     builder.add_edge("recall", "model")
     builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
     builder.add_edge("tools", "model")
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
 
     graph.invoke(says(MessagesState, "Where is the blue pillar?"), at())
     graph.invoke(says(MessagesState, "Thanks."), at())
@@ -217,18 +217,18 @@ def test_a_chain_gets_what_a_wrapped_chain_gets(memory):
     assert texts[4] == "Where did I park?"
 
 
-def test_an_agent_may_be_the_model_and_its_tool_loop_is_stored(memory, kept):
+def test_an_agent_may_be_the_model_and_its_tool_loop_is_stored(memory, saver):
     agents = pytest.importorskip("langchain.agents")
     call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
     model = a_model(AIMessage("", tool_calls=[call]), "On level C.")
-    graph = memory_graph(memory, agents.create_agent(model, [level_of]), checkpointer=kept)
+    graph = memory_graph(memory, agents.create_agent(model, [level_of]), checkpointer=saver)
     reply = graph.invoke({"input": "Where is the blue pillar?"}, at())
     assert reply["answer"] == "On level C."
     entries = memory.history("t", user_id="ana").entries
     assert [entry.role for entry in entries] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory, kept):
+def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory, saver):
     before = [
         SystemMessage("Be brief.", id="s"),
         HumanMessage(GARAGE, id="h"),
@@ -237,7 +237,7 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
         AIMessage("On level C.", id="b"),
     ]
     model = a_model("You are welcome.")
-    graph = memory_graph(memory, model, state_schema=MessagesState, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
     graph.update_state(at(), {"messages": before})
     graph.invoke(says(MessagesState, "Thanks."), at())
     assert [one.text for one in model.seen[0]] == [
@@ -246,10 +246,10 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
     assert [one.id for one in model.seen[0]][:5] == ["s", "h", "a", "r", "b"]
 
 
-def test_a_model_that_repeats_its_ids_loses_no_reply(memory, kept):
+def test_a_model_that_repeats_its_ids_loses_no_reply(memory, saver):
     for schema in (MemoryState, MessagesState):
         model = a_model(AIMessage("One.", id="same"), AIMessage("Two.", id="same"))
-        graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+        graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
         name = schema.__name__
         graph.invoke(says(schema, "First?"), at(name))
         graph.invoke(says(schema, "Second?"), at(name))
@@ -314,8 +314,8 @@ def test_a_state_in_which_nobody_says_anything_changes_nothing(memory, messages)
     assert memory.history("t", user_id="ana").entries == before
 
 
-def test_what_was_said_once_is_not_taken_for_something_new(memory, kept):
-    graph = memory_graph(memory, a_model(), checkpointer=kept)
+def test_what_was_said_once_is_not_taken_for_something_new(memory, saver):
+    graph = memory_graph(memory, a_model(), checkpointer=saver)
     graph.invoke({"input": "Hi"}, at())
     with pytest.raises(ConfigError, match="nothing to answer"):
         graph.invoke({"recalled_ids": []}, at())
