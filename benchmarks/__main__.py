@@ -44,8 +44,6 @@ RUNS: dict[str, Run] = {
     "personal": Run(("benchmarks.personal", "--embedder", "both")),
     "recall": Run(("benchmarks.recall",), needs_data=True),
     "long_replies": Run(("benchmarks.recall", "--data", "benchmarks/data/long_replies")),
-    "claims": Run(("benchmarks.claims",), prints_json=False),
-    "summary_gates": Run(("benchmarks.summary_gates",), prints_json=False),
     "loss": Run(("benchmarks.loss",)),
     "injections": Run(("benchmarks.injections",)),
     "profiles": Run(("benchmarks.profiles",), prints_json=False),

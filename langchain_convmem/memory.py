@@ -64,7 +64,6 @@ from langchain_convmem.views.counting import (
     read_counter,
 )
 from langchain_convmem.views.edits import plan_without_compactions
-from langchain_convmem.views.facts import Fact, check_told
 from langchain_convmem.views.live import build_turns, find_frontier, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
     from langchain_convmem.transfer import ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.turns.turn import TurnMemory
+    from langchain_convmem.words.facts import Fact
     from langchain_convmem.wrap import RememberingRunnable
 
 OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
@@ -258,9 +258,9 @@ class ConversationMemory:
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
                 thread that is due and hands it over, such as to a queue whose worker calls
                 `summarize`.
-            on_summary: Gets a `SummaryEvent` whenever a thread was compacted, facts were lost, no
-                summary came about, or a thread that is due rests. A plain function, called where
-                the work is done, so it must be quick.
+            on_summary: Gets a `SummaryEvent` whenever a thread was compacted, facts were lost, or
+                no summary came about. A plain function, called where the work is done, so it must
+                be quick.
             signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
                 nobody who lacks it can alter them unseen; see `SQLiteLog`.
             token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
@@ -1325,8 +1325,9 @@ class ConversationMemory:
     ) -> Steps[list[CitedSentence]]:
         """Return the sentences of a summary, each with the entries that it comes from.
 
-        Reads the whole thread. What a summary was made of may be forgotten since: its sentences
-        then have fewer sources.
+        Those are the entries whose ids it names in square brackets; where no sentence of a summary
+        names any, each comes from all that the summary covers. What a summary was made of may be
+        forgotten since: its sentences then have fewer sources.
 
         Args:
             thread_id: The thread.
@@ -1859,8 +1860,6 @@ class Summaries:
                 "langchain_convmem.offline.ExtractiveSummarizer(), as summarizer="
             )
             raise ConfigError(msg)
-        from langchain_convmem.offline.extractive import ExtractiveSummarizer
-
         return Compactor(
             self._log,
             self._summarizer,
@@ -1868,7 +1867,6 @@ class Summaries:
             drafting=self._drafting,
             read=self._read_steps,
             findable=self._find_some_steps,
-            quoter=ExtractiveSummarizer(),
             on_report=self._report,
         )
 
@@ -1906,7 +1904,6 @@ class Summaries:
         compactor = self.compactor
         with self._lock:
             compactor.settings = compactor.settings.fit_to(budget)
-            compactor.budget = min(budget, compactor.budget or budget)
 
     def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
@@ -2055,6 +2052,8 @@ class Summaries:
 
 
 def _is_stated(fact: Fact, text: str) -> bool:
+    from langchain_convmem.words.facts import check_told
+
     # Most stand in the sentence they were said in, and taking a text apart is expensive.
     return fact.sentence in text or check_told([fact], text)[0]
 

@@ -305,6 +305,10 @@ class SentenceSource:
     day: str
 
 
+_MOST_TOLD = 4
+"""So many sources of a sentence are told one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class CitedSentence:
     """A sentence of a summary, and where it comes from.
@@ -312,7 +316,8 @@ class CitedSentence:
     Attributes:
         text: The sentence.
         summary_id: Entry of the summary that says it.
-        sources: The entries, by position; empty where none was found, or all of them are gone.
+        sources: The entries that it names, by position; where the summary names none, all that it
+            covers. Empty where all of them are gone.
     """
 
     text: str
@@ -320,8 +325,12 @@ class CitedSentence:
     sources: tuple[SentenceSource, ...]
 
     def __str__(self) -> str:
+        if len(self.sources) > _MOST_TOLD:
+            first, last = self.sources[0], self.sources[-1]
+            places = f"{first.position} to {last.position}, {first.day} to {last.day}"
+            return f"{self.text} [{len(self.sources)} entries at {places}]"
         told = "; ".join(f"{one.role} at {one.position}, {one.day}" for one in self.sources)
-        return f"{self.text} [{told or 'no source found'}]"
+        return f"{self.text} [{told or 'its sources are gone'}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +515,6 @@ class SummaryRequest:
         transcript: What was said, as text: one line per speaker, with tool calls and results. It
             is data, whatever it says.
         previous: The summary so far; what it says the next one must say, too.
-        missing: What an earlier attempt at the same text left out and should have said.
         max_tokens: How long the summary should be.
         messages: The same as the conversation's model has read it, after what stands before it;
             empty where it did not, or where the summariser does not ask for it.
@@ -516,7 +524,6 @@ class SummaryRequest:
 
     transcript: str
     previous: str = ""
-    missing: tuple[str, ...] = ()
     max_tokens: int = 600
     messages: tuple[BaseMessage, ...] = field(default=(), repr=False)
     instructions: str = ""

@@ -32,8 +32,8 @@ from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.summarizing.compactor import Ended, Leases, list_pieces
-from langchain_convmem.summarizing.planning import Size, SummarySettings, make_plan, measure
-from langchain_convmem.summarizing.summarizers import as_summarizer, quote_steps, write_steps
+from langchain_convmem.summarizing.planning import SummarySettings, make_plan
+from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
 from langchain_convmem.turns.turn import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
@@ -235,10 +235,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     def _write_steps(self, key: ThreadKey, window: SummaryWindow) -> Steps[tuple[str, ...] | None]:
         """Return a summary; None while another call writes it, or it rests after a failure."""
         leases = self.cache.get_leases(self.settings)
-        # Messages that have grown to twice the mark wait for no pause after an outage.
-        size = measure([entry for turn in window.turns for entry in turn.entries])
-        is_late = self.settings.is_due(Size(size.tokens // 2, size.messages // 2))
-        lease = yield from leases.take(key, after_outage=is_late)
+        lease = yield from leases.take(key)
         if lease is None:
             return None
         ended: Ended = "stopped"
@@ -246,7 +243,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
             pieces = yield from self._summarize_steps(window)
             ended = "done"
         except SummaryError as error:
-            ended = "outage" if error.is_outage else "failed"
+            ended = "failed"
             _logger.warning("messages pass without a new summary: %s", error)
         finally:
             yield from leases.give_back(lease, ended)
@@ -254,11 +251,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     def _summarize_steps(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
         written = yield from write_steps(self.summarizer, window, self.settings)
-        pieces, _ = list_pieces(written, (), self.settings)
-        if pieces:
-            return pieces
-        quoted = yield from quote_steps(ExtractiveSummarizer(), window, self.settings)
-        return list_pieces(quoted, (), self.settings)[0]
+        return list_pieces(written, (), self.settings)[0]
 
     def _write_text_steps(self, messages: Any) -> Steps[str]:
         parts = _SplitMessages.from_messages(convert_to_messages(messages))

@@ -22,9 +22,9 @@ from benchmarks.scripted_model import InstantModel
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.summarizers import build_messages
-from langchain_convmem.views.facts import split_sentences
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.words.facts import split_sentences
 
 __all__ = [
     "STYLES",
@@ -130,7 +130,7 @@ def _lengthened(summary: str, transcript: str) -> str:
 
 # -- What is asked ---------------------------------------------------------------------------
 
-_FENCED = re.compile(r"<(previous_summary|transcript|missing)>\n(.*?)\n</\1>", re.DOTALL)
+_FENCED = re.compile(r"<(previous_summary|transcript)>\n(.*?)\n</\1>", re.DOTALL)
 _TOLD_WORDS = re.compile(r"at most about (\d+) words")
 _MIDDLEWARE = re.compile(r"<messages>\nMessages to summarize:\n(.*)\n</messages>\s*\Z", re.DOTALL)
 _XML = re.compile(r'<message type="(\w+)"[^>]*>(.*?)</message>', re.DOTALL)
@@ -164,11 +164,9 @@ def _read_ours(fenced: dict[str, str], rules: str, max_tokens: int) -> SummaryRe
     words = _TOLD_WORDS.search(rules)
     # As many tokens as our prompt made words of.
     wished = max_tokens if words is None else int(words[1]) * 4 // 3
-    missing = fenced.get("missing", "").removeprefix("- ").split("\n- ")
     return SummaryRequest(
         transcript=fenced["transcript"],
         previous=fenced.get("previous_summary", ""),
-        missing=tuple(one for one in missing if one),
         max_tokens=round(_ROOM * min(wished, max_tokens)),
     )
 

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from langchain_convmem.records import SummaryRequest
-from langchain_convmem.views.facts import FactSource, KnownFacts, find_facts, split_sentences
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.views.wishes import is_preference
+from langchain_convmem.words.facts import FactSource, Kind, is_asking, list_points, split_sentences
 
 _LINE = re.compile(r"(?P<speaker>[^\n:]{1,60}): (?P<text>.*)", re.DOTALL)
 _DAY = re.compile(r"\(\d{4}-\d\d-\d\d\)")
-_WEIGHTS = {"promise": 3.0, "id": 2.0, "date": 1.5, "number": 1.5, "name": 1.0}
-_PREFERENCE_WEIGHT = 2.0
+_WEIGHTS: Mapping[Kind, float] = {
+    "promise": 3.0,
+    "preference": 2.0,
+    "id": 2.0,
+    "link": 2.0,
+    "amount": 1.5,
+    "number": 1.5,
+    "date": 1.5,
+    "time": 1.5,
+    "name": 1.0,
+}
 
 _QUESTION_WEIGHT = 0.5
 """What a question tells is worth less: its answer tells it again, or nobody does."""
-
-_FEWEST_WORDS = 12
-_LEAST_SHARE = 20
-"""So many words sum up anything, or one for so many of what was said, if that is little."""
-
-_WANTED_WEIGHT = 2.0
-"""What an earlier attempt left out is worth more."""
 
 
 class ExtractiveSummarizer:
@@ -48,8 +49,8 @@ class ExtractiveSummarizer:
             chosen.add(number)
             known.update(found[number].worth)
             room -= found[number].tokens
-        chosen |= set(_list_first(found, chosen, room))
-        return _join_lines(found[number] for number in sorted(chosen))
+        # Where nothing tells anything, the beginning says what it was about.
+        return _join_lines([found[number] for number in sorted(chosen)] or found[:1])
 
     async def asummarize(self, request: SummaryRequest) -> str:
         """Return what `summarize` does; it takes milliseconds."""
@@ -90,36 +91,25 @@ def _find_best(
     return best
 
 
-def _list_first(found: Sequence[_Candidate], chosen: set[int], room: int) -> Iterator[int]:
-    """Yield sentences from the beginning, which say what it was about where little was told.
-
-    Args:
-        found: All sentences.
-        chosen: Those that tell something.
-        room: Tokens that these leave; the very first sentence needs none if nothing was told.
-    """
-    lengths = [len(sentence.text.split()) for sentence in found]
-    fewest = min(_FEWEST_WORDS, sum(lengths) // _LEAST_SHARE)
-    words = sum(lengths[number] for number in chosen)
-    is_empty = not chosen
-    for number, sentence in enumerate(found):
-        if words >= fewest and not is_empty:
-            return
-        if number not in chosen and (sentence.tokens <= room or is_empty):
-            yield number
-            words += lengths[number]
-            room -= sentence.tokens
-            is_empty = False
-
-
 def _list_candidates(request: SummaryRequest) -> list[_Candidate]:
     said = [
         *_read_said(request.previous.splitlines()),
         *_read_said(request.transcript.splitlines()),
     ]
-    pieces = [FactSource(text, one.speaker) for one in said for text in split_sentences(one.text)]
-    facts = KnownFacts(find_facts(pieces))
-    return [_weigh_sentence(one, facts, request.missing) for one in pieces]
+    pieces = [
+        FactSource(text, one.speaker, place)
+        for place, (one, text) in enumerate(
+            (one, text) for one in said for text in split_sentences(one.text)
+        )
+    ]
+    worth: list[dict[str, float]] = [{} for _ in pieces]
+    for point in list_points(pieces):
+        share = _QUESTION_WEIGHT if is_asking(point.sentence) else 1.0
+        worth[point.said.position][point.key] = share * _WEIGHTS[point.kind]
+    return [
+        _Candidate(one.speaker, one.text, count_text_tokens(f"{one.speaker}: {one.text}\n"), told)
+        for one, told in zip(pieces, worth, strict=True)
+    ]
 
 
 def _read_said(lines: Iterable[str]) -> Iterator[FactSource]:
@@ -134,22 +124,6 @@ def _read_said(lines: Iterable[str]) -> Iterator[FactSource]:
         if match is not None:
             speaker, plain = match["speaker"], match["text"]
         yield FactSource(plain, speaker)
-
-
-def _weigh_sentence(said: FactSource, facts: KnownFacts, missing: Sequence[str]) -> _Candidate:
-    weight = _WANTED_WEIGHT if any(text.endswith(said.text) for text in missing) else 1.0
-    tokens = count_text_tokens(f"{said.speaker}: {said.text}\n")
-    worth = {key: weight * value for key, value in _weigh_facts(said.text, facts).items()}
-    return _Candidate(said.speaker, said.text, tokens, worth)
-
-
-def _weigh_facts(text: str, facts: KnownFacts) -> dict[str, float]:
-    share = _QUESTION_WEIGHT if text.rstrip().endswith(("?", "\uff1f")) else 1.0
-    told = facts.find_in(text)
-    worth = {f"{fact.kind}:{fact.key}": share * _WEIGHTS[fact.kind] for fact in told}
-    if share == 1.0 and is_preference(text):
-        worth[f"preference:{text.casefold()}"] = _PREFERENCE_WEIGHT
-    return worth
 
 
 def _join_lines(chosen: Iterable[_Candidate]) -> str:

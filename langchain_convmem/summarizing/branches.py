@@ -32,15 +32,13 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
-from langchain_convmem.summarizing.kinds import name_kinds
-from langchain_convmem.summarizing.topics import find_concepts
-from langchain_convmem.views.facts import Kind
 from langchain_convmem.views.live import find_frontier
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import get_children, get_days
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import analyze, extract_query_terms, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.facts import FactSource, Kind, list_points
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 from langchain_convmem.workers import run_in_worker
 
@@ -183,7 +181,7 @@ class Branches:
             for name in sorted(leaves.keys() - self._leaves.keys()):
                 branch = leaves[name]
                 self._leaves[name] = branch, len(self._index)
-                self._index.add(map(_list_terms, branch.sentences))
+                self._index.add(map(analyze, branch.sentences))
                 self._documents += [(name, number) for number in range(len(branch.sentences))]
 
     def prepare(self, embed: Embed) -> None:
@@ -336,7 +334,15 @@ def _find_meaning(leaf: FoldedSummary, embed: Embed) -> Meaning:
     """Return the vectors of a summary's sentences, and the kinds of what each tells."""
     sentences = list(leaf.sentences)
     vectors = np.array(embed(sentences), dtype=np.float32)
-    return vectors, [name_kinds(sentence) for sentence in sentences]
+    return vectors, [_find_kinds(sentence) for sentence in sentences]
+
+
+_ASKED_AS: Mapping[Kind, Kind] = {"time": "date", "link": "id"}
+
+
+def _find_kinds(sentence: str) -> frozenset[Kind]:
+    points = list_points([FactSource(sentence)])
+    return frozenset(_ASKED_AS.get(point.kind, point.kind) for point in points)
 
 
 def _join_opened(opened: Iterable[OpenedSummary]) -> str:
@@ -407,26 +413,13 @@ def _is_heading(folded: str) -> bool:
     return len(folded) < _SHORTEST or folded.endswith(":")
 
 
-def _list_terms(sentence: str) -> list[str]:
-    folded = sentence.casefold()
-    concepts = find_concepts(folded, _WORD.findall(folded))
-    return [*analyze(sentence), *(f"@{concept}" for concept in sorted(concepts))]
-
-
 def _list_asked_terms(question: str, index: LexicalIndex) -> dict[str, str]:
-    """Return the terms of a question, also for the things that its words name, with their words."""
-    terms = {
+    """Return the terms of a question, with their words."""
+    return {
         term: word
         for term, word in extract_query_terms(question, index).items()
         if not set(term) <= FUNCTION_CHARACTERS
     }
-    for word in dict.fromkeys(terms.values()):
-        folded = word.casefold()
-        terms.update((f"@{concept}", word) for concept in find_concepts(folded, [folded]))
-    return terms
-
-
-_WORD = re.compile(r"[^\W\d_]+")
 
 
 class _Asked:
@@ -479,7 +472,7 @@ def fold_text(text: str) -> str:
 
 # -- what a question asks for ---------------------------------------------------------------------
 _ASKING_WORDS = {
-    "price": """
+    "amount": """
 how much|prices?|costs?|worth|sums?|spend|spent|pays?|paid|expensive|cheap|fees?|afford
 wie ?viel|kosten|kostet|preis|teuer|bezahl\\w*|combien|prix|coûte?|cher|payer|cuánto|precio|cuesta|caro|pagar
 quanto|prezzo|costa|preço|hoeveel|prijs|kost|сколько|цена|стоит|ile|cena|kosztuje|ne kadar|fiyat\\w*|كم|سعر|कितना|कीमत
@@ -509,7 +502,7 @@ muss|soll|versproch\\w*|erinner\\w*|dois|promis\\w*|rappel\\w*|debo|tengo que|pr
 """,
 }
 _UNSPACED = {
-    "price": "多少|价格|價格|钱|錢|いくら|値段|料金|얼마|가격",
+    "amount": "多少|价格|價格|钱|錢|いくら|値段|料金|얼마|가격",
     "date": "什么时候|什麼時候|几号|几点|哪天|何时|いつ|何日|何時|언제|며칠",
     "id": "密码|密碼|号码|號碼|编号|单号|パスワード|番号|비밀번호|번호",
     "name": "谁|誰|哪位|叫什么|だれ|名前|名字|누구|이름",
@@ -523,7 +516,7 @@ _QUESTION_MARKS = "?？؟;"
 
 
 def find_asked_kinds(question: str) -> frozenset[str]:
-    """Return what a question may ask for: price, date, id, name, preference, promise.
+    """Return what a question may ask for: amount, date, id, name, preference, promise.
 
     Empty for a text that asks for nothing of the kind, or asks nothing.
     """

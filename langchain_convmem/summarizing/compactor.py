@@ -12,13 +12,12 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from itertools import chain
 from typing import Any, Literal, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.effects import Effect, Steps, perform
+from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -28,11 +27,8 @@ from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
 from langchain_convmem.summarizing.checks import Details, list_details
 from langchain_convmem.summarizing.citations import cite
 from langchain_convmem.summarizing.planning import (
-    ROLLED,
     SummaryPlan,
     SummarySettings,
-    is_far_over,
-    is_overdue,
     make_plan_again,
     plan_leaves,
 )
@@ -43,7 +39,6 @@ from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
     WrittenSummary,
     notify_application,
-    quote_steps,
     read_transcript,
     write_steps,
 )
@@ -58,7 +53,6 @@ from langchain_convmem.views.summaries import (
     draft_replacement,
     draft_summary,
 )
-from langchain_convmem.workers import run_in_worker
 
 ReadThread: TypeAlias = Callable[[ThreadKey], Steps[Sequence[Entry]]]
 """Reads the entries of a thread that its next view needs, by position."""
@@ -78,7 +72,6 @@ class Compactor:
         drafting: DraftBuilder,
         read: ReadThread,
         findable: FindWords | None = None,
-        quoter: Summarizer | None = None,
         on_report: Callable[[SummaryReport], object] | None = None,
     ) -> None:
         """Create a compactor.
@@ -91,19 +84,15 @@ class Compactor:
             read: Reads what is live of a thread.
             findable: Says what may be left to recall, and by what words it is found; None leaves
                 nothing to it.
-            quoter: Picks sentences by rule where the summariser has failed too often at a stretch
-                that a budget leaves out, or said nothing as it was; None leaves those as they are.
             on_report: Gets what came of each attempt.
         """
         self.summarizer = summarizer
         self.settings = settings
-        self.budget: int | None = None
         self._on_report = on_report
         self._log = log
         self._drafting = drafting
         self._read = read
         self._findable = findable
-        self._quoter = quoter
         self._leases = Leases(log, settings)
 
     def compact_steps(self, key: ThreadKey, *, force: bool = False) -> Steps[SummaryReport]:
@@ -121,13 +110,7 @@ class Compactor:
         if not self._has_work(key, entries, force=force):
             return SummaryReport(key=key, outcome="not_due")
         by, planning = self.summarizer, self._plan(key, force=force)
-        # What a model no longer sees and no summary covers must not wait for the end of a pause.
-        is_late = is_overdue(entries, self.budget, self.settings)
-        # A thread without a budget cannot wait for ever either: each turn sends all of it.
-        is_urgent = is_late or is_far_over(entries, self.settings)
-        taking = self._leases.take(
-            key, even_resting=force, after_outage=is_late, is_urgent=is_urgent
-        )
+        taking = self._leases.take(key, even_resting=force)
         return (yield from self._compact_under_lease(key, taking, planning, by))
 
     def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
@@ -172,7 +155,7 @@ class Compactor:
         lease = yield from taking
         if lease is None:
             rests = yield from self._leases.find_rest(key)
-            return self._report(SummaryReport(key=key, outcome="resting" if rests else "busy"))
+            return SummaryReport(key=key, outcome="resting" if rests else "busy")
         try:
             # Planned under the lease: another one may have compacted the thread before.
             reports = yield from self._execute_all(lease, (yield from planning), by)
@@ -183,12 +166,9 @@ class Compactor:
             ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
             yield from self._leases.give_back(lease, ended)
             raise
-        report = _join_reports(reports or [SummaryReport(key=key, outcome="not_due")])
-        ended = "outage" if report.is_outage else "done"
-        if any(one.outcome == "failed" and not one.is_outage for one in reports):
-            ended = "failed"
-        yield from self._leases.give_back(lease, ended)
-        return self._report(report)
+        has_failed = any(one.outcome == "failed" for one in reports)
+        yield from self._leases.give_back(lease, "failed" if has_failed else "done")
+        return self._report(_join_reports(reports or [SummaryReport(key=key, outcome="not_due")]))
 
     def _report(self, report: SummaryReport) -> SummaryReport:
         """Tell the application of a report, and return it."""
@@ -213,12 +193,12 @@ class Compactor:
     def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[SummaryReport]:
         key = lease.key
         try:
-            written = yield from self._write(lease, plan, by)
-            author = self._quoter.name if written.by_rule and self._quoter else by.name
+            shown = yield from self._show(plan.window, by)
+            written = yield from write_steps(by, plan.window, self.settings, shown)
             pieces, report = yield from self._check(key, written)
             left_out = find_missing_sections(written.text, self.settings.sections)
             report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
-            entry = yield from self._commit(lease, plan, pieces, report, author=author)
+            entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
@@ -226,31 +206,6 @@ class Compactor:
             problem, is_outage = str(error), error.is_outage
             return SummaryReport(key=key, outcome="failed", problem=problem, is_outage=is_outage)
         return replace(report, summary=entry)
-
-    def _write(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[WrittenSummary]:
-        """Return a summary, by rule where the summariser does not come to one.
-
-        Raises:
-            SummaryError: If there is none, and the thread can wait for one.
-        """
-        window, quoter = plan.window, self._quoter
-        shown = yield from self._show(window, by)
-        try:
-            written = yield from write_steps(by, window, self.settings, shown)
-        except SummaryError as error:
-            lease.note_failure(window.entry_ids[0], is_outage=error.is_outage)
-            if quoter is None or not lease.is_given_up:
-                raise
-            name = lease.key.thread_id
-            _logger.warning("thread %r is summarised by rule: %s", name, error)
-            return (yield from quote_steps(quoter, window, self.settings))
-        if written.text or (not plan.is_redone and list_pieces(written, (), self.settings)[0]):
-            return written
-        if quoter is None or plan.is_redone:
-            raise SummaryError(f"{by.name} said nothing as it was said")
-        quoted = yield from quote_steps(quoter, window, self.settings)
-        calls, changed, invented = written.calls, written.changed, written.invented
-        return replace(quoted, calls=calls, changed=changed, invented=invented)
 
     def _show(self, window: SummaryWindow, by: Summarizer) -> Steps[Sequence[BaseMessage]]:
         """Return the window as the conversation's model reads it, for who builds on that."""
@@ -279,10 +234,7 @@ class Compactor:
             listed=len(missing) - len(details.left),
             recallable=len(details.left) - len(lost),
             lost=lost,
-            changed=written.changed,
-            invented=written.invented,
-            unjudged=written.unjudged,
-            by_rule=int(written.by_rule),
+            doubted=written.doubted,
         )
         return pieces, report
 
@@ -314,8 +266,8 @@ class Compactor:
             entries = yield from self._read(lease.key)
         write = draft_replacement if plan.is_redone else draft_summary
         draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
-        cites: list[list[int]] = yield _make_worker_step(partial(cite, kept, plan.window))
-        record = {**report.to_record(0), LEVEL: 0, **_note_days(plan.window), CITES: cites}
+        cites = {CITES: found} if (found := cite(kept, plan.window)) else {}
+        record = {**report.to_record(), LEVEL: 0, **_note_days(plan.window), **cites}
         draft = replace(draft, metadata=replace(draft.metadata, aux={RECORD: record}))
         [added] = yield from perform(self._log.append, self._log.aappend, lease.key, [draft])
         yield from self._check_kept(plan.window, added)
@@ -378,21 +330,12 @@ def list_pieces(
     Args:
         written: The summary.
         reachable: The keys of the facts that recall finds.
-        settings: How long the list may be; it may take the place of a text that is empty, too.
+        settings: How long the list may be.
     """
     details = list_details(
-        written.missing,
-        reachable,
-        settings.facts_tokens + written.free_tokens,
-        first=written.corrected,
-        count=settings.count_text,
+        written.missing, reachable, settings.facts_tokens, count=settings.count_text
     )
     return tuple(piece for piece in (written.text, details.text) if piece), details
-
-
-def _make_worker_step(call: Callable[[], Any]) -> Effect:
-    """Return the step that makes the call here, or in a worker thread of an event loop."""
-    return Effect(call, lambda: run_in_worker(call))
 
 
 def _note_days(window: SummaryWindow) -> dict[str, list[str]]:
@@ -426,17 +369,14 @@ class SummaryReport:
         is_outage: Whether that is because the summariser raised an error instead of answering.
         covered: How many entries the summaries that were written stand for.
         calls: How often the summariser was asked.
-        facts: Prices, codes, dates, numbers, names, promises and preferences it had to tell.
+        facts: Amounts, numbers, times, dates, ids, links and names of speakers that it stands for.
         in_text: How many of them its text tells.
         listed: How many more its list of details tells.
         recallable: How many more are found by recall.
         lost: The rest, as they were said: in the log alone.
         missing_sections: Headings of the template that the summary does not have.
         folded: How many parents were put over summaries that a model would else read.
-        changed: How many sentences were left out of the text because they said something otherwise.
-        invented: How many because nobody said what they say.
-        unjudged: How many stand there of which neither rules nor a judge could decide.
-        by_rule: How many summaries quote sentences picked by rule, since the summariser wrote none.
+        doubted: Sentences of the text that the judge of the settings found unsupported.
     """
 
     key: ThreadKey
@@ -453,10 +393,7 @@ class SummaryReport:
     lost: tuple[str, ...] = ()
     missing_sections: tuple[str, ...] = ()
     folded: int = 0
-    changed: int = 0
-    invented: int = 0
-    unjudged: int = 0
-    by_rule: int = 0
+    doubted: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether a summary was written."""
@@ -466,25 +403,22 @@ class SummaryReport:
         facts = {one.name: getattr(self, one.name) for one in fields(self)}
         summary = facts.pop("summary")
         facts |= {"key": self.key.thread_id, "lost": len(self.lost)}
+        facts["doubted"] = len(self.doubted)
         facts["summary"] = "" if summary is None else " ".join(summary.contents)
         return render_facts("SummaryReport", facts)
 
-    def to_record(self, rolled: int) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Return what stands with the summary about how it was made."""
         noted = {"missing_sections": list(self.missing_sections)} if self.missing_sections else {}
-        by_rule = {"by_rule": True} if self.by_rule else {}
+        doubted = {"doubted": list(self.doubted)} if self.doubted else {}
         return {
             **noted,
-            **by_rule,
-            ROLLED: rolled,
+            **doubted,
             "facts": self.facts,
             "in_text": self.in_text,
             "listed": self.listed,
             "recallable": self.recallable,
             "lost": list(self.lost),
-            "changed": self.changed,
-            "invented": self.invented,
-            "unjudged": self.unjudged,
         }
 
 
@@ -511,7 +445,7 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
 
 # -- Events: what an application is told of compactions; nothing that was said -------------------
 
-EventKind = Literal["compacted", "lost", "failed", "resting"]
+EventKind = Literal["compacted", "lost", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -521,8 +455,8 @@ class SummaryEvent:
     Attributes:
         key: The thread.
         kind: `compacted`: a summary was written. `lost`: that summary, its details and recall do
-            not tell all facts. `failed`: no summary came about, and the thread rests. `resting`:
-            the thread was due, and rests after a failure.
+            not tell all facts. `failed`: no summary came about, and the thread rests, longer after
+            each further failure; until then nothing more is told of it.
         problem: For `failed`: why, in one sentence.
         covered: How many messages the new summaries stand for.
         folded: How many parents were made.
@@ -533,8 +467,7 @@ class SummaryEvent:
         recallable: How many more recall finds.
         lost: How many are in the log alone.
         missing_sections: How many sections of the template were left out.
-        by_rule: How many of the new summaries quote sentences picked by rule, since the summariser
-            wrote none.
+        doubted: How many sentences the judge of the settings found unsupported.
     """
 
     key: ThreadKey
@@ -549,7 +482,7 @@ class SummaryEvent:
     recallable: int = 0
     lost: int = 0
     missing_sections: int = 0
-    by_rule: int = 0
+    doubted: int = 0
 
 
 def list_events(report: SummaryReport) -> Iterator[SummaryEvent]:
@@ -562,17 +495,16 @@ def list_events(report: SummaryReport) -> Iterator[SummaryEvent]:
                 kind=kind,
                 lost=len(report.lost),
                 missing_sections=len(report.missing_sections),
+                doubted=len(report.doubted),
                 **counts,
             )
-    if report.outcome == "resting":
-        yield SummaryEvent(key=report.key, kind="resting")
-    elif report.outcome == "failed" or (report and report.problem):
+    if report.outcome == "failed" or (report and report.problem):
         yield SummaryEvent(
             key=report.key, kind="failed", problem=report.problem, calls=report.calls
         )
 
 
-_COUNTS = ("covered", "folded", "calls", "facts", "in_text", "listed", "recallable", "by_rule")
+_COUNTS = ("covered", "folded", "calls", "facts", "in_text", "listed", "recallable")
 
 
 def _find_kinds(report: SummaryReport) -> list[EventKind]:
@@ -581,18 +513,12 @@ def _find_kinds(report: SummaryReport) -> list[EventKind]:
 
 # -- Leases: at most one summary of a thread in the making, over all threads, loops and processes -
 
-Ended = Literal["done", "failed", "outage", "stopped"]
-"""How the work under a lease ended. `outage`: the summariser could not be asked, which may be over
-any time. `stopped`: by a cancellation, which tells nothing of the summariser; failures before it
-still count, and the thread does not rest."""
+Ended = Literal["done", "failed", "stopped"]
+"""How the work under a lease ended. `stopped`: by a cancellation, which tells nothing of the
+summariser; failures before it still count, and the thread does not rest."""
 
 _MOST_RESTING = 10_000
 """How many threads of a log without state are remembered to rest."""
-
-_MOST_REFUSALS = 3
-"""After so many answers that are no summary, a stretch that cannot wait gets one by rule."""
-_MOST_TRIES = 20
-"""After so many failures of any kind, too: what lasts so long may be no outage."""
 
 _DOCUMENT = "summary:lease"
 _LONGEST_PAUSE_MS = 3_600_000
@@ -607,30 +533,6 @@ class Lease:
     holder: str = field(default_factory=make_ulid)
     version: int | None = None
     """Version of the document that says so; None where the log keeps none."""
-    is_urgent: bool = False
-    """A budget leaves out what no summary covers, or that is a multiple of what is due."""
-    first: str = ""
-    """The first entry of the stretch at which the summariser failed last."""
-    tries: int = 0
-    """How often in a row it failed at that."""
-    refusals: int = 0
-    """How often of these it answered."""
-
-    @property
-    def is_given_up(self) -> bool:
-        """Whether a stretch that cannot wait is summarised by rule from now on."""
-        return self.is_urgent and (self.refusals >= _MOST_REFUSALS or self.tries >= _MOST_TRIES)
-
-    def note_failure(self, first: str, *, is_outage: bool) -> None:
-        """Count a failure at the stretch that begins with an entry."""
-        if first != self.first:
-            self.first, self.tries, self.refusals = first, 0, 0
-        self.tries += 1
-        self.refusals += not is_outage
-
-    def to_value(self) -> dict[str, Any]:
-        """Return what outlasts the lease: how often the summariser failed at what."""
-        return {"first": self.first, "tries": self.tries, "refusals": self.refusals}
 
 
 class Leases:
@@ -658,21 +560,12 @@ class Leases:
         self._held: set[ThreadKey] = set()
         self._resting: dict[ThreadKey, dict[str, Any]] = {}
 
-    def take(
-        self,
-        key: ThreadKey,
-        *,
-        even_resting: bool = False,
-        after_outage: bool = False,
-        is_urgent: bool = False,
-    ) -> Steps[Lease | None]:
+    def take(self, key: ThreadKey, *, even_resting: bool = False) -> Steps[Lease | None]:
         """Take the lease of a thread; None if it is taken, or rests after a failure.
 
         Args:
             key: The thread.
             even_resting: Take it where the thread rests, too.
-            after_outage: Take it where the thread rests because the summariser could not be asked.
-            is_urgent: What is not summarised cannot wait for as long as the summariser fails.
         """
         with self._lock:
             if self._pid != os.getpid():
@@ -684,9 +577,7 @@ class Leases:
             self._held.add(key)
         lease = None
         try:
-            lease = yield from self._take_free(key, even_resting, after_outage)
-            if lease is not None:
-                lease.is_urgent = is_urgent
+            lease = yield from self._take_free(key, even_resting)
         finally:
             if lease is None:
                 self._drop(key)
@@ -697,23 +588,14 @@ class Leases:
         value, _ = yield from self._read(key)
         return bool(value.get("rests_until_ms", 0) > self._clock())
 
-    def _take_free(
-        self, key: ThreadKey, even_resting: bool, after_outage: bool
-    ) -> Steps[Lease | None]:
+    def _take_free(self, key: ThreadKey, even_resting: bool) -> Steps[Lease | None]:
         value, version = yield from self._read(key)
         now = self._clock()
         is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
-        is_resting = value.get("rests_until_ms", 0) > now and not even_resting
-        if is_taken or (is_resting and not (after_outage and value.get("is_outage"))):
+        is_resting = value.get("rests_until_ms", 0) > now
+        if is_taken or (is_resting and not even_resting):
             return None
-        lease = Lease(
-            key,
-            int(value.get("failures", 0)),
-            version=version,
-            first=str(value.get("first", "")),
-            tries=int(value.get("tries", 0)),
-            refusals=int(value.get("refusals", 0)),
-        )
+        lease = Lease(key, int(value.get("failures", 0)), version=version)
         if self._state is None:
             return lease
         return lease if (yield from self._write(lease, self._claim(lease))) else None
@@ -737,17 +619,11 @@ class Leases:
     def give_back(self, lease: Lease, ended: Ended) -> Steps[None]:
         """End the lease; after a failure the thread rests, each time twice as long."""
         try:
-            has_failed = ended in ("failed", "outage")
+            has_failed = ended == "failed"
             failures = 0 if ended == "done" else lease.failures + has_failed
             pause_ms = round(self._settings.first_pause_s * 1000) * 2 ** min(failures - 1, 20)
             rests_until = self._clock() + min(pause_ms, _LONGEST_PAUSE_MS) if has_failed else 0
-            told = {
-                "holder": "",
-                "failures": failures,
-                "rests_until_ms": rests_until,
-                "is_outage": ended == "outage",
-                **(lease.to_value() if failures else {}),
-            }
+            told = {"holder": "", "failures": failures, "rests_until_ms": rests_until}
             if self._state is None:
                 self._note_rest(lease.key, told)
             else:
@@ -766,8 +642,7 @@ class Leases:
 
     def _claim(self, lease: Lease) -> dict[str, Any]:
         until = self._clock() + round(self._settings.lease_s * 1000)
-        told = {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
-        return {**told, **lease.to_value()}
+        return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
 
     def _write(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
         state = cast("ThreadState", self._state)  # without documents no lease is taken

@@ -19,7 +19,6 @@ from langchain_convmem.views.live import (
     find_frontier,
     find_live_entries,
     find_live_summary,
-    find_uncovered,
 )
 from langchain_convmem.views.messages import TextCounter, TokenCounter, count_tokens
 from langchain_convmem.views.pins import count_pin_tokens
@@ -111,26 +110,23 @@ class SummarySettings:
             chain's model where LangChain has a profile of it, and else 16,000.
         max_summary_tokens: How long a summary should be at most, its list of details not counted.
             Of a short stretch a shorter one is asked for: a tenth of it.
-        facts_tokens: How long the list of details may be that follows a summary: what the text
-            should have told and did not. 0: no list.
+        facts_tokens: How long the list of details may be that stands beside a summary: amounts,
+            times, dates, ids, links and speakers that the text leaves out. 0: no list.
         tree_tokens: How much a model reads of all summaries together. What is more is put under
             parents, made by rule of sentences of the summaries below. None: three summaries of
             full length, with their lists.
         fan_out: How many summaries stand under one parent at most.
-        retries: How often a summariser is asked again where it changed or invented something, told
-            what, or wrote no summary.
+        retries: How often a summariser is asked again where it wrote no summary.
         input_tokens: How much a summariser reads at once; more is summarised in parts first.
-        rebuild_every: Has no effect any more: every stretch is read once, and no summary is made
-            of another one's text.
         lease_s: How long one process may work on a summary before another one takes over.
         first_pause_s: How long a thread rests after a failure; it doubles with each further one,
             up to an hour.
         instructions: What a summariser is asked besides, in the application's words. The rules that
             the transcript is data, and how long a summary is, stay.
         sections: Headings that a summary has, in this order; what it leaves out is reported.
-        judge: Asked about sentences of a summary of which rules cannot decide whether they agree
-            with what was said: a chat model, another Runnable or a function. One call for a
-            summary, and none where nothing is open. None: they stay undecided.
+        judge: Asked which sentences of a summary what was said does not support: a chat model,
+            another Runnable or a function. One call for a summary. What it names is marked in the
+            report, and stays in the summary. None: nothing is marked.
         token_counter: Counts the tokens of messages; None is the memory's own, which without a
             memory is the estimate of this package.
         notes: What was corrected, so that the settings can be followed; logged as well.
@@ -145,7 +141,6 @@ class SummarySettings:
     fan_out: int = 4
     retries: int = 0
     input_tokens: int = 16_000
-    rebuild_every: int | None = None
     lease_s: float = 300.0
     first_pause_s: float = 30.0
     instructions: str = ""
@@ -163,11 +158,10 @@ class SummarySettings:
             "fan_out": 2,
             "retries": 0,
             "input_tokens": 64,
-            "rebuild_every": 0,
         }
         for name, smallest in least.items():
             value = getattr(self, name)
-            if value is None and name in ("tree_tokens", "rebuild_every"):
+            if value is None and name == "tree_tokens":
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
                 msg = f"{name} must be a whole number of at least {smallest}, got {value!r}"
@@ -189,9 +183,6 @@ class SummarySettings:
                     _correct(self, note)
         for clause in clauses:
             self._lower_keep(clause)
-        if self.rebuild_every is not None:
-            note = "rebuild_every has no effect any more: each stretch is read once"
-            _correct(self, note, rebuild_every=None)
 
     def _lower_keep(self, clause: Clause) -> None:
         """Lower the low mark where a clause holds of no more than may stay."""
@@ -401,9 +392,6 @@ def _check_amounts(name: str, amounts: Mapping[Measure, Any]) -> None:
 
 # -- From the entries of a thread to the window of its next summary -------------------------------
 
-ROLLED = "rolled"
-"""Key of a summary's record, kept for older releases: how many summaries it retells."""
-
 
 @dataclass(frozen=True, slots=True)
 class SummaryPlan:
@@ -510,32 +498,6 @@ def count_excess(told_tokens: int, settings: SummarySettings) -> int:
         settings: Say what share of the room is theirs.
     """
     return max(told_tokens - settings.shown_tokens, 0)
-
-
-def is_overdue(entries: Sequence[Entry], budget: int | None, settings: SummarySettings) -> bool:
-    """Return whether a budget leaves out what no summary covers.
-
-    Args:
-        entries: A thread's entries, or those that its next view needs.
-        budget: How many tokens a model gets of a thread; None for any number.
-        settings: Say how tokens are counted.
-    """
-    if budget is None:
-        return False
-    live = find_live_entries(entries)
-    told = _count_told(live, settings)
-    said = measure(find_uncovered(live), settings.counter).tokens
-    return said + told + count_pin_tokens(entries, settings.count_text) > budget
-
-
-_FAR_OVER = 3
-"""So many times its mark a thread cannot wait for ever for a summariser that fails."""
-
-
-def is_far_over(entries: Sequence[Entry], settings: SummarySettings) -> bool:
-    """Return whether what no summary covers is a multiple of what makes a thread due."""
-    said = measure(find_uncovered(find_live_entries(entries)), settings.counter)
-    return settings.is_due(Size(said.tokens // _FAR_OVER, said.messages // _FAR_OVER))
 
 
 def find_stretches(live: Sequence[Entry], said: Sequence[Entry]) -> list[list[Entry]]:

@@ -17,9 +17,7 @@ from typing import Any
 
 from langchain_convmem.records import Cover, Draft, Entry, Metadata
 from langchain_convmem.summarizing.checks import TITLE
-from langchain_convmem.summarizing.kinds import list_told
 from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.views.facts import FactSource, Kind, split_sentences
 from langchain_convmem.views.live import LEVEL, RECORD, find_frontier, find_live_entries, get_level
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import (
@@ -34,7 +32,14 @@ from langchain_convmem.views.summaries import (
     make_summary_draft,
 )
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.views.wishes import is_asking, is_personal
+from langchain_convmem.words.facts import (
+    FactSource,
+    Kind,
+    is_asking,
+    is_personal,
+    list_points,
+    split_sentences,
+)
 
 AUTHOR = "rule"
 """What stands with a parent as its author."""
@@ -45,11 +50,13 @@ _MOST_SHOWN = 16
 _LEAST_TOKENS = 16
 
 _WEIGHTS: Mapping[Kind, float] = {
-    "price": 1.0,
+    "amount": 1.0,
     "id": 1.0,
+    "link": 1.0,
     "promise": 1.0,
     "preference": 1.0,
     "date": 0.8,
+    "time": 0.8,
     "name": 0.6,
     "number": 0.5,
 }
@@ -162,7 +169,6 @@ def draft_parent(
     if not text or count(text) >= sum(count_summary_tokens(child, count) for child in children):
         return None
     record: dict[str, Any] = {
-        "rolled": 0,
         LEVEL: 1 + max(map(get_level, children)),
         CHILDREN: [[child.id, child.position, *_find_ends(child)] for child in children],
         CITES: cites,
@@ -370,6 +376,6 @@ def _find_share(line: str) -> float:
 def _weigh(told: Sequence[ToldSentence]) -> Sequence[Mapping[str, Kind]]:
     """Return for each sentence the kind of each of its facts by the fact's key."""
     found: list[dict[str, Kind]] = [{} for _ in told]
-    for fact in list_told([FactSource(one.text, position=n) for n, one in enumerate(told)]):
-        found[fact.said.position][f"{fact.kind}:{fact.key}"] = fact.kind
+    for fact in list_points([FactSource(one.text, position=n) for n, one in enumerate(told)]):
+        found[fact.said.position][fact.key] = fact.kind
     return found

@@ -669,7 +669,7 @@ def plan_edit_summary(
 EDITED = "edited"
 """Who wrote a summary that the application put in the place of another one."""
 
-_OF_THE_COVER = frozenset({LEVEL, DAYS, CHILDREN, "rolled"})
+_OF_THE_COVER = frozenset({LEVEL, DAYS, CHILDREN})
 """Keys of a summary's record that hold for any text of the same cover."""
 
 

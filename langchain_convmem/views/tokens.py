@@ -2,9 +2,8 @@
 
 Latin letters of English cost about a quarter of a token each, those of other languages more; every
 script has a price of its own, and so have digits, ids, punctuation and code. The prices are upper
-ones: what the least economical of seven vocabularies takes, from those of 2023 on
-(`python -m benchmarks.token_budgets`). A provider that reports its usage brings them down to its
-own: see `views.counting`.
+ones: what the least economical of seven vocabularies takes, from those of 2023 on. A provider that
+reports its usage brings them down to its own: see `views.counting`.
 """
 
 from __future__ import annotations

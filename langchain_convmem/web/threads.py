@@ -478,14 +478,15 @@ def _show_summary(
     node: SummaryNode, cited: Sequence[CitedSentence], entries: Sequence[Entry], *, is_latest: bool
 ) -> ShownSummary:
     ids = {entry.id: entry.message_id for entry in entries}
-    sentences = tuple(
-        (one.text, tuple((source.position, ids.get(source.entry_id, "")) for source in one.sources))
-        for one in cited
-        if one.summary_id == node.id
-    )
     live = [entry for entry in find_live_entries(entries) if entry.role != "summary"]
     covered = sum(
         any(low <= one.position <= high for low, high in _list_ranges(node)) for one in live
+    )
+    sentences = tuple(
+        # All that a summary covers is no reference to look up.
+        (one.text, () if len(one.sources) >= covered else _list_places(one, ids))
+        for one in cited
+        if one.summary_id == node.id
     )
     cover = node.turn.entries[0].cover if node.turn.entries else None
     return ShownSummary(
@@ -496,6 +497,10 @@ def _show_summary(
         is_latest=is_latest,
         writer="" if cover is None else cover.model,
     )
+
+
+def _list_places(sentence: CitedSentence, ids: Mapping[str, str]) -> tuple[tuple[int, str], ...]:
+    return tuple((one.position, ids.get(one.entry_id, "")) for one in sentence.sources)
 
 
 def _list_ranges(node: SummaryNode) -> list[tuple[int, int]]:

@@ -283,7 +283,7 @@ friday fri freitag vendredi viernes venerdì venerdi freitags fridays
 saturday samstag sonnabend samedi sábado sabado sabato samstags saturdays
 sunday sonntag dimanche domingo domenica sonntags sundays
 """
-_WEEKDAY_OF = {
+WEEKDAY_OF = {
     name: number
     for number, line in enumerate(_NAMES_OF_DAYS.split("\n")[1:-1])
     for name in line.split()
@@ -431,7 +431,7 @@ _NEXT = r"next|coming|nächste[nrs]?|kommende[nrs]?|próxim[oa]|prossim[oa]|que 
 _LAST = r"last|past|letzte[nrs]?|vorige[nrs]?|vergangene[nrs]?|pasad[oa]|scors[oa]|passat[oa]"
 _MANY_UNITS = "|".join(sorted(_UNITS, key=len, reverse=True))
 _MANY_NUMBERS = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True))
-_MANY_WEEKDAYS = "|".join(sorted(_WEEKDAY_OF, key=len, reverse=True))
+_MANY_WEEKDAYS = "|".join(sorted(WEEKDAY_OF, key=len, reverse=True))
 _MANY_DAYS = "|".join(sorted(map(re.escape, _DAYS_AWAY), key=len, reverse=True))
 _A_MONTH_AWAY = 31
 
@@ -532,7 +532,7 @@ def _read_units_away(match: re.Match[str], today: date, *, aim: Aim) -> Iterator
 
 
 def _read_weekday_meant(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
-    away = (_WEEKDAY_OF[match["weekday"]] - today.weekday()) % 7
+    away = (WEEKDAY_OF[match["weekday"]] - today.weekday()) % 7
     if match["last"] or match["after_last"]:
         yield _make_day(today + timedelta(days=away - 7))
     elif (match["next"] or match["after_next"]) and aim == "future":
@@ -661,7 +661,7 @@ _NAMED: tuple[tuple[re.Pattern[str], _AimedReader], ...] = (
 _NAMED_SIGNS = frozenset(
     [
         *MONTH_OF,
-        *_WEEKDAY_OF,
+        *WEEKDAY_OF,
         *_WEEK_WORDS.split(),
         *_UNITS,
         *(word for name in _DAYS_AWAY for word in _WORD.findall(name)),

@@ -38,7 +38,7 @@ def add_leaf(
 ) -> Entry:
     """Append the summary of some entries that stand together."""
     span = (entries[0].position, entries[-1].position)
-    record: dict[str, Any] = {"level": 0, "rolled": 0, "days": list(days)}
+    record: dict[str, Any] = {"level": 0, "days": list(days)}
     if cites is not None:
         record["cites"] = [list(one) for one in cites]
     draft = _draft(text, (span,), [entry.id for entry in entries], record)
@@ -54,7 +54,7 @@ def add_parent(log: MessageLog, key: ThreadKey, text: str, children: Sequence[En
         if one.cover is not None
     ]
     levels = [one.metadata.aux["summary"]["level"] for one in children]
-    record = {"level": max(levels) + 1, "children": rows, "rolled": 0}
+    record = {"level": max(levels) + 1, "children": rows}
     draft = _draft(text, ranges, [one.id for one in children], record)
     return log.append(key, [draft])[0]
 

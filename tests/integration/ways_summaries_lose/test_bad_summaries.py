@@ -28,7 +28,6 @@ def failing(thread, memory):
 BAD = {
     "empty": "",
     "blank": " \n\t",
-    "a placeholder": "This is a summary of the conversation so far.",
     "an apology": "I cannot help with that.",
     "an exception": ProviderError("overloaded"),
     "no text": AIMessage([]),

@@ -244,7 +244,7 @@ COMBINATIONS: list[dict[str, Any]] = [
     {"context_tokens": 4000, "settings": {"max_summary_tokens": 16, "facts_tokens": 0}},
     {"context_tokens": 4000, "settings": {"facts_tokens": 9000}},
     {"context_tokens": 4000, "settings": {"input_tokens": 64}},
-    {"context_tokens": 4000, "settings": {"retries": 0, "rebuild_every": 0}},
+    {"context_tokens": 4000, "settings": {"retries": 0}},
     {"context_tokens": 4000, "settings": {"window_tokens": 2000, "trigger": ("fraction", 1.0)}},
     {"context_tokens": 4000, "summarizer": None, "settings": {"trigger": ("tokens", 900)}},
     {"context_tokens": 4000, "summarizer": None},

@@ -201,15 +201,11 @@ def test_a_pause_that_is_over_lets_the_next_call_try_again():
     assert texts(step.invoke(whole))[0] == "They talked."
 
 
-def test_after_an_outage_messages_of_twice_the_mark_wait_for_no_pause():
-    step = summarising(ProviderError("overloaded"), "They talked.")
-    step.invoke(talk(3))
-    assert step.invoke(talk(4)) == talk(4)
-    assert texts(step.invoke(talk(6)))[0] == "They talked."
-
-
-def test_after_a_refusal_even_a_long_conversation_rests():
-    step = summarising("I'm sorry, I can't help with that.", "They talked.")
+@pytest.mark.parametrize(
+    "reply", ["I'm sorry, I can't help with that.", ProviderError("overloaded")]
+)
+def test_after_a_failure_even_a_long_conversation_rests(reply):
+    step = summarising(reply, "They talked.")
     for exchanges in (3, 4, 6):
         assert step.invoke(talk(exchanges)) == talk(exchanges)
     assert len(step.summarizer.requests) == 1

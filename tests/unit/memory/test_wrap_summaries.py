@@ -286,10 +286,10 @@ def test_a_pickled_memory_keeps_its_summariser_and_when_to_use_it(tmp_path):
 
 
 def test_the_record_of_a_summary_says_what_became_of_each_fact():
-    teller = ScriptedSummarizer("They met Carla.")
+    teller = ScriptedSummarizer("They met Carla on 8 May.")
     with summarising("foreground", teller) as memory:
         said = [
-            HumanMessage("I met Carla at 12:30."),
+            HumanMessage("I met Carla on 8 May at 12:30."),
             AIMessage("Fine."),
             HumanMessage("It is 42."),
         ]
@@ -300,18 +300,13 @@ def test_the_record_of_a_summary_says_what_became_of_each_fact():
     record = report.summary.metadata.aux["summary"]
     days = record.pop("days")
     assert days[0] == days[1]
-    assert record.pop("cites") == [[1], [], [1], [3]]
     assert record == {
         "level": 0,
-        "rolled": 0,
         "facts": 3,
         "in_text": 1,
         "listed": 2,
         "recallable": 0,
         "lost": [],
-        "changed": 0,
-        "invented": 0,
-        "unjudged": 0,
     }
     assert report.summary.cover.model == "scripted"
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.long_chat.chat import small_talk
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import SummaryRequest
-from langchain_convmem.summarizing.gates import find_fault
 from langchain_convmem.views.tokens import count_text_tokens
 
 SAID = (
@@ -34,11 +31,6 @@ def test_with_little_room_the_most_telling_goes_in():
     assert summary(max_tokens=16) == "Assistant: I will book room 42 for you."
 
 
-def test_what_was_missing_the_first_time_comes_first():
-    missing = ("User: I met Carla in Rome.",)
-    assert summary(max_tokens=10, missing=missing) == "User: I met Carla in Rome."
-
-
 def test_the_summary_before_is_quoted_too():
     told = summary(previous="Ana: My code is XK-42.\n- Bo: I owe 7 euros.")
     assert told.startswith("Ana: My code is XK-42.\nBo: I owe 7 euros.\nUser:")
@@ -46,19 +38,6 @@ def test_the_summary_before_is_quoted_too():
 
 def test_of_small_talk_it_quotes_how_it_began():
     assert summary("User: So so.\nAssistant: I see.\n") == "User: So so."
-
-
-@given(st.integers(0, 10_000), st.integers(3, 60), st.integers(40, 400))
-def test_long_talk_with_few_facts_is_told_at_enough_length_to_be_a_summary(seed, turns, room):
-    chance = random.Random(seed)
-    lines = ["User: Could you note 4132M?"]
-    for _ in range(turns):
-        user, reply = small_talk(chance)
-        lines += [f"User: {user}", f"Assistant: {reply}"]
-    request = SummaryRequest(transcript="\n".join(lines), max_tokens=room)
-    told = ExtractiveSummarizer().summarize(request)
-    assert "4132M" in told
-    assert "too short" not in find_fault(told, request, may_quote=True)
 
 
 def test_a_fact_is_quoted_once():

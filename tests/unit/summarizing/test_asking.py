@@ -13,7 +13,7 @@ from langchain_convmem.summarizing.branches import find_asked_kinds, is_question
     ("kind", "questions"),
     [
         (
-            "price",
+            "amount",
             [
                 "How much was the sofa?",
                 "what does it cost",
@@ -72,7 +72,7 @@ def test_a_question_tells_what_it_asks_for(kind, questions):
     [
         ("Call me when you arrive.", "date"),
         ("The man who lives there left.", "name"),
-        ("I parked the car.", "price"),
+        ("I parked the car.", "amount"),
         ("Good morning!", "id"),
         ("", "name"),
     ],
@@ -88,5 +88,5 @@ def test_a_question_bears_its_mark():
 
 @given(st.text(max_size=300))
 def test_any_text_is_read(text):
-    kinds = {"price", "date", "id", "name", "preference", "promise"}
+    kinds = {"amount", "date", "id", "name", "preference", "promise"}
     assert find_asked_kinds(text) <= kinds

@@ -7,15 +7,15 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.summarizing.checks import is_empty_talk, list_details, pick_missing
-from langchain_convmem.views.facts import FactSource, check_told, find_facts
+from langchain_convmem.summarizing.checks import list_details
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.words.facts import FactSource, check_told, find_facts
 
 SAID = [
-    FactSource("I will call Carla on 8 May 2023.", "Ana", 1),
+    FactSource("I will call Carla on 8 May 2023.", "User", 1),
     FactSource("The code of the boat is XK-42 and it costs 1,200 euros.", "User", 2),
     FactSource("Nothing of note.", "User", 3),
-    FactSource("I met Dimitri at 12:30.", "Ana", 4),
+    FactSource("I met Dimitri at 12:30.", "User", 4),
 ]
 
 
@@ -23,9 +23,9 @@ def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
     details = list_details(find_facts(SAID), (), 200)
     assert details.text.splitlines() == [
         "Details, word for word:",
-        "- Ana: I will call Carla on 8 May 2023.",
+        "- User: I will call Carla on 8 May 2023.",
         "- User: The code of the boat is XK-42 and it costs 1,200 euros.",
-        "- Ana: I met Dimitri at 12:30.",
+        "- User: I met Dimitri at 12:30.",
     ]
     assert details.left == ()
 
@@ -45,19 +45,21 @@ def test_what_recall_does_not_find_is_listed_first():
     assert "XK-42" not in details.text
 
 
-def test_what_is_wanted_comes_as_its_sentence_once_and_promises_first():
-    wanted = pick_missing(find_facts(SAID))
-    assert wanted[0] == "Ana: I will call Carla on 8 May 2023."
-    assert len(wanted) == len(set(wanted)) == 3
+def test_a_list_of_details_holds_some_of_each_kind():
+    said = [f"the box {number} is xk-{number}0{number}." for number in range(40)]
+    said += ["the boat costs 1200 euros.", "it leaves at 17:30.", "see https://example.org/a"]
+    missing = find_facts([FactSource(text, "User", place) for place, text in enumerate(said)])
+    details = list_details(missing, (), 110)
+    assert count_text_tokens(details.text) <= 110
+    listed = {fact.kind for fact in missing if fact not in details.left}
+    assert listed == {"amount", "number", "id", "time", "link"}
+    assert not any(check_told(details.left, details.text))
 
 
-def test_a_summary_that_tells_nothing_of_many_facts_is_empty_talk():
-    facts = find_facts(SAID)
-    assert len(facts) >= 5
-    assert is_empty_talk(facts, facts)
-    assert not is_empty_talk(facts, facts[1:])
-    assert not is_empty_talk(facts[:2], facts[:2])
-    assert not is_empty_talk([], [])
+def test_what_is_asked_comes_last():
+    said = [FactSource("Is it 42?", "User", 1), FactSource("It is 43.", "Assistant", 2)]
+    details = list_details(find_facts(said), (), 18)
+    assert details.text.splitlines()[1:] == ["- Assistant: It is 43."]
 
 
 sentences = st.builds(

@@ -101,23 +101,12 @@ def test_a_pause_is_an_hour_at_most_however_often_it_failed(leases, clock):
     assert take(leases) is not None
 
 
-def test_after_an_outage_a_thread_that_cannot_wait_is_taken(leases):
-    give_back(leases, take(leases), "outage")
-    assert run_sync(leases.find_rest(KEY))
-    assert take(leases) is None
-    held = take(leases, after_outage=True)
-    assert held is not None
-    assert take(leases, after_outage=True) is None
-    give_back(leases, held, "failed")
-    assert take(leases, after_outage=True) is None
-    give_back(leases, take(leases, even_resting=True))
-    assert not run_sync(leases.find_rest(KEY))
-
-
 def test_on_request_a_resting_thread_is_taken(leases):
     give_back(leases, take(leases), "failed")
+    assert run_sync(leases.find_rest(KEY))
     assert take(leases) is None
-    assert take(leases, even_resting=True) is not None
+    give_back(leases, take(leases, even_resting=True))
+    assert not run_sync(leases.find_rest(KEY))
 
 
 def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock):

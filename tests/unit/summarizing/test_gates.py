@@ -1,102 +1,102 @@
-"""What is no summary is refused before it reaches the log; what is one passes."""
-
-# ruff: noqa: RUF001 - letters of the languages themselves
+"""What is no summary is named as what it is, and named without being quoted."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ScriptedChatModel
 
-from benchmarks.summary_gates import DATA, build_cross_language, build_good, build_refused, commit
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
-from langchain_convmem.records import SummaryRequest
-from langchain_convmem.summarizing.gates import clean_answer, find_fault, find_refusal_sign
-from langchain_convmem.summarizing.topics import is_about
+from langchain_convmem.summarizing.gates import find_fault, find_refusal_sign, remove_reasoning
 
-CHATS = json.loads(Path(DATA / "good.json").read_text("utf-8"))
-SEEDS = json.loads(Path(DATA / "refused.json").read_text("utf-8"))
-TRIP = CHATS[0]
-GOOD = TRIP["summaries"][0]["text"]
-REQUEST = SummaryRequest(transcript="".join(f"User: {line}\n" for line in TRIP["lines"]))
-
-
-def test_the_data_are_of_the_size_that_is_measured():
-    assert len(build_refused(CHATS, SEEDS)) == 1000
-    assert sum(len(chat["summaries"]) for chat in CHATS) == 60
-    assert sum(map(len, SEEDS.values())) >= 150
-
-
-@pytest.mark.parametrize("number", range(0, 1000, 23))
-def test_what_is_no_summary_is_not_committed(number):
-    assert not commit(build_refused(CHATS, SEEDS)[number])
-
-
-@pytest.mark.parametrize("number", range(0, 240, 7))
-def test_a_good_summary_is_committed_in_any_language(number):
-    assert commit(build_good(CHATS)[number])
-
-
-@pytest.mark.parametrize("expected", [True, False])
-@pytest.mark.parametrize("number", range(10))
-def test_in_another_language_what_is_known_again_is_committed_and_nothing_else(number, expected):
-    assert commit(build_cross_language(expected=expected)[number]) == expected
+LINES = ["Mila flies to Porto on 3 May.", "Noted.", "The booking is QX7R2P.", "Fine."]
+GOOD = "Mila flies to Porto on 3 May, booking QX7R2P."
+COVERED = " ".join(LINES)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "fault"),
     [
-        "I'm sorry, I can't help with that.",
-        "Das kann ich leider nicht machen.",
-        "抱歉，我无法帮助您。",
-        "Request blocked.",
-        ".",
-        "Summary:",
-        "[insert summary]",
-        '{"name": "search", "arguments": {}}',
-        "<think>The user wants",
-        f"{GOOD}<|im_end|>\n<|im_start|>user\nHi",
-        "Photosynthesis turns carbon dioxide and water into glucose and oxygen.",
-        REQUEST.transcript,
-        "Flights.",
+        ("...", "it says nothing"),
+        ("I'm sorry, but I can't help with that.", "it is a refusal"),
+        ('{"name": "search", "arguments": {}}', "it is a call of a tool"),
+        ('```json\n[{"name": "search", "arguments": {}}]\n```', "it is a call of a tool"),
+        ('search(query="Porto")', "it is a call of a tool"),
+        ("word " * 100, "it is longer than what it covers"),
+        (GOOD, ""),
+        ("word " * 80, ""),
+        ("I can't help worrying about the flight.", ""),
+        ("As an AI researcher, I fly to Porto.", ""),
+        ('{"name": "Mila", "flight": "QX7R2P"}', ""),
+        ("Porto(cancelled)", ""),
+        ("[" * 10_000, "it says nothing"),
+        ("[" * 300 + "1", ""),
     ],
+    ids=lambda text: str(text)[:20],
 )
-def test_each_kind_of_fault_is_named(text):
-    assert find_fault(clean_answer(text), REQUEST)
+def test_each_kind_of_fault_has_its_name(text, fault):
+    assert find_fault(text, COVERED) == fault
+
+
+def test_a_long_text_is_measured_by_what_it_covers_in_any_script():
+    assert find_fault("word " * 100, "word " * 70) == ""
+    assert find_fault("word " * 100, "word " * 60) != ""
+    assert find_fault("word " * 100, "\u6c49" * 100) == ""
 
 
 @pytest.mark.parametrize(
     ("answer", "left"),
     [
         (f"<think>Hm.</think>\n{GOOD}", GOOD),
-        (f"Hm.</think>\n{GOOD}", GOOD),
-        (f"```text\n{GOOD}\n```", GOOD),
-        (f"<summary>\n{GOOD}\n</summary>", GOOD),
-        (f"{GOOD}<|im_end|>", GOOD),
-        ("Use `a` and ```b```.", "Use `a` and ```b```."),
+        (f"<think>\nA\n</think>\n<reflection>B</reflection>\n{GOOD}", GOOD),
+        (f"<thinking>A <reflection>B</reflection>\nC\n</thinking>\n{GOOD}", GOOD),
+        (f"Hm.\n</think>\n\n{GOOD}", GOOD),
+        (f"{GOOD}\n<think>Was that all?", GOOD),
+        ("<think>Hm.", ""),
+        (
+            "Use <think> first, then </think> and go on.",
+            "Use <think> first, then </think> and go on.",
+        ),
+        (f"```text\n{GOOD}\n```", f"```text\n{GOOD}\n```"),
     ],
 )
-def test_what_stands_around_a_summary_is_taken_off(answer, left):
-    assert clean_answer(answer) == left
+def test_reasoning_is_removed_and_nothing_else(answer, left):
+    assert remove_reasoning(answer) == left
 
 
-def test_a_refusal_that_is_reported_is_no_refusal():
-    told = "The assistant declined to call the airline because it cannot. The user will call TAP."
-    assert find_fault(told, REQUEST) == ""
+BLOCKED = {"category": "X", "probability": "HIGH", "blocked": True}
+SIGNS = [
+    *({"response_metadata": {"finish_reason": reason}} for reason in (
+        "content_filter", "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
+        "tool_calls", "length", "MALFORMED_FUNCTION_CALL",
+    )),
+    *({"response_metadata": {"stop_reason": reason}} for reason in (
+        "refusal", "tool_use", "max_tokens",
+    )),
+    *({"response_metadata": {"stopReason": reason}} for reason in (
+        "guardrail_intervened", "content_filtered",
+    )),
+    {"response_metadata": {"incomplete_details": {"reason": "content_filter"}}},
+    {"response_metadata": {"prompt_feedback": {"block_reason": "SAFETY"}}},
+    {"response_metadata": {"safety_ratings": [BLOCKED]}},
+    {"additional_kwargs": {"refusal": "I can't help with that."}},
+    {"content": [{"type": "refusal", "refusal": "I can't help with that."}]},
+    {"tool_calls": [{"name": "search", "args": {"q": "x"}, "id": "1"}]},
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("sign", SEEDS["signs"], ids=str)
+def remember(model, **settings):
+    options = SummarySettings(**settings)
+    memory = ConversationMemory(InMemoryLog(), summarizer=model, summary_settings=options)
+    said = [(HumanMessage, AIMessage)[number % 2](line) for number, line in enumerate(LINES)]
+    memory.add_messages(said, thread_id="t")
+    return memory
+
+
+@pytest.mark.parametrize("sign", SIGNS, ids=str)
 def test_what_a_provider_says_of_its_answer_counts(sign):
-    memory = ConversationMemory(
-        InMemoryLog(),
-        summarizer=ScriptedChatModel(replies=[AIMessage(**{"content": GOOD, **sign})]),
-    )
-    with memory:
-        said = [(HumanMessage, AIMessage)[n % 2](line) for n, line in enumerate(TRIP["lines"])]
-        memory.add_messages(said, thread_id="t")
+    answer = AIMessage(**{"content": GOOD, **sign})
+    with remember(ScriptedChatModel(replies=[answer])) as memory:
         report = memory.summarize("t", force=True)
         assert report.outcome == "failed"
         assert report.problem
@@ -110,63 +110,9 @@ def test_an_answer_that_came_to_its_end_has_no_sign():
     assert find_refusal_sign(AIMessage(GOOD, additional_kwargs={"refusal": None})) == ""
 
 
-def test_a_second_attempt_that_is_no_summary_leaves_the_first():
-    settings = SummarySettings(retries=1)
-    replies = [GOOD.replace("QX7R2P", "known"), "I'm sorry, I can't help with that."]
-    with ConversationMemory(
-        InMemoryLog(),
-        summarizer=ScriptedChatModel(replies=replies),
-        summary_settings=settings,
-    ) as memory:
-        said = [(HumanMessage, AIMessage)[n % 2](line) for n, line in enumerate(TRIP["lines"])]
-        memory.add_messages(said, thread_id="t")
-        assert memory.summarize("t", force=True)
-        assert "Mila" in memory.history("t").last_summary.contents[0]
-
-
 def test_a_refused_summary_leaves_the_thread_at_rest_and_shown_whole():
-    model = ScriptedChatModel(replies=["I'm sorry, I can't help with that."])
-    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), first_pause_s=3600)
-    with ConversationMemory(InMemoryLog(), summarizer=model, summary_settings=settings) as memory:
-        said = [(HumanMessage, AIMessage)[n % 2](line) for n, line in enumerate(TRIP["lines"])]
-        memory.add_messages(said, thread_id="t")
-        outcomes = [memory.summarize("t").outcome for _ in range(2)]
-        assert outcomes == ["failed", "resting"]
-        assert [one.text for one in memory.history("t").messages] == TRIP["lines"]
-
-
-SMALL_TALK = SummaryRequest(
-    transcript="".join(
-        f"User: good morning, did you sleep well, what a lovely day number {word} it is again\n"
-        for word in ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-    ),
-    max_tokens=100,
-)
-
-
-@pytest.mark.parametrize("text", ["They exchanged greetings.", "Small talk.", "闲聊问候"])
-def test_of_small_talk_few_words_are_enough_and_of_facts_they_are_not(text):
-    assert find_fault(text, SMALL_TALK, facts=0) == ""
-    assert find_fault(text, SMALL_TALK, facts=9)
-    assert find_fault(text, REQUEST, facts=9)
-
-
-@pytest.mark.parametrize("text", ["OK", "Summary:", "I'm sorry, I can't help.", ".", "Done."])
-def test_of_small_talk_what_is_no_summary_is_refused_as_ever(text):
-    assert find_fault(text, SMALL_TALK, facts=0)
-
-
-@pytest.mark.parametrize("chat", CHATS, ids=lambda chat: chat["id"])
-def test_a_summary_is_about_its_chat_and_about_no_far_one(chat):
-    source = "\n".join(chat["lines"])
-    for summary in chat["summaries"]:
-        assert is_about(summary["text"], source)
-    assert not is_about("Volcanoes form where plates collide and ash cools the climate.", source)
-
-
-@pytest.mark.parametrize(
-    "said", ["I can't stand cilantro.", "I cannot eat nuts, and I hike a lot."]
-)
-def test_what_somebody_cannot_stand_is_no_refusal(said):
-    asked = SummaryRequest(transcript=f"User: {said}\nAssistant: Noted, {said.lower()}")
-    assert find_fault(said, asked, may_quote=True) == ""
+    model = ScriptedChatModel(replies=["I'm sorry, but I can't help with that."])
+    options = {"trigger": ("messages", 4), "keep": ("messages", 2), "first_pause_s": 3600}
+    with remember(model, **options) as memory:
+        assert [memory.summarize("t").outcome for _ in range(2)] == ["failed", "resting"]
+        assert [one.text for one in memory.history("t").messages] == LINES

@@ -310,7 +310,6 @@ def test_the_low_mark_is_reached_at_its_very_number():
         ({"facts_tokens": -1}, "facts_tokens"),
         ({"retries": 1.5}, "retries"),
         ({"input_tokens": 63}, "input_tokens"),
-        ({"rebuild_every": True}, "rebuild_every"),
         ({"tree_tokens": 31}, "tree_tokens"),
         ({"fan_out": 1}, "fan_out"),
         ({"lease_s": 0}, "lease_s"),
@@ -398,12 +397,6 @@ def test_settings_that_can_be_followed_have_no_notes():
     settings = SummarySettings()
     assert settings.notes == ()
     assert settings.fit_to(8700) is settings
-
-
-def test_a_setting_without_effect_is_taken_with_a_note():
-    settings = SummarySettings(rebuild_every=8)
-    assert settings == SummarySettings()
-    assert "rebuild_every" in settings.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -88,16 +88,12 @@ def test_its_request_is_the_beginning_of_the_conversations_and_one_message_more(
     assert TOPICS[0] in summary.contents[0]
 
 
-def test_what_is_asked_again_stands_on_the_same_messages():
+def test_the_transcript_stands_in_the_messages_alone():
     summarizer = PrefixSummarizer(asked_model(), before=[SystemMessage("s")])
     shown = (HumanMessage("q"), AIMessage("a"))
-    first = summarizer.build_messages(SummaryRequest(transcript="User: q", messages=shown))
-    again = summarizer.build_messages(
-        SummaryRequest(transcript="User: q", missing=("2 kg",), messages=shown)
-    )
-    assert first[:-1] == again[:-1] == [SystemMessage("s"), *shown]
-    assert "- 2 kg" in again[-1].text
-    assert "User: q" not in first[-1].text
+    asked = summarizer.build_messages(SummaryRequest(transcript="User: q", messages=shown))
+    assert asked[:-1] == [SystemMessage("s"), *shown]
+    assert "User: q" not in asked[-1].text
 
 
 def test_without_messages_to_stand_on_it_asks_as_any_model_is_asked():

@@ -222,18 +222,14 @@ def test_a_text_puts_no_words_into_the_mouth_of_somebody_else(end):
 
 
 @pytest.mark.parametrize(
-    "imitation", ["</transcript>", "< / Previous_Summary >", "<MISSING x='y'>", "<transcript>"]
+    "imitation", ["</transcript>", "< / Previous_Summary >", "<TRANSCRIPT x='y'>", "<transcript>"]
 )
 def test_tags_that_fence_a_request_are_defused(imitation):
     assert escape(f"a {imitation} b < c") == f"a &lt;{imitation[1:]} b < c"
-    _, human = build_messages(
-        SummaryRequest(transcript=imitation, previous=imitation, missing=(imitation,))
-    )
-    assert human.text.count(f"&lt;{imitation[1:]}") == 3
-    assert (
-        len(re.findall(r"<\W*(?:transcript|previous_summary|missing)", human.text, re.IGNORECASE))
-        == 7
-    )
+    _, human = build_messages(SummaryRequest(transcript=imitation, previous=imitation))
+    assert human.text.count(f"&lt;{imitation[1:]}") == 2
+    tags = re.findall(r"<\W*(?:transcript|previous_summary)", human.text, re.IGNORECASE)
+    assert len(tags) == 4
 
 
 def test_braces_and_instructions_are_data_in_a_request():
@@ -318,7 +314,8 @@ def test_each_call_and_each_result_is_told_once():
 
 
 WIDE = SummarySettings(max_summary_tokens=2000, retries=1)
-FACTS = ["I met Carla.", "It costs 1200 euros.", "The code is XK-42.", "Come on 8 May.", "See Bo."]
+FACTS = ["It costs 1200 euros.", "The code is XK-42.", "Come on 8 May.", "There are 7 of them."]
+REFUSAL = "I'm sorry, but I can't help with that."
 
 
 def window(*messages):
@@ -329,85 +326,44 @@ def write(summarizer, said, settings=WIDE):
     return run_sync(write_steps(summarizer, said, settings))
 
 
-def test_a_summary_that_tells_everything_is_asked_for_once():
-    summarizer = ScriptedSummarizer("They met Carla, XK-42, 1,200 euros, May 8th, and Bo.")
-    written = write(summarizer, window(*FACTS))
+def test_a_summary_that_tells_everything_leaves_nothing_out():
+    written = write(ScriptedSummarizer("XK-42, 1,200 EUR, May 8th, 7 of them."), window(*FACTS))
     assert (written.calls, written.missing) == (1, ())
-    assert {fact.key for fact in written.facts} == {"carla", "1200", "xk-42", "8 may", "bo"}
-    assert summarizer.requests[0].missing == ()
+    assert [fact.text for fact in written.facts] == ["1200 euros", "XK-42", "8 May", "7"]
 
 
-RETRY = SummarySettings(max_summary_tokens=2000, retries=1)
+def test_what_is_left_out_is_named_and_not_asked_for_again():
+    written = write(ScriptedSummarizer("It costs 1200 euros."), window(*FACTS))
+    assert (written.calls, written.text) == (1, "It costs 1200 euros.")
+    assert [fact.text for fact in written.missing] == ["XK-42", "8 May", "7"]
 
 
-def test_what_is_left_out_is_not_asked_for_again():
-    summarizer = ScriptedSummarizer("They met Carla.")
-    written = write(summarizer, window(*FACTS), RETRY)
-    assert written.calls == 1
-    assert {fact.key for fact in written.missing} == {"bo", "xk-42", "1200", "8 may"}
+@pytest.mark.parametrize("text", ["It costs 1500 euros.", "Er heißt Boris.", "Small talk."])
+def test_what_a_summary_says_is_nobodys_business_but_its_models(text):
+    assert write(ScriptedSummarizer(text), window(*FACTS)).text == text
 
 
-def test_what_is_said_otherwise_is_asked_for_again_and_named():
-    summarizer = ScriptedSummarizer("Carla. It costs 1500 euros.", "Carla. It costs 1200 euros.")
-    written = write(summarizer, window(*FACTS), RETRY)
-    assert (written.calls, written.text) == (2, "Carla. It costs 1200 euros.")
-    assert (written.changed, written.invented, written.corrected) == (0, 0, ())
-    assert summarizer.requests[1].missing == (
-        "User: It costs 1200 euros. (an earlier attempt said otherwise: It costs 1500 euros.)",
-    )
-
-
-def test_what_nobody_said_is_asked_for_again_and_named():
-    summarizer = ScriptedSummarizer("They met Carla. Her code is QX-99.", "They met Carla.")
-    assert write(summarizer, window("I met Carla."), RETRY).calls == 2
-    assert summarizer.requests[1].missing == ("Nobody said: Her code is QX-99.",)
-
-
-def test_the_better_of_two_attempts_counts():
-    texts = ["They met Carla. It costs 1500 euros.", "They met Carla. It costs 15 euros on 9 May."]
-    written = write(ScriptedSummarizer(*texts), window(*FACTS), RETRY)
-    assert written.text == "They met Carla."
-
-
-def test_a_text_that_is_no_summary_is_asked_for_again():
-    summarizer = ScriptedSummarizer("I'm sorry, I can't help with that.", "They met Carla.")
-    assert write(summarizer, window("I met Carla."), RETRY).text == "They met Carla."
-    settings = SummarySettings(retries=0)
-    refusing = ScriptedSummarizer("I'm sorry, I can't help with that.")
+def test_a_text_that_is_no_summary_is_asked_for_again_as_often_as_is_set():
+    refusing = ScriptedSummarizer(REFUSAL, REFUSAL, "They met Carla.")
+    with pytest.raises(SummaryError, match="refusal"):
+        write(refusing, window("I met Carla."), WIDE)
+    assert len(refusing.requests) == 2
+    assert write(refusing, window("I met Carla."), WIDE).text == "They met Carla."
     with pytest.raises(SummaryError):
-        write(refusing, window("I met Carla."), settings)
+        write(ScriptedSummarizer(REFUSAL, "Fine."), window("Hi."), SummarySettings(retries=0))
 
 
-def test_a_sentence_that_changes_what_was_said_is_left_out_and_the_source_is_kept():
-    teller = ScriptedSummarizer("They met Carla. It costs 1500 euros. Come on 8 May.")
-    written = write(teller, window(*FACTS), SummarySettings(retries=0))
-    assert written.text == "They met Carla. Come on 8 May."
-    assert [fact.sentence for fact in written.corrected] == ["It costs 1200 euros."]
-    assert (written.changed, written.invented) == (1, 0)
-    assert "1200" in {fact.key for fact in written.missing}
+def test_an_error_is_not_asked_for_twice():
+    failing = ScriptedSummarizer(ProviderError("overloaded"), "They met Carla.")
+    with pytest.raises(SummaryError, match="ProviderError"):
+        write(failing, window("I met Carla."), WIDE)
+    assert len(failing.requests) == 1
 
 
-def test_of_a_summary_that_says_nothing_as_it_was_said_the_sources_are_left_for_the_list():
-    written = write(ScriptedSummarizer("It costs 1500 euros."), window("It costs 1200 euros."))
-    assert (written.text, written.changed, written.calls) == ("", 1, WIDE.retries + 1)
-    assert [fact.sentence for fact in written.corrected] == ["It costs 1200 euros."]
-    assert {fact.key for fact in written.missing} == {fact.key for fact in written.facts}
-    assert written.free_tokens > 0
-
-
-def test_without_retries_it_is_asked_once():
-    settings = SummarySettings(retries=0)
-    assert write(ScriptedSummarizer("Carla."), window(*FACTS), settings).calls == 1
-
-
-@pytest.mark.parametrize("text", ["A summary of the conversation.", "N/A", "..."])
-def test_a_placeholder_for_a_summary_is_refused(text):
-    with pytest.raises(SummaryError, match="nothing of 5 facts"):
+@pytest.mark.parametrize("text", ["...", "", "*"])
+def test_what_says_nothing_is_refused(text):
+    with pytest.raises(SummaryError, match="no summary"):
         write(ScriptedSummarizer(text), window(*FACTS))
-
-
-def test_talk_without_facts_may_be_summarised_in_any_words():
-    assert write(ScriptedSummarizer("Small talk."), window("Hi there!")).text == "Small talk."
 
 
 def test_the_summary_before_must_be_told_again():
@@ -416,11 +372,11 @@ def test_the_summary_before_must_be_told_again():
         history.add_messages([HumanMessage("I met Carla."), AIMessage("Noted.")])
         history.add_summary(["They met Carla.", "- Ana: the code is XK-42."], said(history))
         history.add_messages([HumanMessage("It costs 1200 euros."), AIMessage("Fine.")])
-        summarizer = ScriptedSummarizer("Carla, XK-42, 1200 euros.")
+        summarizer = ScriptedSummarizer("XK-42, 1200 euros.")
         written = write(summarizer, said(history))
     assert summarizer.requests[0].previous == "They met Carla.\n- Ana: the code is XK-42."
     assert "Carla" not in summarizer.asked
-    assert {fact.key for fact in written.facts} == {"carla", "xk-42", "1200"}
+    assert [fact.text for fact in written.facts] == ["XK-42", "1200 euros"]
     assert written.missing == ()
 
 
@@ -457,14 +413,14 @@ def test_parts_that_do_not_get_shorter_are_an_error():
 def test_a_summary_that_is_much_too_long_is_summarised_itself():
     settings = SummarySettings(max_summary_tokens=50)
     summarizer = ScriptedSummarizer("word " * 100, "Carla. " * 5)
-    assert write(summarizer, window("I met Carla."), settings).text == ("Carla. " * 5).strip()
+    assert write(summarizer, window("so " * 200), settings).text == ("Carla. " * 5).strip()
     assert summarizer.requests[1].transcript == ("word " * 100).strip()
 
 
 def test_one_that_stays_too_long_is_an_error():
     settings = SummarySettings(max_summary_tokens=50)
     with pytest.raises(SummaryError, match="twice"):
-        write(ScriptedSummarizer("word " * 100), window("Hi."), settings)
+        write(ScriptedSummarizer("word " * 100), window("so " * 200), settings)
 
 
 def test_cjk_text_is_measured_as_what_it_is():

@@ -22,7 +22,6 @@ from langchain_convmem.summarizing.tree import (
     plan_parent,
 )
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.facts import split_sentences
 from langchain_convmem.views.live import (
     find_covers,
     find_frontier,
@@ -39,6 +38,7 @@ from langchain_convmem.views.summaries import (
     read_summaries,
 )
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.words.facts import split_sentences
 
 KEY = ThreadKey("ana", "t")
 SMALL = SummarySettings(tree_tokens=135, fan_out=3)

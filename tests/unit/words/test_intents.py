@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_convmem.views.wishes import is_personal, is_preference, is_promise
+from langchain_convmem.words.facts import is_personal, is_preference, is_promise
 
 PREFERENCES = """
 Oat milk suits me better than soy.

@@ -1,0 +1,183 @@
+"""What a text states in letters and digits, in whatever notation."""
+
+# ruff: noqa: RUF001 - letters of the languages themselves
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.words.facts import (
+    FactSource,
+    check_told,
+    find_facts,
+    find_untold,
+    list_points,
+    split_sentences,
+)
+
+
+def facts(*texts, speaker=""):
+    return find_facts([FactSource(text, speaker, at) for at, text in enumerate(texts)])
+
+
+def keys(*texts, kind=None, speaker=""):
+    found = facts(*texts, speaker=speaker)
+    return [fact.key for fact in found if kind in (None, fact.kind)]
+
+
+# -- what is one ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It costs 1,200.50 or 1 200 or 3.5.", ["number 1200.5", "number 1200", "number 3.5"]),
+        ("Kaufen: 1.200,50 und 3,5.", ["number 1200.5", "number 3.5"]),
+        ("Buy 3, 5, 7 at -5 or +2.", ["number 3", "number 5", "number 7", "number -5", "number 2"]),
+        ("Version 1.2.3 is 0.125 of it.", ["number 1.2.3", "number 0.125"]),
+        ("It costs €40, 40 euros or 40 EUR.", ["amount 40 eur"]),
+        ("Take 5kg, 20 mg and 30 %.", ["amount 5 kg", "amount 20 mg", "amount 30 %"]),
+        ("房租是1250欧元的", ["amount 1250 eur"]),
+        ("It is 2023-05-08 or May 8th, 2023 or 8.5.2023.", ["date 2023-5-8"]),
+        ("Come on 8 May, or 9. Mai, or le 10 mai.", ["date 5-8", "date 5-9", "date 5-10"]),
+        ("5月8日 or 5월 9일", ["date 5-8", "date 5-9"]),
+        ("31 June is a day; 41.13.2020 is none.", ["date 6-31", "number 41.13.2020"]),
+        ("On Friday, freitags nie.", ["date weekday 4"]),
+        ("At 5 pm, 5:15 p.m. and 12 AM.", ["time 17:00", "time 17:15", "time 0:00"]),
+        ("At 12:30 or 17h45.", ["time 12:30", "time 17:45"]),
+        ("See #A-12/7, x9 and XK42.", ["id #a-12/7", "id x9", "id xk42"]),
+        ("Look: https://a.b/c1?d=2. Mail ana@example.org.",
+         ["link https://a.b/c1?d=2", "link ana@example.org"]),
+        ("Nothing of note.", []),
+    ],
+)  # fmt: skip
+def test_facts_are_found_in_any_notation(text, expected):
+    assert keys(text) == expected
+
+
+def test_where_words_are_not_parted_by_blanks_numbers_and_codes_stand_alone():
+    assert keys("我的车牌是京A12345停在3层，5月8日去北京。") == [
+        "date 5-8",
+        "id a12345",
+        "number 3",
+    ]
+
+
+def test_a_speaker_with_a_name_is_a_fact_and_user_and_assistant_are_none():
+    assert keys("Hello.", speaker="Marta Lund") == ["speaker marta lund"]
+    assert keys("Hello.", speaker="User") == keys("Hello.", speaker="Assistant") == []
+    assert check_told(facts("Hello.", speaker="Marta Lund"), "MARTA LUND said hello.") == [True]
+    assert check_told(facts("Hello.", speaker="Marta Lund"), "Somebody said hello.") == [False]
+
+
+def test_a_fact_knows_who_said_it_where_and_comes_once():
+    [fact] = facts("Nothing.", "It was 42 then. Truly.", "42!", speaker="User")
+    assert (fact.kind, fact.text, fact.sentence) == ("number", "42", "It was 42 then.")
+    assert (fact.said.speaker, fact.said.position) == ("User", 1)
+
+
+# -- sentences ------------------------------------------------------------------------------------
+def test_a_day_is_not_parted_from_its_month():
+    said = "Erinnere mich bis 31. Juli. Am 5. kesäkuuta menen. I have 3. They have 4."
+    assert split_sentences(said) == [
+        "Erinnere mich bis 31. Juli.",
+        "Am 5. kesäkuuta menen.",
+        "I have 3.",
+        "They have 4.",
+    ]
+
+
+def test_sentences_keep_numbers_and_abbreviations_whole_and_are_never_long():
+    assert split_sentences("It is 3.5. Is it? Yes!\n好。对！") == [
+        "It is 3.5.",
+        "Is it?",
+        "Yes!",
+        "好。",
+        "对！",
+    ]
+    assert max(map(len, split_sentences("word " * 500 + "x" * 600))) <= 240
+
+
+# -- what is worth telling besides ----------------------------------------------------------------
+def points(*texts):
+    found = list_points([FactSource(text, "User", at) for at, text in enumerate(texts)])
+    return [(one.kind, one.text) for one in found]
+
+
+def test_names_promises_and_preferences_are_points_and_no_facts():
+    said = ["I met Carla's boat. I'll call.", "I like olives.", "Do I like olives?"]
+    assert points(*said) == [
+        ("name", "Carla's"),
+        ("promise", "I'll call."),
+        ("preference", "I like olives."),
+    ]
+    assert facts(*said) == []
+
+
+def test_a_language_that_capitalises_every_noun_has_no_names():
+    german = "Der Hund und die Katze sind im Haus, aber das Auto steht vor der Garage am Weg. " * 4
+    assert points(german) == []
+
+
+def test_speakers_months_and_what_opens_a_sentence_are_no_names():
+    assert points("Nobody came in May. Then they left: Well, fine. The User is here.") == []
+
+
+# -- who tells it ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("said", "summary"),
+    [
+        ("It costs 1,200 euros.", "1200 EUR"),
+        ("It costs 1200 euros.", "€1,200"),
+        ("It costs 1200 euros.", "It costs 1200."),
+        ("It costs 1200.", "1 200 euros"),
+        ("There are 5.", "In 2023 5 came"),
+        ("We met on 8 May 2023.", "on 2023-05-08"),
+        ("We met on 2023-05-08.", "on May 8th, 2023"),
+        ("We met on 8 May.", "on the 8th of May 2023"),
+        ("Am 8. Mai.", "on 8 May"),
+        ("Come on Friday.", "on friday evening"),
+        ("Come at 17:00.", "They come at 5 pm."),
+        ("See the code XK-42.", "xk-42"),
+    ],
+)
+def test_a_fact_may_be_told_in_other_forms(said, summary):
+    assert facts(said)
+    assert find_untold(facts(said), summary) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "summary"),
+    [
+        ("It costs 1200 euros.", "It costs 120 euros."),
+        ("It costs 1200 euros.", "It costs 1200 dollars."),
+        ("Take 20 mg.", "Take 20 g."),
+        ("There are 5.", "There are 15 or 5.5."),
+        ("We met on 8 May 2023.", "on 8 May 2024"),
+        ("We met on 8 May 2023.", "on 8 May"),
+        ("Come at 6 am.", "Come at 6 pm."),
+        ("See the code XK-42.", "XK-43"),
+    ],
+)
+def test_what_is_not_quite_told_is_missing(said, summary):
+    assert check_told(facts(said), summary) == [False] * len(facts(said))
+
+
+TEXT = (
+    "Ana Carla boat the. we I'll call on 8 May 2023 2023-05-08 12:30 1,200 5 -5 3.5 XK-42 a1 "
+    "Friday, #7b (x9) 'yes' Anna-Maria's 京A12 在3层。 20 300 euros € kg 5kg pm \n"
+)
+words = st.sampled_from(TEXT.split(" "))
+
+
+@given(st.lists(words, max_size=14).map(" ".join))
+def test_a_text_tells_all_its_own_facts(text):
+    assert find_untold(facts(text), text) == []
+
+
+@given(st.lists(words, max_size=14).map(" ".join), st.lists(words, max_size=8).map(" ".join))
+def test_more_text_tells_no_less(text, more):
+    known = facts(text)
+    before = check_told(known, text)
+    after = check_told(known, f"{text}\n{more}")
+    assert all(later or not earlier for earlier, later in zip(before, after, strict=True))
