@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langchain_convmem.views.messages import TOKENS_PER_MEDIA, TOKENS_PER_MESSAGE, count_tokens
 from langchain_convmem.views.tokens import SCRIPTS, count_text_tokens, weigh_text
 
-DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "tokens"
+DATA = Path(__file__).parent / "data"
 TEXTS = json.loads((DATA / "texts.json").read_text(encoding="utf-8"))
 COUNTS = json.loads((DATA / "counts.json").read_text(encoding="utf-8"))
 ENGLISH = "I moved to Lisbon in March because my sister lives there."
