@@ -24,7 +24,7 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.markup import render_facts
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
 from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
-from langchain_convmem.summarizing.checks import Details, list_details
+from langchain_convmem.summarizing.checks import Details, find_missing_sections, list_details
 from langchain_convmem.summarizing.citations import cite
 from langchain_convmem.summarizing.planning import (
     SummaryPlan,
@@ -34,7 +34,6 @@ from langchain_convmem.summarizing.planning import (
 )
 from langchain_convmem.summarizing.prefix import PrefixSummarizer, show_window
 from langchain_convmem.summarizing.record import FindWords
-from langchain_convmem.summarizing.sections import find_missing_sections
 from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
     WrittenSummary,

@@ -22,9 +22,8 @@ from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import SummaryRequest, Turn
 from langchain_convmem.runnables import as_runnable, ask_steps, make_config
-from langchain_convmem.summarizing.checks import list_facts
+from langchain_convmem.summarizing.checks import ask_judge_steps, list_facts
 from langchain_convmem.summarizing.gates import find_fault, find_refusal_sign, remove_reasoning
-from langchain_convmem.summarizing.judging import ask_judge_steps
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.counting import find_prefix

@@ -171,7 +171,7 @@ def draft_parent(
     record: dict[str, Any] = {
         LEVEL: 1 + max(map(get_level, children)),
         CHILDREN: [[child.id, child.position, *_find_ends(child)] for child in children],
-        CITES: cites,
+        **({CITES: cites} if any(cites) else {}),
     }
     days = [day for child in children for day in get_days(child)]
     if days:

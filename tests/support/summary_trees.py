@@ -45,7 +45,14 @@ def add_leaf(
     return log.append(key, [draft])[0]
 
 
-def add_parent(log: MessageLog, key: ThreadKey, text: str, children: Sequence[Entry]) -> Entry:
+def add_parent(
+    log: MessageLog,
+    key: ThreadKey,
+    text: str,
+    children: Sequence[Entry],
+    *,
+    cites: Sequence[Sequence[int]] | None = None,
+) -> Entry:
     """Append a summary that folds others."""
     ranges = tuple(span for one in children for span in (one.cover.ranges if one.cover else ()))
     rows = [
@@ -54,7 +61,9 @@ def add_parent(log: MessageLog, key: ThreadKey, text: str, children: Sequence[En
         if one.cover is not None
     ]
     levels = [one.metadata.aux["summary"]["level"] for one in children]
-    record = {"level": max(levels) + 1, "children": rows}
+    record: dict[str, Any] = {"level": max(levels) + 1, "children": rows}
+    if cites is not None:
+        record["cites"] = [list(one) for one in cites]
     draft = _draft(text, ranges, [one.id for one in children], record)
     return log.append(key, [draft])[0]
 

@@ -94,7 +94,7 @@ def test_parents_cite_entries_whether_noted_or_not(noted):
             said = add_chat(memory.log, KEY, [text])
             cites = [[said[0].position]] if noted else None
             leaves.append(add_leaf(memory.log, KEY, text, said, cites=cites))
-        add_parent(memory.log, KEY, "The plumber charged 318 euros.", leaves)
+        add_parent(memory.log, KEY, "The plumber charged 318 euros.", leaves, cites=cites)
         [sentence] = _explain(memory)
         said = [source.contents for source in _list_sources(memory, sentence)]
         assert ("The plumber charged 318 euros.",) in said
@@ -151,7 +151,8 @@ def folded():
         for text in ("The boat lies at pier 14.", "Aunt Ottilie breeds alpacas."):
             said = add_chat(opened.log, KEY, [f"Well: {text}"])
             leaves.append(add_leaf(opened.log, KEY, text, said, cites=[[said[0].position]]))
-        add_parent(opened.log, KEY, "The boat lies at pier 14.", leaves)
+        cites = leaves[0].metadata.aux["summary"]["cites"]
+        add_parent(opened.log, KEY, "The boat lies at pier 14.", leaves, cites=cites)
         yield opened
 
 

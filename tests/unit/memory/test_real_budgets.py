@@ -22,7 +22,7 @@ from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import TOKENS_PER_MESSAGE, count_tokens, list_counted
 
-DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "tokens" / "texts.json"
+DATA = Path(__file__).parents[1] / "views" / "data" / "texts.json"
 TEXTS = json.loads(DATA.read_text(encoding="utf-8"))
 AT = {"configurable": {"thread_id": "t", "user_id": "ana"}}
 

@@ -11,7 +11,7 @@ from summaries import ScriptedSummarizer
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.summarizing.judging import ask_judge_steps
+from langchain_convmem.summarizing.checks import ask_judge_steps
 
 TEXT = "Carla lives in Rome. She paints. She has a boat."
 SAID = "User: Carla lives in Rome and likes painting.\n"
