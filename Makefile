@@ -25,7 +25,7 @@ $(VENV)/.base: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.base
 	@echo "installing the test tools into $(VENV) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,openai,aws,postgres,langgraph,mcp,web,lsp]' --group dev
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,openai,aws,postgres,langgraph,mcp,web]' --group dev
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.base

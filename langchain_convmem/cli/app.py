@@ -21,7 +21,6 @@ from click.shell_completion import (
 
 from langchain_convmem.cli import data, models
 from langchain_convmem.cli.chat import chat
-from langchain_convmem.cli.language_server import serve
 from langchain_convmem.cli.mcp import serve_mcp
 from langchain_convmem.cli.options import CommandGroup, command
 from langchain_convmem.cli.output import Terminal, escape_controls
@@ -157,7 +156,6 @@ def print_completion(terminal: Terminal, *, shell: str) -> int:
     return 0
 
 
-prompts.add_command(serve)
 for _command in (
     chat,
     serve_web,

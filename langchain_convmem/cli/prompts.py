@@ -272,46 +272,6 @@ def new(terminal: Terminal, *, file: str) -> int:
     return 0
 
 
-# -- convert and test -----------------------------------------------------------------------------
-
-
-@command("convert", "convmem prompts convert README.md --out assistant.prompt")
-@_file_argument
-@click.option(
-    "--out", metavar="FILE", type=click.Path(), help="Write it there; must not exist yet."
-)
-def convert(terminal: Terminal, *, file: str, out: str | None) -> int:
-    """Rewrite a prompt of another format as a prompt file.
-
-    Knows Markdown headings, dotprompt, and titles in full-width underscores or between dashes. What
-    was changed is said line by line. Without --out, the prompt file is printed.
-    """
-    from langchain_convmem.prompts.conversion import convert_prompt
-
-    converted = convert_prompt(_read_text(file))
-    if out is not None:
-        _write_new(Path(out), converted.text)
-    if terminal.as_json:
-        terminal.print_json({"path": out, "text": converted.text, "notes": list(converted.notes)})
-        return 0
-    for note in converted.notes or ("nothing had to be changed",):
-        terminal.note(f"{file}: {note}")
-    if out is None:
-        terminal.print_rows([converted.text.removesuffix("\n")])
-    else:
-        terminal.print_line(f"{out}: written")
-    return 0
-
-
-def _read_text(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text ({error.reason})") from error
-
-
 def _write_new(path: Path, text: str) -> None:
     """Write a file that must not be there yet.
 
@@ -327,73 +287,15 @@ def _write_new(path: Path, text: str) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-_CASE_ENDINGS = (".cases.yaml", ".cases.yml", ".cases.json")
-
-
-@command(
-    "test",
-    "convmem prompts test assistant.prompt",
-    "convmem prompts test assistant.prompt --cases more.yaml --json",
-)
-@_file_argument
-@click.option(
-    "--cases",
-    metavar="FILE",
-    type=click.Path(),
-    help="The cases.  [default: assistant.cases.yaml or .json beside assistant.prompt]",
-)
-def run_cases(terminal: Terminal, *, file: str, cases: str | None) -> int:
-    """Compare a prompt file with its cases.
-
-    A case says which messages must come out. Prints what differs, as diff does. Exits with 1 if
-    anything does.
-    """
-    from langchain_convmem.prompts.cases import compare_case, read_cases, render_case
-
-    place = cases or _find_cases(Path(file))
-    found = read_cases(_read_text(place), place)
-    failed: dict[str, list[str]] = {}
-    for case in found:
-        prompt = load_prompt(file, [f"{name}={text}" for name, text in case.functions.items()])
-        difference = list(compare_case(case, render_case(prompt, case)))
-        if difference:
-            failed[case.name] = difference
-    if terminal.as_json:
-        terminal.print_json({"path": file, "cases": len(found), "failed": failed})
-        return 1 if failed else 0
-    for name, lines in failed.items():
-        terminal.print_line(f"{name}:", "bold")
-        terminal.print_lines(Styled(line, _DIFF_STYLES.get(line[:1])) for line in lines)
-    count = format_count(len(found), "case")
-    terminal.print_line(f"{file}: {count}, {len(failed)} failed")
-    return 1 if failed else 0
-
-
-_DIFF_STYLES = {"-": "red", "+": "green"}
-
-
-def _find_cases(prompt: Path) -> str:
-    """Return the file of cases beside a prompt file.
-
-    Raises:
-        ConfigError: If there is none.
-    """
-    names = [prompt.with_suffix(ending) for ending in _CASE_ENDINGS]
-    for name in names:
-        if name.exists():
-            return str(name)
-    raise ConfigError(f"there are no cases at {names[0]}; write some, or name a file with --cases")
-
-
 # -- the group ------------------------------------------------------------------------------------
 
 
 @click.group(cls=CommandGroup, no_args_is_help=False)
 def prompts() -> None:
-    """Check, show, test, convert, compile and create prompt files."""
+    """Check, show, compile and create prompt files."""
 
 
-for _command in (check, show, run_cases, convert, compile_files, new):
+for _command in (check, show, compile_files, new):
     prompts.add_command(_command)
 
 

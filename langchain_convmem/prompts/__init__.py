@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from langchain_convmem.prompts.conversion import convert_prompt
 from langchain_convmem.prompts.diagnostics import Diagnostic
-from langchain_convmem.prompts.parser import read_spans
 from langchain_convmem.prompts.prompt_file import PromptFile
 from langchain_convmem.prompts.variables import variable_function
 
 __all__ = [
     "Diagnostic",
     "PromptFile",
-    "convert_prompt",
-    "read_spans",
     "variable_function",
 ]

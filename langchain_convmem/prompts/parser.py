@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
-from enum import Enum
-from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.prompts.diagnostics import Diagnostic, Findings
@@ -36,7 +34,6 @@ from langchain_convmem.prompts.variables import (
 _SPECIAL = _META, _CONST, _VAR = ("meta", "const", "var")
 _PROMPT = "prompt"
 _BETWEEN = "\n\n"
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 class ParsedPrompt(NamedTuple):
@@ -58,7 +55,7 @@ def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedP
         name: What diagnostics call the text.
         functions: Names of the functions that variables may use.
     """
-    text = text.removeprefix(_BYTE_ORDER_MARK)
+    text = text.removeprefix("\ufeff")
     findings = Findings(name, text)
     preamble, blocks = _split_blocks(read_lines(text, find_comments(text, findings)))
     _report_preamble(preamble, findings)
@@ -130,7 +127,7 @@ def _split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[_TitledBlock]
     blocks: list[_TitledBlock] = []
     below = preamble
     for line in lines:
-        title = read_title(line.text)
+        title = _read_title(line.text)
         if title is None:
             below.append(line)
         else:
@@ -140,7 +137,7 @@ def _split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[_TitledBlock]
 
 
 def _classify_title(title: str) -> str:
-    if not is_starred(title):
+    if not _is_starred(title):
         return _PROMPT
     is_paired = len(title) > 1 and title.startswith("*") and title.endswith("*")
     kind = clean_name(title[1:-1]).casefold() if is_paired else ""
@@ -181,14 +178,13 @@ def _list_values(fields: Mapping[str, _Field]) -> dict[str, str]:
 # -- What is said about blocks and their text -----------------------------------------------------
 
 
-_CONVERTS = "; 'convmem prompts convert' rewrites it"
 _MARKDOWN = re.compile(r"#{1,6}\s+\S")
 _OTHER_MARKS = re.compile(
     r"(?P<mark>[\uff3f\ufe4d-\ufe4f]{1,}|[\u2013\u2014\u2015]{1,}|--|==)\s*[^\W_].*"
 )
 
 
-def find_foreign_title(text: str) -> str:
+def _find_foreign_title(text: str) -> str:
     """Return what a line looks like that another format would take for a title; nothing if none."""
     stripped = text.strip()
     if _MARKDOWN.match(stripped):
@@ -206,16 +202,16 @@ def find_foreign_title(text: str) -> str:
 
 def _report_foreign_title(line: Line, findings: Findings, *, has_headings: bool) -> None:
     """Report a title of another format; a Markdown heading inside a section is the author's own."""
-    found = find_foreign_title(line.text)
+    found = _find_foreign_title(line.text)
     if found and (has_headings or "Markdown" not in found):
-        message = f"this looks like {found}; a title is written '__ Role __'{_CONVERTS}"
+        message = f"this looks like {found}; a title is written '__ Role __'"
         findings.add_error(message, line.position)
 
 
 def _report_preamble(lines: Iterable[Line], findings: Findings) -> None:
     ignored = [line for line in lines if line.text.strip()]
     if ignored and ignored[0].text.strip() == "---":
-        message = f"this looks like dotprompt, with YAML in front{_CONVERTS}"
+        message = "this looks like dotprompt; a prompt file begins with a title, '__ Role __'"
         findings.add_error(message, ignored[0].position)
     if ignored:
         message = "text in front of the first title is ignored"
@@ -323,7 +319,7 @@ _OPENER = re.compile(r"(?<!\w)__[ \t]+[^ \t_]")
 _CLOSER = re.compile(r"[ \t]__(?!\w)")
 
 
-def read_title(line: str) -> str | None:
+def _read_title(line: str) -> str | None:
     """Return the cleaned title, empty for an empty one; None if the line is not a title.
 
     Quoted text in it is still in its quotes.
@@ -340,7 +336,7 @@ def read_title(line: str) -> str | None:
     return clean_name(inner)
 
 
-def is_starred(title: str) -> bool:
+def _is_starred(title: str) -> bool:
     """Tell whether stars make this a special section's title, known or not."""
     return title.startswith("*") or title.endswith("*")
 
@@ -410,16 +406,10 @@ def _read_fields(lines: Iterable[Line], into: dict[str, _Field], findings: Findi
         into[key] = _Field(unquote(written), line.position, written)
 
 
-def _is_field(line: Line) -> bool:
-    """Tell whether `_read_fields` takes the line."""
-    parts = _split_field(line.text)
-    return parts is not None and _find_problem(*parts) == ""
-
-
 def _split_field(line: str) -> tuple[str, str] | None:
     """Return the key, and the value as it was written; either may be empty. None for no field."""
     text = line.strip()
-    plain = text[len(find_bullets(text)) :]
+    plain = text[len(_find_bullets(text)) :]
     key, equals, value = plain.partition("=")
     if not equals and plain != text:
         key, equals, value = f"{clean_name(plain)} ".partition(": ")
@@ -429,7 +419,7 @@ def _split_field(line: str) -> tuple[str, str] | None:
 _BULLETS = re.compile(r"(?:[-\u2010-\u2015\u2022\u2023\u25aa\u25e6\u00b7\u2212]\s*|[*+]\s+)*")
 
 
-def find_bullets(text: str) -> str:
+def _find_bullets(text: str) -> str:
     """Return the dashes and bullets in front of a field, such as `- ` or `*  `.
 
     A star that touches the key belongs to it, as in `*HumanExamples*`.
@@ -446,7 +436,7 @@ def _report_no_field(line: Line, findings: Findings) -> None:
 
 def _check(key: str, written: str, line: Line, findings: Findings) -> bool:
     problem = _find_problem(key, written)
-    bullets = find_bullets(line.text.strip()).strip()
+    bullets = _find_bullets(line.text.strip()).strip()
     if bullets not in ("", "-"):
         message = f"'{bullets}' is taken as '-'; a field is written '- key = value'"
         findings.add_info(message, line.position)
@@ -575,80 +565,3 @@ def _report_examples(
 ) -> None:
     for key, message in find_example_problems(metadata, sections):
         findings.add_error(message, max(text.find(key), 0))
-
-
-# -- What every character of a prompt file is -----------------------------------------------------
-
-
-class SpanKind(Enum):
-    """What a part of a prompt file is."""
-
-    TITLE = "title"
-    SECTION = "section"
-    """The text of a prompt section, white space included."""
-    FIELD = "field"
-    COMMENT = "comment"
-    BLANK = "blank"
-    """White space between all these."""
-    DROPPED = "dropped"
-    """What has no effect; a diagnostic says so."""
-
-
-class Span(NamedTuple):
-    """A part of a prompt file's text.
-
-    Attributes:
-        kind: What it is.
-        start: First code point, from 0; a byte order mark does not count.
-        end: One after the last code point.
-        diagnosed_at: For what is dropped: line and column of the diagnostic that says so.
-    """
-
-    kind: SpanKind
-    start: int
-    end: int
-    diagnosed_at: tuple[int, int] | None = None
-
-
-def read_spans(text: str) -> list[Span]:
-    """Return what every part of a prompt file's text is: they follow each other without a gap."""
-    text = text.removeprefix(_BYTE_ORDER_MARK)
-    findings = Findings("<text>", text)
-    comments = find_comments(text, findings)
-    preamble, blocks = _split_blocks(read_lines(text, comments))
-    ignored = [line for line in preamble if line.text.strip()]
-    kept = [(line, SpanKind.DROPPED, ignored[0].position) for line in ignored]
-    for block in blocks:
-        kept += _classify_lines(block)
-    spans = [Span(SpanKind.COMMENT, start, end) for start, end in comments]
-    for line, kind, position in kept:
-        place = findings.find_place(position) if kind is SpanKind.DROPPED else None
-        spans += [Span(kind, start, end, place) for start, end in line.ranges]
-    return _fill_blanks(sorted(spans, key=attrgetter("start")), len(text))
-
-
-def _classify_lines(block: _TitledBlock) -> Iterator[tuple[Line, SpanKind, int]]:
-    """Return what the lines of the block are, and where the diagnostic stands if one is dropped."""
-    if not block.has_effect:
-        lines = [line for line in block.lines if line.text.strip()]
-        yield from ((line, SpanKind.DROPPED, block.position) for line in [block.line, *lines])
-        return
-    yield block.line, SpanKind.TITLE, 0
-    for line in block.lines:
-        if block.is_prompt:
-            yield line, SpanKind.SECTION, 0
-        elif line.text.strip():
-            kind = SpanKind.FIELD if _is_field(line) else SpanKind.DROPPED
-            yield line, kind, line.position
-
-
-def _fill_blanks(spans: Iterable[Span], length: int) -> list[Span]:
-    whole: list[Span] = []
-    behind = 0
-    for span in [*spans, Span(SpanKind.BLANK, length, length)]:
-        if span.start > behind:
-            whole.append(Span(SpanKind.BLANK, behind, span.start))
-        if span.end > span.start:
-            whole.append(span)
-        behind = span.end
-    return whole

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,22 +28,15 @@ from langchain_convmem.prompts.diagnostics import (
     OnProblem,
     report_failure,
 )
-from langchain_convmem.prompts.parser import (
-    ParsedPrompt,
-    is_starred,
-    parse_prompt,
-    read_title,
-)
+from langchain_convmem.prompts.parser import ParsedPrompt, parse_prompt
 from langchain_convmem.prompts.scanner import (
     SUMMARY_TITLE_KEY,
     escape_headings,
-    find_comments,
     format_heading,
     join_blocks,
 )
 from langchain_convmem.prompts.variables import (
     Failed,
-    Filler,
     Occurrence,
     VariableFunction,
     check_functions,
@@ -53,7 +45,6 @@ from langchain_convmem.prompts.variables import (
     fill_pieces,
     list_variable_functions,
     split_pieces,
-    unquote,
 )
 
 if TYPE_CHECKING:
@@ -170,17 +161,6 @@ class PromptFile:
         if strict and (first := next(errors, None)) is not None:
             raise first.to_error()
         return cls(name=name, functions=own, source=source, **parsed._asdict())
-
-    def to_text(self) -> str:
-        """Return a prompt file's text that says the same, in one canonical form.
-
-        Parsed, it equals this file (given the same functions). Special sections stand first,
-        constants are filled in, comments are gone, and what would read otherwise is in quotes.
-
-        Raises:
-            ConfigError: If no file says this; that happens only to what was made by hand.
-        """
-        return _write_prompt(self._get_parsed())
 
     def compile(self, form: CompiledForm = "binary") -> bytes:
         """Return what `save` writes: all but the functions, and the hash of the source.
@@ -541,96 +521,3 @@ def _write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-
-
-# -- Back to a prompt file's text, in one canonical form ------------------------------------------
-
-_MARKS = re.compile(r"\{+|_{2,}|/?\*+/?|/{2,}")
-"""What may mean something in a line; all of it is quoted in a line that needs quotes at all."""
-
-
-def _write_prompt(prompt: ParsedPrompt) -> str:
-    """Return a text that `parse_prompt` reads as the same prompt, diagnostics apart.
-
-    Raises:
-        ConfigError: If there is none: a prompt that was put together by hand may hold what no
-            file says, such as a line end inside a title.
-    """
-    filler = Filler(prompt.constants, prompt.variable_definitions)
-    special = {
-        "Meta": prompt.metadata,
-        "Const": prompt.constants,
-        "Var": prompt.variable_definitions,
-    }
-    blocks = [_write_special(title, fields) for title, fields in special.items() if fields]
-    for title, body in prompt.sections.items():
-        lines = _write_body(body, prompt.occurrences.get(title, ()), filler)
-        blocks.append("\n".join([_write_title(title), *lines, ""]))
-    text = "\n".join(blocks)
-    _check(prompt, text)
-    return text
-
-
-def _check(prompt: ParsedPrompt, text: str) -> None:
-    functions = prompt.variable_definitions.values()
-    again = parse_prompt(text, name="", functions=set(functions))
-    if again[:-1] != prompt[:-1]:
-        parts = zip(prompt._fields, prompt, again, strict=True)
-        wrong = [name for name, before, after in parts if before != after and name != "diagnostics"]
-        msg = f"no prompt file says this: {', '.join(wrong)} would read otherwise"
-        raise ConfigError(msg)
-
-
-def _write_special(title: str, fields: Mapping[str, str]) -> str:
-    lines = [_quote_if_needed(f"- {key} = {value}") for key, value in fields.items()]
-    return "\n".join([f"__* {title} *__", *lines, ""])
-
-
-def _write_title(title: str) -> str:
-    line = f"__ {title} __"
-    is_title = read_title(line) == title and unquote(title) == title and not is_starred(title)
-    if is_title and _is_plain(line):
-        return line
-    return f"__ {_quote(title)} __"
-
-
-def _write_body(text: str, occurrences: Iterable[Occurrence], filler: Filler) -> list[str]:
-    """Return the lines of a section; placeholders of variables are written as they stand."""
-    lines: list[str] = []
-    ahead = list(reversed(list(occurrences)))
-    offset = 0
-    for line in text.split("\n"):
-        end = offset + len(line)
-        inside: list[Occurrence] = []
-        while ahead and ahead[-1].end <= end:
-            name, start, stop = ahead.pop()
-            inside.append(Occurrence(name, start - offset, stop - offset))
-        lines.append(_write_line(line, inside, filler))
-        offset = end + 1
-    return lines
-
-
-def _write_line(line: str, occurrences: list[Occurrence], filler: Filler) -> str:
-    is_text = _is_plain(line) and read_title(line) is None
-    if is_text and ("{{" not in line or filler.fill(line) == (line, occurrences)):
-        return line
-    parts: list[str] = []
-    behind = 0
-    for _, start, end in occurrences:
-        parts += [_quote(line[behind:start]), line[start:end]]
-        behind = end
-    return "".join([*parts, _quote(line[behind:])])
-
-
-def _quote_if_needed(line: str) -> str:
-    return line if _is_plain(line) and unquote(line) == line else _quote(line)
-
-
-def _is_plain(line: str) -> bool:
-    """Tell whether nothing in the line opens, closes or is a comment."""
-    findings = Findings("", line)
-    return not find_comments(line, findings) and not findings.sort()
-
-
-def _quote(text: str) -> str:
-    return _MARKS.sub(lambda mark: f'{{{{"{mark.group()}"}}}}', text)

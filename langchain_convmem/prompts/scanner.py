@@ -37,13 +37,11 @@ class Line(NamedTuple):
         start: Position of the first of them in the source.
         pieces: If comments were taken out, pairs for each piece left: where it starts in `text`,
             and its position in the source.
-        end: Position after the line and its line end.
     """
 
     text: str
     start: int
     pieces: tuple[tuple[int, int], ...]
-    end: int
 
     def locate(self, offset: int) -> int:
         """Return the source position of `text[offset]`; just after the end is allowed."""
@@ -52,17 +50,6 @@ class Line(NamedTuple):
         piece = bisect_right(self.pieces, offset, key=itemgetter(0)) - 1
         start, position = self.pieces[piece]
         return position + offset - start
-
-    @property
-    def ranges(self) -> list[Range]:
-        """Where it stands in the source, without its comments; what has none, with its line end."""
-        if not self.pieces:
-            return [(self.start, self.end)]
-        ends = [*(offset for offset, _ in self.pieces[1:]), len(self.text)]
-        return [
-            (start, start + end - offset)
-            for (offset, start), end in zip(self.pieces, ends, strict=True)
-        ]
 
     @property
     def position(self) -> int:
@@ -125,12 +112,12 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
         if begin > end:  # this line end is inside a block comment
             continue
         if not pieces:
-            yield Line(text[begin:end], begin, (), behind)
+            yield Line(text[begin:end], begin, ())
         else:
             pieces.append((begin, end))
-            line = _join_line(text, [piece for piece in pieces if piece[0] < piece[1]], behind)
-            if line.text.strip():
-                yield line
+            kept = [(start, stop) for start, stop in pieces if start < stop]
+            if any(text[start:stop].strip() for start, stop in kept):
+                yield _join_line(text, kept)
             pieces = []
         begin = behind
 
@@ -141,12 +128,12 @@ def _find_line_ends(text: str) -> Iterator[Range]:
     yield len(text), len(text)
 
 
-def _join_line(text: str, pieces: list[Range], end: int) -> Line:
+def _join_line(text: str, pieces: list[Range]) -> Line:
     texts = [text[begin:stop] for begin, stop in pieces]
     offsets = accumulate((len(piece) for piece in texts), initial=0)
     starts = [begin for begin, _ in pieces]
     places = tuple(zip(offsets, starts, strict=False))
-    return Line("".join(texts), starts[0] if starts else end, places, end)
+    return Line("".join(texts), starts[0], places)
 
 
 # -- How sections stand in a system prompt --------------------------------------------------------

@@ -253,7 +253,6 @@ class TestForeignJson:
         assert prompt.variable_definitions == {"day": "dayName", "ev": "dayName"}
         assert prompt.render() == {"A": "😀 Friday é Friday", "B": "plain"}
         assert prompt.diagnostics == ()
-        assert PromptFile.parse(prompt.to_text(), functions=FUNCTIONS) == prompt
 
     @pytest.mark.parametrize("key", ["metadata", "variables", "prompts"])
     def test_empty_maps_may_be_left_out(self, tmp_path: Path, key: str) -> None:

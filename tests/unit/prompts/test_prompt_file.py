@@ -183,7 +183,6 @@ class TestLoading:
         assert len(prompt.occurrences) == 1
         assert prompt.summary_title
         assert not any(mark in text for text in prompt.render().values() for mark in ("{{", "/*"))
-        assert PromptFile.parse(prompt.to_text()) == prompt
 
     def test_the_example_file_is_without_fault(self) -> None:
         prompt = PromptFile.load(EXAMPLE, strict=True)

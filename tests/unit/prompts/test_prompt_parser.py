@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from langchain_convmem.errors import ConfigError
 from langchain_convmem.prompts import PromptFile
 from langchain_convmem.prompts.variables import Occurrence
 
@@ -404,38 +401,3 @@ class TestFilling:
         prompt = parse(f"__* Const *__\n- {key} = 1\n__ A __\nx")
         assert prompt.constants == {}
         assert {found.level for found in prompt.diagnostics} >= {"error"}
-
-
-class TestWritingBack:
-    def test_the_canonical_form_has_special_sections_first_and_constants_filled_in(self) -> None:
-        text = (
-            "// note\n__ A  b __\n  see   {{who}} on {{ day }}\n__* var *__\nday=dayName\n__ C __\n"
-            'x\n__* Const *__\n- who = Pim\n__ A b __\n{{"//"}} y'
-        )
-        assert parse(text).to_text() == (
-            "__* Const *__\n- who = Pim\n\n__* Var *__\n- day = dayName\n\n"
-            '__ A b __\n  see Pim on {{ day }}\n\n{{"//"}} y\n\n__ C __\nx\n'
-        )
-
-    def test_the_example_files_read_the_same_when_they_are_written_back(self) -> None:
-        prompt = PromptFile.parse(WHOLE, functions=FUNCTIONS)
-        assert PromptFile.parse(prompt.to_text(), functions=FUNCTIONS) == prompt
-        assert parse("").to_text() == ""
-
-    @pytest.mark.parametrize(
-        ("parts", "wrong"),
-        [
-            ({"sections": {"A\nB": "x"}}, "sections"),
-            ({"sections": {"A": "x  y"}}, "sections"),
-            ({"sections": {"A": ""}}, "sections"),
-            ({"metadata": {"a=b": "c"}}, "metadata"),
-            ({"constants": {"a": "b\n"}}, "constants"),
-            (
-                {"sections": {"A": "x"}, "occurrences": {"A": (Occurrence("f", 0, 1),)}},
-                "occurrences",
-            ),
-        ],
-    )
-    def test_what_no_file_can_say_is_refused(self, parts: dict[str, Any], wrong: str) -> None:
-        with pytest.raises(ConfigError, match=f"no prompt file says this: {wrong} would"):
-            PromptFile(**parts).to_text()

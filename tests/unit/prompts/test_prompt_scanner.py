@@ -127,9 +127,3 @@ def test_quoted_text_holds_no_comment() -> None:
 @pytest.mark.parametrize("text", ['{{"// x', '{{""}}//', '{{" //"}}', '{{"//\n"}}', '{"//"}'])
 def test_what_is_not_whole_in_its_quotes_is_not_quoted(text: str) -> None:
     assert len(comments_of(text)) == 1
-
-
-def test_a_line_knows_where_it_stands_without_its_comments() -> None:
-    text = "a /* b\nc */ d\r\n\n// e\nf"
-    found = [[text[start:end] for start, end in line.ranges] for line in scanned(text)]
-    assert found == [["a ", " d"], ["\n"], ["f"]]
