@@ -205,7 +205,7 @@ def test_a_completion_script_asks_the_program_itself(shell, capsys):
     ("typed", "offered"),
     [
         ("convmem prom", "plain,prompts\n"),
-        ("convmem prompts c", "plain,check\nplain,convert\nplain,compile\n"),
+        ("convmem prompts c", "plain,check\nplain,compile\n"),
         ("convmem recall --thr", "plain,--thread\n"),
         ("convmem completion z", "plain,zsh\n"),
         ("convmem nosuch --th", ""),
