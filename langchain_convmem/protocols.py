@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from langchain_convmem.effects import Steps
     from langchain_convmem.locks import FifoLock
-    from langchain_convmem.logs.signatures import ThreadHead, Tombstone
     from langchain_convmem.records import (
         CacheDraft,
         Changes,
@@ -226,38 +225,6 @@ class OwnerListing(Protocol):
 
     async def aowners(self) -> list[Owner]:
         """Return the owners, without blocking the event loop."""
-        ...
-
-
-@runtime_checkable
-class ChainedLog(Protocol):
-    """Optional ability of a log: its entries are signed, and chained by thread.
-
-    What such a log reads, it checks. An entry that is not as it was written comes back with
-    `Entry.damage`, and so does what stands for entries that are missing. Whoever keeps the heads of
-    its threads can tell later that no tail is missing either; see `logs.verification`.
-    """
-
-    def heads(self, owner: Owner | None = None) -> list[ThreadHead]:
-        """Return how far the chain of each thread has come, in no order.
-
-        Threads without a signed entry are left out.
-
-        Args:
-            owner: Whose threads; None is all.
-        """
-        ...
-
-    def tombstones(self, key: ThreadKey) -> list[Tombstone]:
-        """Return what is kept of a thread's erased entries, by position."""
-        ...
-
-    async def aheads(self, owner: Owner | None = None) -> list[ThreadHead]:
-        """Return heads, without blocking the event loop."""
-        ...
-
-    async def atombstones(self, key: ThreadKey) -> list[Tombstone]:
-        """Return tombstones, without blocking the event loop."""
         ...
 
 

@@ -154,9 +154,8 @@ class Entry:
         metadata: See `Metadata`.
         control: Set for control entries only.
         cover: Set for summaries, and for the control entry that takes one back.
-        checksum: 20 hexadecimal digits that stand for this entry and all before it in its thread;
-            whoever keeps it can tell later that nothing is missing. Empty where the log signs
-            nothing, or did not yet when it was written.
+        checksum: 20 hexadecimal digits that stand for the entry as it was written; metadata that
+            is added later does not change it. Empty where the log keeps no checksums.
         damage: What is wrong with the entry, in a few words; empty for a sound one. A damaged
             entry shows nothing of what it held: it is a control entry that retracts nothing.
     """

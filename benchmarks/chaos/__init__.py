@@ -8,8 +8,9 @@ then reads what is left with fresh eyes. A finding is a promise that did not hol
 
 Drills:
     kills          a process is killed while it writes: appends, turns, edits, documents, imports,
-                   re-indexing, summaries, copies, backups, forgetting, signing, repair
+                   re-indexing, summaries, copies, backups, forgetting
     forks          a process forks while logs are open: parents that close, exit, write, fork again
+    alterations    one character of a stored entry is another
     flips          a bit flips in a file
     tears          a file loses its end, or a part of it is zeros
     cancellations  tasks are cancelled in the midst of turns and writes
@@ -19,6 +20,7 @@ Drills:
     services       DynamoDB throttles, times out, and answers after the write was done
     evictions      users of hostile names share an index cache that is far too small
 
+`benchmarks.chaos.files` says what the words of alterations, flips and tears mean.
 Acknowledged is what a call returned from. Lost: acknowledged, and not there. Doubled: there more
 than once. Partial: a part of what was written at once.
 """

@@ -15,7 +15,7 @@ import benchmarks.chaos
 from benchmarks.chaos.disks import run_disks
 from benchmarks.chaos.drill import Drill, DrillReport
 from benchmarks.chaos.evictions import run_evictions
-from benchmarks.chaos.files import run_flips, run_tears
+from benchmarks.chaos.files import run_alterations, run_flips, run_tears
 from benchmarks.chaos.forks import run_forks
 from benchmarks.chaos.kills import run_kills
 from benchmarks.chaos.moments import run_cancellations, run_clocks, run_locks
@@ -25,6 +25,7 @@ from benchmarks.terminal import parse_positive
 DRILLS: dict[str, Drill] = {
     "kills": run_kills,
     "forks": run_forks,
+    "alterations": run_alterations,
     "flips": run_flips,
     "tears": run_tears,
     "cancellations": run_cancellations,

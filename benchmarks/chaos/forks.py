@@ -1,35 +1,293 @@
-"""Forks: a process forks while logs are open, and everybody goes on writing."""
+"""Forks: a process forks while logs are open, and everybody goes on writing.
+
+Each run starts processes of its own over a new file. A parent opens the log, writes, and forks.
+Drawn at random: how many messages, in how many calls, threads of the parent that write while it
+forks, a second log on the same file under another spelling, pauses, who closes, who just ends.
+Every message that a call has returned is noted outside of the log. When all processes have ended,
+the log is opened again: what was noted has to be there once, and `verify` has to find nothing.
+
+Scenarios are what the parent does after the fork, who writes then, and how:
+    closes, exits, writes, forks      the parent; `forks` writes as well
+    child, grandchild, third          a grandchild is daemonised: its parent ends at once; `third`
+                                      is a child beside a process that opens, writes and closes
+    sync, async                       `append` or `aappend`, on the log that was inherited
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import random
+import select
+import signal
+import tempfile
+import threading
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from itertools import cycle, islice, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from langchain_core.messages import HumanMessage
 
 from benchmarks.chaos.drill import DrillReport, compute_apart, measure, show_drill
-from benchmarks.forks import SCENARIOS, run_matrix
+from langchain_convmem.errors import LogError
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.views.codec import make_draft
 
-_AT_ONCE = len(SCENARIOS)
+KEY = ThreadKey("ana", "t1")
+_PARENTS = ("closes", "exits", "writes", "forks")
+_WRITERS = ("child", "grandchild", "third")
+_WAYS = ("sync", "async")
+_MESSAGES = 5
+_LONGEST_PAUSE_S = 0.004
+_PATIENCE_S = 60.0
+_UNDER_WAY = 6
+
+
+class Scenario(NamedTuple):
+    """What happens around a fork."""
+
+    parent: str
+    writer: str
+    way: str
+
+
+SCENARIOS = tuple(Scenario(*names) for names in product(_PARENTS, _WRITERS, _WAYS))
 
 
 def run_forks(runs: int, seed: int) -> DrillReport:
     """Fork so many times, in every scenario in turn."""
     with measure("forks") as report:
-        for first in range(0, runs, _AT_ONCE):
-            count = min(_AT_ONCE, runs - first)
-            answer = compute_apart(partial(_run, count, seed * 1_000_003 + first))
+        for first in range(0, runs, len(SCENARIOS)):
+            count = min(len(SCENARIOS), runs - first)
+            answer = compute_apart(partial(_run_some, count, seed * 1_000_003 + first))
             if isinstance(answer, dict):
                 report.note("failed", first, [answer["error"]])
                 continue
-            for parent, noted, found in answer:
-                report.note(f"parent {parent}", first, found)
+            for parent, noted, problems in answer:
+                report.note(f"parent {parent}", first, problems)
                 report.did["messages"] += noted
             show_drill("forks", first + count, runs)
     return report
 
 
-def _run(count: int, seed: int) -> list[Any]:
-    """Return of each scenario what the parent did, how much was written, and what was found."""
-    return [
-        [scenario.parent, outcome.noted, outcome.problems]
-        for scenario, outcome in run_matrix(count, seed).items()
-    ]
+def _run_some(count: int, seed: int) -> list[Any]:
+    """Return of each run what the parent did, how much was written, and what was found."""
+    answers = []
+    with tempfile.TemporaryDirectory() as folder:
+        under_way: deque[Run] = deque()
+        for number, scenario in enumerate(islice(cycle(SCENARIOS), count)):
+            under_way.append(Run(scenario, Path(folder) / f"{number}.db", seed + number))
+            if len(under_way) == _UNDER_WAY:
+                answers.append(_finish(under_way.popleft()))
+        answers += map(_finish, under_way)
+    return answers
+
+
+def _finish(one: Run) -> list[Any]:
+    outcome = one.finish()
+    one.path.unlink(missing_ok=True)
+    return [one.scenario.parent, outcome.noted, outcome.problems]
+
+
+@dataclass
+class Outcome:
+    """What came of a run: how many messages were noted, and which promises did not hold."""
+
+    noted: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+# -- one run ----------------------------------------------------------------------------------
+
+
+class Run:
+    """A scenario over a new file, in processes of its own."""
+
+    def __init__(self, scenario: Scenario, path: Path, seed: int) -> None:
+        """Start the processes; what is random in them follows from the seed."""
+        self.scenario = scenario
+        self.path = path
+        self.name = f"{'/'.join(scenario)} seed {seed}"
+        self._ending, notes = os.pipe()
+        family = Family(scenario, path, notes, seed)
+        self._children = [_fork(family.be_parent, notes)]
+        if scenario.writer == "third":
+            self._children.append(_fork(family.be_third, notes))
+        os.close(notes)
+
+    def finish(self) -> Outcome:
+        """Wait until all processes have ended, open the file again, and return what came of it."""
+        lines = _read_until_all_end(self._ending)
+        os.close(self._ending)
+        for child in self._children:
+            if lines is None:
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        if lines is None:
+            return Outcome(problems=[f"{self.name}: hung"])
+        refused = [line for line in lines if line.startswith("!")]
+        noted = [line for line in lines if not line.startswith("!")]
+        with SQLiteLog(self.path) as log:
+            there = Counter(str(one.message.text) for one in log.entries(KEY) if one.message)
+            problems = [*refused, *log.verify().problems]
+        problems += [f"lost {one}" for one in noted if there[one] != 1]
+        return Outcome(len(noted), [f"{self.name}: {problem}" for problem in problems])
+
+
+def _read_until_all_end(ending: int) -> list[str] | None:
+    """Return the lines of a pipe when all its writers have ended; None if that takes long."""
+    deadline = time.monotonic() + _PATIENCE_S
+    read = b""
+    while select.select([ending], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        some = os.read(ending, 1 << 16)
+        if not some:
+            return read.decode().splitlines()
+        read += some
+    return None
+
+
+def _fork(body: Callable[[], None], notes: int) -> int:
+    """Start a process that does the body and ends at once; what it raises is noted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # there may be threads: that is meant
+        child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        body()
+        status = 0
+    except BaseException as error:  # noqa: BLE001 - the process ends here
+        os.write(notes, f"!{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(status)
+
+
+# -- who takes part ---------------------------------------------------------------------------
+
+
+class Family:
+    """The processes of a run; each method is the whole life of one, or a part of it."""
+
+    def __init__(self, scenario: Scenario, path: Path, notes: int, seed: int) -> None:
+        """Take part in a scenario; what is random follows from the seed."""
+        self.scenario = scenario
+        self.path = path
+        self.notes = notes
+        self.random = random.Random(seed)
+
+    def be_parent(self) -> None:
+        """Open, write, fork, and do what the scenario says."""
+        with ExitStack() as threads:
+            logs = self._open_logs()
+            self._write("parent before", logs[0])
+            for number in range(self.random.choice([0, 0, 1, 3])):
+                threads.enter_context(self._write_meanwhile(f"thread {number}", logs))
+            children = [_fork(lambda: self.be_child(logs[0]), self.notes)]
+            self._pause()
+            if self.scenario.parent == "exits" and self.random.random() < 0.5:
+                os._exit(0)
+            if self.scenario.parent == "exits":
+                return
+            if self.scenario.parent == "forks":
+                children.append(_fork(lambda: self._write("second child", logs[-1]), self.notes))
+            if self.scenario.parent in ("writes", "forks"):
+                self._write("parent after", logs[-1])
+        for log in logs:
+            log.close()
+        for child in children:
+            os.waitpid(child, 0)
+
+    def be_child(self, log: SQLiteLog) -> None:
+        """Write on the inherited log, or leave that to a child of its own."""
+        self.random.seed(self.random.random())
+        self._pause()
+        if self.scenario.writer == "grandchild":
+            _fork(lambda: self._write_and_close("grandchild", log), self.notes)
+            return
+        self._write_and_close("child", log)
+
+    def be_third(self) -> None:
+        """Open, read, write and close, again and again, as commands do."""
+        self.random.seed(self.random.random())
+        while not self.path.exists():
+            time.sleep(0.0005)
+        for number in range(3):
+            with SQLiteLog(self.path) as log:
+                log.threads("ana")
+                self._write(f"third {number}", log, count=1)
+            self._pause()
+
+    def _open_logs(self) -> list[SQLiteLog]:
+        logs = [SQLiteLog(self.path)]
+        if self.random.random() < 0.3:
+            logs.append(SQLiteLog(self.path.parent / ".." / self.path.parent.name / self.path.name))
+        return logs
+
+    @contextmanager
+    def _write_meanwhile(self, name: str, logs: Sequence[SQLiteLog]) -> Iterator[None]:
+        """Have a thread write until the block ends."""
+        stop = threading.Event()
+        log = self.random.choice(logs)
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                self._note_append(log, [f"{name} {number}"])
+                number += 1
+
+        thread = threading.Thread(target=write, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _write_and_close(self, name: str, log: SQLiteLog) -> None:
+        self._write(name, log)
+        if self.random.random() < 0.5:
+            log.close()
+
+    def _write(self, name: str, log: SQLiteLog, *, count: int = _MESSAGES) -> None:
+        texts = [f"{name} {number}" for number in range(count)]
+        size = self.random.choice([1, 1, 2, count])
+        batches = [texts[start : start + size] for start in range(0, count, size)]
+        if self.scenario.way == "async" and "child" in name:
+            asyncio.run(self._write_async(log, batches))
+            return
+        for batch in batches:
+            self._note_append(log, batch)
+            self._pause()
+
+    async def _write_async(self, log: SQLiteLog, batches: Sequence[Sequence[str]]) -> None:
+        for batch in batches:
+            try:
+                await log.aappend(KEY, [make_draft(HumanMessage(text)) for text in batch])
+            except LogError as error:
+                self._note([f"!{type(error).__name__}: {error}"])
+            else:
+                self._note(batch)
+            await asyncio.sleep(self.random.random() * _LONGEST_PAUSE_S)
+
+    def _note_append(self, log: SQLiteLog, batch: Sequence[str]) -> None:
+        try:
+            log.append(KEY, [make_draft(HumanMessage(text)) for text in batch])
+        except LogError as error:
+            self._note([f"!{type(error).__name__}: {error}"])
+        else:
+            self._note(batch)
+
+    def _note(self, lines: Sequence[str]) -> None:
+        os.write(self.notes, "".join(f"{line}\n" for line in lines).encode())
+
+    def _pause(self) -> None:
+        time.sleep(self.random.random() * _LONGEST_PAUSE_S)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import random
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +21,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from benchmarks.chaos.drill import DrillReport, Victim, make_folder, measure, run_apart, show_drill
 from langchain_convmem import ConversationMemory, SQLiteLog
-from langchain_convmem.logs.sqlite_file import APPLICATION_ID, MIGRATIONS
 from langchain_convmem.offline import ExtractiveSummarizer, OfflineChatModel
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.planning import SummarySettings
@@ -47,14 +44,12 @@ class WritingPath:
         prepare: Makes what the work needs, in a process of its own.
         work: Writes until it is killed, or is done; acknowledges what returned.
         judge: Returns what is wrong with what is left; may finish the work first.
-        begins_sound: Whether there is nothing to find before the work is finished.
     """
 
     name: str
     prepare: Callable[[Path], None]
     work: Callable[[Path, int, Acknowledge], None]
     judge: Callable[[Path, Sequence[Any]], list[str]]
-    begins_sound: bool = True
 
 
 def run_kills(runs: int, seed: int) -> DrillReport:
@@ -91,7 +86,7 @@ def _prepare(path: WritingPath, folder: Path) -> list[str]:
 
 def _judge(path: WritingPath, folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     file = folder / "memory.db"
-    found = _verify(file) if path.begins_sound and file.exists() else []
+    found = _verify(file) if file.exists() else []
     found += path.judge(folder, acknowledged)
     return found + (_verify(file) if file.exists() else [])
 
@@ -416,147 +411,6 @@ def _judge_backup(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     return found + [f"a partial copy is left: {name}" for name in stale]
 
 
-# -- signing and repair ---------------------------------------------------------------------------
-
-_THREADS = 6
-_BEFORE_SIGNATURES = 4
-"""The last schema version without them."""
-
-
-def _list_keys() -> list[ThreadKey]:
-    return [ThreadKey("ana", f"chat {n}") for n in range(_THREADS)]
-
-
-def _fill_threads(folder: Path) -> None:
-    with _open_log(folder) as log:
-        for key in _list_keys():
-            for n in range(_LINES):
-                log.append(key, [make_draft(HumanMessage(f"line {n}", id=f"q{n}"))], durable=False)
-
-
-def _fill_old_file(folder: Path) -> None:
-    """Store chats in a file as releases wrote it that signed nothing."""
-    _fill_threads(folder)
-    with closing(sqlite3.connect(folder / "memory.db")) as new:
-        rows = {table: new.execute(f"SELECT * FROM {table}").fetchall() for table in _COPIED}
-    for one in folder.iterdir():
-        one.unlink()
-    with closing(sqlite3.connect(folder / "memory.db")) as old, old:
-        for script in MIGRATIONS[:_BEFORE_SIGNATURES]:
-            old.executescript(script)
-        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        old.execute(f"PRAGMA user_version = {_BEFORE_SIGNATURES}")
-        for table, found in rows.items():
-            width = len(old.execute(f"PRAGMA table_info({table})").fetchall())
-            marks = ", ".join("?" * width)
-            old.executemany(f"INSERT INTO {table} VALUES ({marks})", [row[:width] for row in found])
-
-
-_COPIED = ("owners", "threads", "entries")
-
-
-def _sign(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    with _open_log(folder) as log:
-        acknowledge(start)
-        log.verify(sign=True)
-        for n in range(start, start + 100_000):
-            log.append(KEY, [make_draft(HumanMessage(f"said {n}", id=f"s{n}"))])
-            acknowledge(f"said {n}")
-
-
-def _judge_sign(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        report = log.verify(sign=True)
-        found = _judge_lines(log, range(_LINES))
-        said = [text for text in acknowledged if isinstance(text, str)]
-        found += _compare(_read_texts(log.entries(KEY)), said)
-    return found + ([f"{report.unsigned} are unsigned"] if report.unsigned else [])
-
-
-def _judge_lines(log: SQLiteLog, numbers: Sequence[int]) -> list[str]:
-    wanted = [f"line {n}" for n in numbers]
-    return [
-        f"{key.thread_id}: not the lines that were said"
-        for key in _list_keys()
-        if _read_texts(log.entries(key)) != wanted
-    ]
-
-
-_DAMAGED = range(0, _LINES, 7)
-
-
-def _fill_and_damage(folder: Path) -> None:
-    """Store chats and a backup of them, then alter a line here and there."""
-    _fill_threads(folder)
-    with _open_log(folder) as log:
-        log.backup(folder / "backup.db")
-    marks = ", ".join(f"'line {n}'" for n in _DAMAGED)
-    with closing(sqlite3.connect(folder / "memory.db")) as db, db:
-        db.execute(
-            "UPDATE entries SET body = replace(body, 'line', 'lime') "
-            f"WHERE json_extract(body, '$.m.content') IN ({marks})"
-        )
-
-
-def _remove_damaged(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    with _open_log(folder) as log:
-        acknowledge(start)
-        log.repair(remove=True)
-        acknowledge("repaired")
-
-
-def _judge_removed(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        report = log.repair(remove=True)
-        late = len(report.removed) if "repaired" in acknowledged else 0
-        found = _judge_lines(log, [n for n in range(_LINES) if n not in _DAMAGED])
-    return found + ([f"removed {late} more after it was done"] if late else [])
-
-
-def _restore_damaged(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    with _open_log(folder) as log:
-        acknowledge(start)
-        log.repair(folder / "backup.db")
-        acknowledge("repaired")
-
-
-def _judge_restored(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        report = log.repair(folder / "backup.db")
-        late = len(report.restored) if "repaired" in acknowledged else 0
-        found = _judge_lines(log, range(_LINES))
-    return found + ([f"restored {late} more after it was done"] if late else [])
-
-
-def _fill_and_break(folder: Path) -> None:
-    """Store chats and a backup of them, then overwrite the first page of their entries."""
-    _fill_threads(folder)
-    with _open_log(folder) as log:
-        log.backup(folder / "backup.db")
-    with closing(sqlite3.connect(folder / "memory.db")) as db:
-        [(page,)] = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'entries'")
-        [(size,)] = db.execute("PRAGMA page_size")
-    with (folder / "memory.db").open("r+b") as file:
-        file.seek((page - 1) * size)
-        file.write(bytes(size))
-
-
-def _rebuild(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    acknowledge(start)
-    SQLiteLog.repair_file(folder / "memory.db", folder / "backup.db")
-    acknowledge("repaired")
-
-
-def _judge_rebuilt(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    if not (folder / "memory.db").exists():
-        return ["no file is left under the name"]
-    report = SQLiteLog.repair_file(folder / "memory.db", folder / "backup.db")
-    late = len(report.restored) if "repaired" in acknowledged else 0
-    with _open_log(folder) as log:
-        found = _judge_lines(log, range(_LINES))
-    return found + ([f"restored {late} more after it was done"] if late else [])
-
-
 PATHS: tuple[WritingPath, ...] = (
     WritingPath("append", _do_nothing, _append, _judge_append),
     WritingPath("turn of wrap", _do_nothing, _say, _judge_turns),
@@ -570,8 +424,4 @@ PATHS: tuple[WritingPath, ...] = (
     WritingPath("summaries", _do_nothing, _compact, _judge_compact),
     WritingPath("copy", _fill, _copy, _judge_copy),
     WritingPath("backup", _fill, _back_up, _judge_backup),
-    WritingPath("sign", _fill_old_file, _sign, _judge_sign),
-    WritingPath("repair", _fill_and_damage, _restore_damaged, _judge_restored, begins_sound=False),
-    WritingPath("rebuild", _fill_and_break, _rebuild, _judge_rebuilt, begins_sound=False),
-    WritingPath("removal", _fill_and_damage, _remove_damaged, _judge_removed, begins_sound=False),
 )

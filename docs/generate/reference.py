@@ -131,7 +131,6 @@ PAGES = (
         (
             "logs.sqlite_maintenance.VerifyReport",
             "logs.verification",
-            "logs.signatures.ThreadHead",
         ),
     ),
     ApiPage(
@@ -323,10 +322,7 @@ def _write_storage() -> Iterator[tuple[str, str]]:
         "",
         "## PostgreSQL",
         "",
-        (
-            "What `PostgresLog` runs, in order; `{s}` is the schema's name, `convmem` unless you pass another. "
-            "A schema of an older release is brought up to date when it is opened."
-        ),
+        "What `PostgresLog` runs; `{s}` is the schema's name, `convmem` unless you pass another.",
         "",
         "```sql",
         *_describe_postgres(),
@@ -378,11 +374,10 @@ def _describe_sqlite() -> Iterator[str]:
 
 
 def _describe_postgres() -> Iterator[str]:
-    from langchain_convmem.logs.postgres import MIGRATIONS
+    from langchain_convmem.logs.postgres import SCHEMA, SCHEMA_VERSION
 
-    for version, script in enumerate(MIGRATIONS, 1):
-        yield f"-- version {version}"
-        yield script.strip()
+    yield f"-- version {SCHEMA_VERSION}"
+    yield SCHEMA.strip()
 
 
 def _describe_dynamodb() -> list[str]:

@@ -171,7 +171,6 @@ for _command in (
     data.forget,
     data.verify,
     data.backup,
-    data.repair,
     models.reindex,
     models.show_embedder,
     prompts,

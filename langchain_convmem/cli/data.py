@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from langchain_convmem.cli.options import (
     LOG,
-    check_file,
     command,
     db_option,
     find_latest_thread,
@@ -33,13 +32,11 @@ from langchain_convmem.cli.profile import as_of_option
 from langchain_convmem.errors import ConfigError, ConvMemError
 
 if TYPE_CHECKING:
-    from langchain_convmem.logs.sqlite import SQLiteLog
     from langchain_convmem.logs.sqlite_maintenance import VerifyReport
-    from langchain_convmem.logs.sqlite_repair import RepairReport
-    from langchain_convmem.logs.verification import Finding, LogReport
+    from langchain_convmem.logs.verification import LogReport
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.protocols import ChainedLog, MessageLog
-    from langchain_convmem.records import Entry, Owner
+    from langchain_convmem.protocols import MessageLog
+    from langchain_convmem.records import Owner
     from langchain_convmem.transfer import CopyReport, ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
 
@@ -549,50 +546,20 @@ def _confirm(terminal: Terminal, scope: str) -> bool:
 # -- verify and backup ----------------------------------------------------------------------------
 
 
-@command(
-    "verify",
-    "convmem verify",
-    "convmem verify --db memory.db --json",
-    "convmem verify --against monday.db",
-    "convmem verify --heads heads.json",
-)
+@command("verify", "convmem verify", "convmem verify --db memory.db --json")
 @db_option
-@click.option(
-    "--against",
-    metavar="FILE",
-    type=click.Path(),
-    help="Compare with heads or with a backup: nothing they hold may be gone.",
-)
-@click.option(
-    "--heads",
-    metavar="FILE",
-    type=click.Path(),
-    help="Write how far each thread goes, if all is well.",
-)
-@click.option(
-    "--sign", is_flag=True, help="Sign entries that have no signature, or all with a first key."
-)
-def verify(
-    terminal: Terminal, *, db: str, against: str | None, heads: str | None, sign: bool
-) -> int:
+def verify(terminal: Terminal, *, db: str) -> int:
     """Check a log from end to end.
 
     Reads every page and every row; others may write meanwhile. Each problem is reported by thread
     and position, never with message text. Exits with 1 if there is one. Of a server, named by its
-    address, all entries are read, and each is checked as it is by every reader.
-
-    What is missing at a thread's end shows only against heads that were kept elsewhere. --sign
-    makes those of threads void that it signs anew. A key comes from CONVMEM_SIGNING_KEY.
+    address, all entries are read, and each is checked as it is by every reader. Entries that are
+    missing are not noticed. A key comes from CONVMEM_SIGNING_KEY.
     """
     if is_address(db):
-        return _verify_server(terminal, db, against=against, heads=heads, sign=sign)
-    log, key = _open_to_sign(db) if sign else (open_existing_file(db), None)
-    with closing(log), terminal.show_progress() as add_stage:
-        report = log.verify(
-            progress=add_stage("checking"), against=against, sign=sign, signing_key=key
-        )
-        if heads is not None and report.ok:
-            _write_heads(Path(heads), log)
+        return _verify_server(terminal, db)
+    with closing(open_existing_file(db)) as log, terminal.show_progress() as add_stage:
+        report = log.verify(progress=add_stage("checking"))
     if terminal.as_json:
         terminal.print_json(_encode_verification(report, db))
     else:
@@ -600,46 +567,16 @@ def verify(
     return 0 if report.ok else 1
 
 
-def _open_to_sign(db: str) -> tuple[SQLiteLog, str | None]:
-    """Return a log, and the key with which to sign all of it if it had none so far."""
-    from langchain_convmem.logs.sqlite import SQLiteLog
-
-    try:
-        return open_existing_file(db), None
-    except ConfigError:
-        key = read_signing_key()
-        if key is None:
-            raise
-        return SQLiteLog(db), key
-
-
 def _encode_verification(report: VerifyReport | LogReport, name: str) -> dict[str, Any]:
     return {"path": name, **asdict(report), "ok": report.ok} | {"path": name}
 
 
-def _write_heads(path: Path, log: ChainedLog) -> None:
-    from langchain_convmem.logs.sqlite_signing import dump_heads
-
-    write_rows(path, dump_heads(log.heads()).splitlines())
-
-
-def _verify_server(
-    terminal: Terminal, db: str, *, against: str | None, heads: str | None, sign: bool
-) -> int:
-    from langchain_convmem.logs.sqlite_signing import load_heads
+def _verify_server(terminal: Terminal, db: str) -> int:
     from langchain_convmem.logs.verification import verify_log
 
-    if sign:
-        raise ConfigError(
-            "--sign signs the entries of a file; a server's stay as they are, and "
-            "'convmem copy' into a new log signs all of them"
-        )
-    expected = () if against is None else load_heads(against)
     name = _name_log(db)
     with closing(open_existing_log(db)) as log, terminal.show_progress() as add_stage:
-        report = verify_log(log, against=expected, progress=add_stage("checking"))
-        if heads is not None and report.ok:
-            _write_heads(Path(heads), cast("ChainedLog", log))
+        report = verify_log(log, progress=add_stage("checking"))
     if terminal.as_json:
         terminal.print_json(_encode_verification(report, name))
         return 0 if report.ok else 1
@@ -648,7 +585,6 @@ def _verify_server(
         _count_entries(report.entries),
         format_count(report.threads, "thread"),
         format_count(report.owners, "owner"),
-        f"{report.unsigned} unsigned",
     )
     problems = format_count(len(report.problems) + report.more, "problem")
     terminal.print_line(f"{name}: {', '.join(counts)}: {'no problems' if report.ok else problems}")
@@ -664,8 +600,6 @@ def _print_problems(terminal: Terminal, report: VerifyReport | LogReport) -> Non
 
 def _print_verification(terminal: Terminal, report: VerifyReport, db: str) -> None:
     _print_problems(terminal, report)
-    for note in report.notes:
-        terminal.print_line(f"note: {note}")
     for path in report.unfinished_copies:
         terminal.note(f"an unfinished copy, which backup and forget remove: {path}")
     counts = (
@@ -675,9 +609,6 @@ def _print_verification(terminal: Terminal, report: VerifyReport, db: str) -> No
         format_count(report.documents, "document"),
         format_count(report.segments, "index row"),
     )
-    if report.unsigned:
-        unsigned = _count_entries(report.unsigned)
-        terminal.print_line(f"{unsigned} without a signature; --sign signs them")
     problems = format_count(len(report.problems) + report.more, "problem")
     terminal.print_line(f"{db}: {', '.join(counts)}: {'no problems' if report.ok else problems}")
 
@@ -703,127 +634,6 @@ def backup(terminal: Terminal, *, target: str, db: str) -> int:
     else:
         terminal.print_line(f"{target}: {size} bytes")
     return 0 if report.ok else 1
-
-
-# -- repair ---------------------------------------------------------------------------------------
-
-
-@command(
-    "repair",
-    "convmem repair --db memory.db",
-    "convmem repair --db memory.db --from monday.db",
-    "convmem repair --db memory.db --from monday.db --remove",
-    "convmem repair --db postgresql://localhost/app --remove",
-)
-@db_option
-@click.option(
-    "--from",
-    "source",
-    metavar="FILE",
-    type=click.Path(),
-    help="A backup, or an export of convmem, from which to restore.",
-)
-@click.option("--remove", is_flag=True, help="Take out what cannot be restored.")
-def repair(terminal: Terminal, *, db: str, source: str | None, remove: bool) -> int:
-    """Put a damaged database file right, as far as it can be proved.
-
-    Says what is damaged or missing, by thread and position, and restores what FILE holds of it:
-    only what is, by its checksum, what was said. Nothing that was forgotten comes back. A file that
-    SQLite cannot read is replaced by a new one with all that is readable, and kept under another
-    name: close every program that uses it first. Of a server, --remove takes out what is damaged;
-    only its own backups restore it. Exits with 1 if something is still wrong.
-    """
-    from langchain_convmem.logs.sqlite import SQLiteLog
-
-    if is_address(db):
-        return _repair_server(terminal, db, source=source, remove=remove)
-    check_file(db)
-    report = SQLiteLog.repair_file(
-        db, _read_source(source), signing_key=read_signing_key(), remove=remove
-    )
-    if terminal.as_json:
-        data = asdict(report)
-        data["verified"] = _encode_verification(report.verified, db)
-        terminal.print_json({**data, "path": db, "ok": report.ok})
-    else:
-        _print_repair(terminal, report, db)
-    return 0 if report.ok else 1
-
-
-def _repair_server(terminal: Terminal, db: str, *, source: str | None, remove: bool) -> int:
-    from langchain_convmem.logs.verification import remove_damaged, verify_log
-
-    if source is not None:
-        raise ConfigError(
-            "--from restores database files; restore a server from its own backup, "
-            "or take out what is damaged with --remove"
-        )
-    name = _name_log(db)
-    with closing(open_existing_log(db)) as log:
-        removed = remove_damaged(log) if remove else ()
-        report = verify_log(log)
-    if terminal.as_json:
-        terminal.print_json(
-            {
-                **dict.fromkeys(("segments", "documents"), 0),
-                "restored": [],
-                "removed": [asdict(one) for one in removed],
-                "lost": [asdict(one) for one in report.damaged],
-                "reindexed": False,
-                "kept": None,
-                "verified": _encode_verification(report, name),
-                "path": name,
-                "ok": report.ok,
-            }
-        )
-    else:
-        _print_findings(terminal, {"removed": removed, "lost": report.damaged})
-        problems = format_count(len(report.problems) + report.more, "problem")
-        terminal.print_line(f"{name}: {'no problems' if report.ok else problems}")
-    return 0 if report.ok else 1
-
-
-def _print_findings(terminal: Terminal, stages: Mapping[str, Iterable[Finding]]) -> None:
-    for word, findings in stages.items():
-        for one in findings:
-            of_user = f" of user {one.user_id!r}" if one.user_id else ""
-            thread = "no known thread" if one.key is None else f"thread {one.thread_id!r}{of_user}"
-            said = _format_moment(one.entry_id)
-            terminal.print_line(f"{word}: position {one.position} of {thread}{said}: {one.what}")
-
-
-def _read_source(path: str | None) -> str | list[Entry] | None:
-    """Return a backup's path as it is, and the entries of an export."""
-    from langchain_convmem.transfer.formats.convmem import fits_export, read_export
-    from langchain_convmem.transfer.source import is_database, read_source
-
-    if path is None or is_database(Path(path)):
-        return path
-    source = read_source(Path(path))
-    if not fits_export(source):
-        raise ConfigError(f"{path} is neither a backup nor an export of convmem")
-    return [entry for thread in read_export(source, None) for entry in thread.entries]
-
-
-def _print_repair(terminal: Terminal, report: RepairReport, db: str) -> None:
-    stages = {"restored": report.restored, "removed": report.removed, "lost": report.lost}
-    _print_findings(terminal, stages)
-    if report.kept:
-        terminal.print_line(
-            f"the damaged file is kept as {report.kept}; delete it when it is not needed"
-        )
-    for problem in report.verified.problems:
-        terminal.print_line(problem)
-    counts = ", ".join(f"{len(findings)} {word}" for word, findings in stages.items())
-    terminal.print_line(f"{db}: {counts}: {'no problems' if report.ok else 'problems are left'}")
-
-
-def _format_moment(entry_id: str) -> str:
-    """Return when an entry was written, as its id says."""
-    from langchain_convmem.ids import get_ulid_ms, is_ulid
-    from langchain_convmem.views.lines import format_iso_time
-
-    return f", written {format_iso_time(get_ulid_ms(entry_id))}" if is_ulid(entry_id) else ""
 
 
 def _count_entries(number: int) -> str:

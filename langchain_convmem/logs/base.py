@@ -11,9 +11,9 @@ the synchronous methods of `MessageLog` and `ThreadState`:
 - `annotate` puts `annotate_metadata` of the stored text in its place.
 - `forget` checks what it was given (`check_scope`), raises the owner's generation, and gives no
   position again.
-- A log may sign its rows (`logs.signatures`): `plan_append(sign=...)` signs new ones, and what
-  reads rows takes the `Signer`. A row that is damaged becomes an entry that says so (`damage`) and
-  takes nothing else down.
+- A log may keep a checksum of each row (`logs.signatures`): `plan_append(sign=...)` makes it, and
+  what reads rows takes the `Signer`. A row that is damaged becomes an entry that says so
+  (`damage`) and takes nothing else down.
 - `set_state` stores `encode_state` under `make_version`, if the version is the one expected.
 
 What a log must promise, by value: positions rise in the order of commits, with no two alike for an
@@ -39,14 +39,7 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import name_twin
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
-from langchain_convmem.logs.signatures import (
-    START,
-    Signer,
-    Tombstone,
-    find_breaks,
-    format_checksum,
-    name_gap,
-)
+from langchain_convmem.logs.signatures import Signer, format_checksum
 from langchain_convmem.protocols import (
     CACHE_PREFIX,
     MessageLog,
@@ -126,7 +119,7 @@ class Row:
         role: Of whom it is.
         body: Message, contents, control and cover, as JSON text.
         metadata: As JSON text; None where there is nothing to keep.
-        signature: What `Signer` made of it; None where it is unsigned.
+        signature: What `Signer` made of it; empty in a log that signs nothing.
         damage: What is wrong with its columns, in a few words, without what they hold; empty
             where they can be read. The others then hold whatever could be read.
     """
@@ -137,7 +130,7 @@ class Row:
     role: Role
     body: str
     metadata: str | None
-    signature: bytes | None = None
+    signature: bytes = b""
     damage: str = ""
 
 
@@ -177,7 +170,7 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
         row: The row.
         signer: Of a log that signs its rows.
     """
-    damage = row.damage if signer is None else signer.find_damage(key, row)
+    damage = find_damage(key, row, signer)
     if damage:
         return build_damaged_entry(key, row, damage)
     try:
@@ -188,9 +181,9 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
     return build_entry(key, row, decoded, metadata)
 
 
-def find_damage(key: ThreadKey | None, row: Row, signer: Signer | None) -> str:
-    """Return what is wrong with a row; without its thread or a signer, what its columns tell."""
-    return row.damage if key is None or signer is None else signer.find_damage(key, row)
+def find_damage(key: ThreadKey, row: Row, signer: Signer | None) -> str:
+    """Return what is wrong with a row; without a signer, what its columns tell."""
+    return row.damage if signer is None else signer.find_damage(key, row)
 
 
 def build_damaged_entry(key: ThreadKey, row: Row, damage: str) -> Entry:
@@ -208,71 +201,6 @@ def build_damaged_entry(key: ThreadKey, row: Row, damage: str) -> Entry:
     )
 
 
-def make_gap_row(position: int) -> Row:
-    """Return what stands for rows that are missing, at a position that none of them may have."""
-    name = name_gap(position)
-    return Row(name, position, name, "control", "", None, damage="entries are missing here")
-
-
-def mark_missing(
-    signer: Signer,
-    key: ThreadKey,
-    rows: Sequence[Row],
-    tombstones: Iterable[Tombstone],
-    *,
-    is_start: bool,
-    except_before: Collection[int] = (),
-) -> list[Row]:
-    """Return a thread's rows with a gap row wherever others are missing.
-
-    Ask `is_linked` first: mostly there is nothing to mark.
-
-    Args:
-        signer: That of the log.
-        key: The thread.
-        rows: By ascending position, with none left out between them.
-        tombstones: All of the thread; only genuine ones count.
-        is_start: Whether the rows begin where the thread does.
-        except_before: Positions before which others may be missing, since they have ended.
-    """
-    # What is damaged itself proves nothing of its neighbours.
-    noted = note_damage(signer, key, rows)
-    within = select_within(tombstones, rows, is_start=is_start)
-    breaks = find_breaks(
-        noted, signer.select_genuine(key, within), after=START if is_start else None
-    )
-    return mark_breaks(noted, [one for one in breaks if one not in except_before])
-
-
-def select_within(
-    tombstones: Iterable[Tombstone], rows: Sequence[Row], *, is_start: bool
-) -> list[Tombstone]:
-    """Return the tombstones that lie between the first and the last of some rows.
-
-    Others lead to rows that were not read. Where the rows begin with their thread, all before the
-    last one count.
-    """
-    first = 0 if is_start else rows[0].position
-    return [one for one in tombstones if first < one.position < rows[-1].position]
-
-
-def mark_breaks(rows: Sequence[Row], breaks: Iterable[int]) -> list[Row]:
-    """Return a thread's rows with a gap row before each of the positions that `find_breaks` found.
-
-    Where nothing has room before a row, none can be missing: then the row itself is damaged.
-    """
-    marked = {row.position: row for row in rows}
-    for position in breaks:
-        if position > 1 and position - 1 not in marked:
-            marked[position - 1] = make_gap_row(position - 1)
-        elif position not in marked:  # an erased row stood here
-            marked[position] = make_gap_row(position)
-        else:
-            damage = "it does not follow the entry before it"
-            marked[position] = replace(marked[position], damage=damage)
-    return [marked[position] for position in sorted(marked)]
-
-
 def note_damage(signer: Signer, key: ThreadKey, rows: Iterable[Row]) -> list[Row]:
     """Return rows, each with its `damage`."""
     noted = list(rows)
@@ -286,26 +214,24 @@ def annotate_row(
     row: Row,
     change: Callable[[str | None], str | None],
     signer: Signer,
-    advice: str = "forget it",
 ) -> Row:
-    """Return a row with other metadata, signed again.
+    """Return a row with other metadata, signed again; its checksum stays.
 
     Args:
         key: Its thread.
         row: The row.
         change: Returns the new metadata as JSON text; see `annotate_metadata`.
         signer: That of the log.
-        advice: What to do with a damaged row.
 
     Raises:
         CorruptEntryError: If the row is damaged; a new signature would hide that.
     """
     damage = signer.find_damage(key, row)
     if damage:
-        msg = f"entry {row.id!r} of thread {key.thread_id!r} is damaged: {damage}; {advice}"
+        msg = f"entry {row.id!r} of thread {key.thread_id!r} is damaged: {damage}; forget it"
         raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position)
     changed = replace(row, metadata=change(row.metadata))
-    changed.signature = signer.sign_metadata(key, changed)
+    changed.signature = signer.sign(key, changed)
     return changed
 
 
@@ -502,7 +428,7 @@ def plan_append(
             what is damaged does not count.
         first_position: Of the first new row; the next ones count on.
         make_id: Returns the id of an entry from its position, ascending; a new ULID by default.
-        sign: Returns the signature of each new row, in order (`Signer.chain`); None signs nothing.
+        sign: Returns the signature of a new row (`Signer.sign`); None signs nothing.
     """
     planner = _Planner(first_position, make_id, sign)
     if stored:
@@ -660,8 +586,6 @@ def decode_document(
     name: str,
     stored: tuple[Any, Any, Any],
     signer: Signer,
-    *,
-    advice: str = "restore it from a backup, or delete it with delete_state",
 ) -> StateDocument | None:
     """Return a stored document; None for a cache that is damaged, which can be made again.
 
@@ -669,9 +593,8 @@ def decode_document(
         key: Its thread.
         name: Its name.
         stored: Version, JSON text (or the bytes of it), and what `Signer.sign_document` made of
-            both; None for the latter where an older release wrote the document.
+            both.
         signer: That of the log.
-        advice: What to do with one that is damaged.
 
     Raises:
         CorruptEntryError: If it is damaged and no cache.
@@ -685,7 +608,10 @@ def decode_document(
         pass  # which may quote what it could not read
     if name.startswith(CACHE_PREFIX):
         return None
-    msg = f"state document {name!r} of thread {key.thread_id!r} is damaged; {advice}"
+    msg = (
+        f"state document {name!r} of thread {key.thread_id!r} is damaged; restore it from a "
+        "backup, or delete it with delete_state"
+    )
     raise CorruptEntryError(msg, thread_id=key.thread_id)
 
 

@@ -30,23 +30,12 @@ from langchain_convmem.logs.base import (
     list_own_ids,
     make_twin,
     make_version,
-    mark_missing,
     merge_entries,
     note_damage,
     plan_append,
     read_message_id,
 )
-from langchain_convmem.logs.signatures import (
-    START,
-    Signer,
-    ThreadHead,
-    Tombstone,
-    close_gap,
-    find_head,
-    is_linked,
-    make_head,
-    read_gap_positions,
-)
+from langchain_convmem.logs.signatures import Signer
 from langchain_convmem.protocols import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
     CacheDraft,
@@ -124,7 +113,7 @@ class InMemoryLog(TransactionTwins):
             batch,
             note_damage(self._signer, thread.key, thread.read_stored(batch)),
             first_position=self._position + 1,
-            sign=self._signer.chain(thread.key, thread.head),
+            sign=partial(self._signer.sign, thread.key),
         )
 
     def _make_thread(self, key: ThreadKey) -> _StoredThread:
@@ -170,15 +159,8 @@ class InMemoryLog(TransactionTwins):
             stop = len(rows) if until is None else bisect_right(rows, until, key=_get_position)
             if last is not None:
                 start = max(start, stop - max(last, 0))
-            kept = self._mark_missing(key, rows[start:stop], is_start=start == 0)
-            kept = kept if last is None else kept[-max(last, 1) :]
+            kept = rows[start:stop]
         return [decode_entry(key, row, self._signer) for row in kept]
-
-    def _mark_missing(self, key: ThreadKey, rows: list[Row], *, is_start: bool) -> list[Row]:
-        if is_linked([row.signature for row in rows], START if is_start else None):
-            return rows
-        erased = self._threads[key].tombstones
-        return mark_missing(self._signer, key, rows, erased, is_start=is_start)
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`."""
@@ -207,27 +189,6 @@ class InMemoryLog(TransactionTwins):
             return list({key.owner for key, thread in self._threads.items() if thread.rows})
 
     aowners = make_twin(owners)
-
-    def heads(self, owner: Owner | None = None) -> list[ThreadHead]:
-        """Return how far each thread's chain has come; see `ChainedLog.heads`."""
-        with self._lock:
-            self._check_open()
-            return [
-                make_head(key, thread.rows, thread.tombstones)
-                for key, thread in self._threads.items()
-                if owner in (None, key.owner) and thread.head != START
-            ]
-
-    aheads = make_twin(heads)
-
-    def tombstones(self, key: ThreadKey) -> list[Tombstone]:
-        """Return what is kept of a thread's erased entries; see `ChainedLog.tombstones`."""
-        with self._lock:
-            self._check_open()
-            erased = self._threads[key].tombstones if key in self._threads else []
-            return self._signer.select_genuine(key, erased)
-
-    atombstones = make_twin(tombstones)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
@@ -325,12 +286,7 @@ class InMemoryLog(TransactionTwins):
         for row in rows:
             if ids.isdisjoint((row.id, read_message_id(row.id, row.body))):
                 thread.add(row)
-            else:
-                thread.keep_tombstone(self._signer.bury(key, row.position, row.signature))
         count = len(rows) - len(thread.rows)
-        for position in read_gap_positions(ids):
-            bridge = close_gap(self._signer, key, thread.rows, thread.tombstones, position)
-            thread.keep_tombstone(bridge)
         caches = [name for name in thread.documents if name.startswith(CACHE_PREFIX)]
         for name in caches:
             del thread.documents[name]
@@ -398,17 +354,6 @@ class _StoredThread:
     rows: list[Row] = field(default_factory=list)
     versions: dict[str, list[int]] = field(default_factory=dict)  # message id -> places in rows
     documents: dict[str, tuple[str, int]] = field(default_factory=dict)
-    tombstones: list[Tombstone] = field(default_factory=list)
-
-    @property
-    def head(self) -> bytes:
-        """The checksum that the next row follows."""
-        return find_head(self.rows[-1:], self.tombstones[-1:])
-
-    def keep_tombstone(self, tombstone: Tombstone | None) -> None:
-        if tombstone is not None:
-            others = [one for one in self.tombstones if one.position != tombstone.position]
-            self.tombstones = sorted([*others, tombstone])
 
     def add(self, row: Row) -> None:
         if row.role != "control":  # a control entry's id is no message's

@@ -4,16 +4,12 @@ Positions are numbered by the owner's row, whose lock a writer holds until its c
 order of commits, and have no gaps until something is forgotten. So an owner's positions become
 visible in ascending order, and a reader's cursor never passes one that is still to come.
 
-The schema is a list of numbered migrations: append to it, never edit what has shipped.
-
 log_meta   one row: schema version, the epoch that every `forget` raises, where the positions of a
            new owner begin (above those of any owner that was forgotten), and which key signs
 owners     a user, or a thread of no user (user_id NULL); last_position numbers its entries, and
            its row lock puts its writers in a line; generation = epoch of its last `forget`
 threads    one row per (owner, thread_id); digests are the keys, since ids may be long
-entries    (owner, position); key_hash finds a message's id; an empty signature is of an older
-           release
-tombstones what is kept of an erased entry, so that the chain of its thread stays whole
+entries    (owner, position); key_hash finds a message's id
 documents  small JSON documents of a thread, with a version for compare-and-set, and a checksum
 segments   what recall derived from lines, with checks that tie it to their text; rebuildable,
            gone with its entry
@@ -29,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 from uuid import UUID
 
 from langchain_convmem.effects import Effect, Steps, perform, sync, twin
@@ -60,7 +56,6 @@ from langchain_convmem.logs.base import (
     hash_message_id,
     list_own_ids,
     make_version,
-    mark_missing,
     note_damage,
     plan_append,
     read_message_id,
@@ -73,18 +68,7 @@ from langchain_convmem.logs.postgres_pool import (
     PostgresConnections,
     Transaction,
 )
-from langchain_convmem.logs.signatures import (
-    CHECKSUM_BYTES,
-    CHECKSUM_PLACE,
-    START,
-    Signer,
-    ThreadHead,
-    Tombstone,
-    check_key,
-    close_gap,
-    is_linked,
-    read_gap_positions,
-)
+from langchain_convmem.logs.signatures import Signer, check_key
 from langchain_convmem.logs.sql import Dialect, Statements, add_thread_keys
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
@@ -133,16 +117,6 @@ _DIALECT = Dialect(
     control="'control'",
     among=lambda _: "= ANY(%s::bigint[])",
 )
-_JOIN_HEAD = (
-    "LEFT JOIN LATERAL (SELECT * FROM ("
-    f"(SELECT e.position, substr(e.signature, {CHECKSUM_PLACE}, {CHECKSUM_BYTES}) AS checksum "
-    "FROM {s}.entries e "
-    "WHERE e.thread = t.thread ORDER BY e.position DESC LIMIT 1) UNION ALL "
-    "(SELECT b.position, b.checksum FROM {s}.tombstones b "
-    "WHERE b.thread = t.thread ORDER BY b.position DESC LIMIT 1)"
-    ") ends ORDER BY position DESC LIMIT 1) h ON true"
-)
-"""How far the chain of each thread `t` has come: position and checksum `h`."""
 _BY_NUMBER = Statements(_DIALECT, thread="%s")
 _BY_NAME = Statements(_DIALECT, thread=_THREAD)
 
@@ -150,7 +124,7 @@ _BY_NAME = Statements(_DIALECT, thread=_THREAD)
 class PostgresLog:
     """A message log in a schema of a PostgreSQL database (13 or newer, encoding UTF8).
 
-    The schema is created or migrated by the first call, or by `setup`. Safe to share between
+    The schema is created by the first call, or by `setup`. Safe to share between
     threads, event loops and forked processes, and to open many times; asynchronous calls use
     asynchronous connections, of which each event loop has its own. Works behind PgBouncer in
     transaction mode: nothing is kept in a session, but see `prepared_statements`.
@@ -184,7 +158,7 @@ class PostgresLog:
             max_size: So many own connections at once, for the threads and for each event loop;
                 who comes after them waits, for 30 seconds.
             statement_timeout_s: How long a statement may take, waiting for other writers included;
-                of `forget` and of migrations only the waiting is limited. None: the server's
+                of `forget` and of `setup` only the waiting is limited. None: the server's
                 settings count.
             prepared_statements: Let own connections keep prepared statements; switch it off behind
                 a PgBouncer older than 1.21.
@@ -241,12 +215,12 @@ class PostgresLog:
 
     @sync
     def setup(self) -> Steps[None]:
-        """Create or migrate the schema now; the first call would.
+        """Create the schema now; the first call would.
 
         Needs the right to create; the other calls need no more than to read and write the tables.
 
         Raises:
-            SchemaVersionError: If a newer release or another program wrote the schema.
+            SchemaVersionError: If another release or another program wrote the schema.
             ConfigError: If its entries are signed with another key, or with none.
         """
         return self._set_up()
@@ -341,20 +315,6 @@ class PostgresLog:
     aowners = twin(owners)
 
     @sync
-    def heads(self, owner: Owner | None = None) -> Steps[list[ThreadHead]]:
-        """Return how far each thread's chain has come; see `ChainedLog.heads`."""
-        return self._call(Mode.READ, partial(_list_heads, owner=owner))
-
-    aheads = twin(heads)
-
-    @sync
-    def tombstones(self, key: ThreadKey) -> Steps[list[Tombstone]]:
-        """Return what is kept of a thread's erased entries; see `ChainedLog.tombstones`."""
-        return self._call(Mode.READ, partial(_list_tombstones, key=key, signer=self._signer))
-
-    atombstones = twin(tombstones)
-
-    @sync
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Steps[Changes]:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         job = partial(_read_changes, owner=owner, cursor=cursor, limit=limit, signer=self._signer)
@@ -385,9 +345,7 @@ class PostgresLog:
         """
         check_scope(scope, entry_ids)
         ids = None if entry_ids is None else tuple(entry_ids)
-        return self._call(
-            Mode.ERASE, partial(_forget, scope=scope, entry_ids=ids, signer=self._signer)
-        )
+        return self._call(Mode.ERASE, partial(_forget, scope=scope, entry_ids=ids))
 
     aforget = twin(forget)
 
@@ -498,7 +456,7 @@ class PostgresLog:
         if not self._is_set_up:
             key_id = self._signer.key_id
             if not (yield from self._try(Mode.READ, partial(_is_current, key_id=key_id))):
-                yield from self._try(Mode.ERASE, partial(_migrate, key_id=key_id))
+                yield from self._try(Mode.ERASE, partial(_create_schema, key_id=key_id))
             self._is_set_up = True
 
     def _try(self, mode: Mode, job: Job[T]) -> Steps[T]:
@@ -609,28 +567,20 @@ def _make_owner(tx: Transaction, owner: Owner) -> Steps[_LockedOwner]:
 
 def _make_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> Steps[int]:
     """Return the number of a locked owner's thread, made if need be."""
-    return (yield from _open_thread(tx, owner, thread_id))[0]
-
-
-def _open_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> Steps[tuple[int, bytes]]:
-    """Return number and head of a locked owner's thread, made if need be."""
     digest = _digest_thread(thread_id)
     found = yield tx.query(
-        f"SELECT t.thread, h.checksum FROM {{s}}.threads t {_JOIN_HEAD} "
-        "WHERE t.owner = %s AND t.digest = %s",
-        owner.number,
-        digest,
+        "SELECT thread FROM {s}.threads WHERE owner = %s AND digest = %s", owner.number, digest
     )
     if not found:
         found = yield tx.query(
             "INSERT INTO {s}.threads(owner, digest, thread_id) VALUES (%s, %s, %s) "
-            "RETURNING thread, NULL::bytea",
+            "RETURNING thread",
             owner.number,
             digest,
             _store_name(thread_id),
         )
-    number, head = found[0]
-    return int(number), head if head is not None and len(head) == len(START) else START
+    [(number,)] = found
+    return int(number)
 
 
 # -- writing ----------------------------------------------------------------------------------
@@ -641,13 +591,13 @@ def _append(
 ) -> Steps[list[Entry]]:
     """Store what is new of a batch."""
     owner = yield from _make_owner(tx, key.owner)
-    thread, head = yield from _open_thread(tx, owner, key.thread_id)
+    thread = yield from _make_thread(tx, owner, key.thread_id)
     stored = yield from _read_stored(tx, thread, batch)
     plan = plan_append(
         batch,
         note_damage(signer, key, stored),
         first_position=owner.last_position + 1,
-        sign=signer.chain(key, head),
+        sign=partial(signer.sign, key),
     )
     if plan.added:
         pairs = zip(plan.added, plan.key_hashes, strict=True)
@@ -702,7 +652,7 @@ def _annotate(
     yield tx.change(
         "UPDATE {s}.entries SET metadata = %s, signature = %s WHERE owner = %s AND position = %s",
         row.metadata,
-        row.signature or _UNSIGNED,
+        row.signature,
         owner,
         row.position,
     )
@@ -724,39 +674,7 @@ def _read_range(
     """Return a thread's entries after `after` up to `until`, ascending; the latest `last`."""
     bounds = cap_bound(after), cap_bound(until), cap_count(last)
     found = yield tx.query(_BY_NAME.entries, *_name_thread(key), *bounds)
-    rows = [_read_row(columns) for columns in reversed(found)]
-    is_start = after <= 0 and (last is None or len(rows) < last)
-    if not is_linked([row.signature for row in rows], START if is_start else None):
-        tombstones = yield from _list_tombstones(tx, key, signer)
-        rows = mark_missing(signer, key, rows, tombstones, is_start=is_start)
-        rows = rows[-bounds[-1] :]
-    return [decode_entry(key, row, signer) for row in rows]
-
-
-def _list_tombstones(tx: Transaction, key: ThreadKey, signer: Signer) -> Steps[list[Tombstone]]:
-    found = yield tx.query(
-        "SELECT position, previous, checksum, mark FROM {s}.tombstones "
-        f"WHERE thread = {_THREAD} ORDER BY position",
-        *_name_thread(key),
-    )
-    return signer.select_genuine(key, [Tombstone(*columns) for columns in found])
-
-
-def _list_heads(tx: Transaction, owner: Owner | None) -> Steps[list[ThreadHead]]:
-    """Return how far the chains of an owner's threads have come, or of all."""
-    whose, values = ("true", []) if owner is None else ("o.digest = %s", [_digest_owner(owner)])
-    found = yield tx.query(
-        "SELECT o.user_id, t.thread_id, h.position, h.checksum FROM {s}.owners o "
-        f"JOIN {{s}}.threads t ON t.owner = o.owner {_JOIN_HEAD} WHERE {whose}",
-        *values,
-    )
-    return [
-        ThreadHead(
-            None if user is None else _read_name(user), _read_name(thread), position, checksum.hex()
-        )
-        for user, thread, position, checksum in found
-        if checksum
-    ]
+    return [decode_entry(key, _read_row(columns), signer) for columns in reversed(found)]
 
 
 def _find(
@@ -855,10 +773,7 @@ def _read_later(
 
 
 def _forget(
-    tx: Transaction,
-    scope: Owner | ThreadKey,
-    entry_ids: Collection[str] | None,
-    signer: Signer,
+    tx: Transaction, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
 ) -> Steps[ForgetReceipt]:
     """Erase an owner, a thread or some of its entries, and raise the owner's generation."""
     owner = yield from _lock_owner(tx, scope.owner if isinstance(scope, ThreadKey) else scope)
@@ -869,8 +784,7 @@ def _forget(
         if entry_ids is None or isinstance(scope, Owner):
             counts = yield from _erase_threads(tx, numbers)
         elif numbers:
-            thread = _NumberedThread(scope, numbers[0])
-            counts = yield from _erase_entries(tx, owner, thread, entry_ids, signer)
+            counts = yield from _erase_entries(tx, owner, numbers[0], entry_ids)
         dropped = yield from _drop_if_empty(tx, owner)
     yield from _raise_epoch(tx, owner, dropped=dropped)
     return ForgetReceipt(*counts, at_ms=get_now_ms())
@@ -905,25 +819,14 @@ def _erase_threads(tx: Transaction, numbers: Sequence[int]) -> Steps[_Counts]:
     return entries, threads, segments, documents
 
 
-class _NumberedThread(NamedTuple):
-    """A thread with the number that stands for it in other tables."""
-
-    key: ThreadKey
-    number: int
-
-
 def _erase_entries(
-    tx: Transaction,
-    owner: _LockedOwner,
-    thread: _NumberedThread,
-    ids: Collection[str],
-    signer: Signer,
+    tx: Transaction, owner: _LockedOwner, thread: int, ids: Collection[str]
 ) -> Steps[_Counts]:
     """Delete entries by entry id or message id, every version of a message, and all caches."""
     found = yield tx.query(
         "SELECT position, id, textsend(payload) FROM {s}.entries WHERE thread = %s "
         "AND (id = ANY(%s::uuid[]) OR key_hash = ANY(%s::bigint[]))",
-        thread.number,
+        thread,
         [_to_uuid(wanted) for wanted in ids if is_ulid(wanted)],
         [hash_message_id(wanted) for wanted in ids],
     )
@@ -936,54 +839,18 @@ def _erase_entries(
     values = (owner.number, positions)
     chosen = "WHERE owner = %s AND position = ANY(%s::bigint[])"
     segments: int = yield tx.change(f"DELETE FROM {{s}}.segments {chosen}", *values)
-    gone = yield tx.query(
-        f"DELETE FROM {{s}}.entries {chosen} RETURNING position, signature", *values
-    )
-    stones = (signer.bury(thread.key, position, signature) for position, signature in gone)
-    yield from _keep_tombstones(tx, thread, [stone for stone in stones if stone is not None])
-    for position in read_gap_positions(wanted):
-        yield from _close_gap(tx, thread, position, signer)
+    gone: int = yield tx.change(f"DELETE FROM {{s}}.entries {chosen}", *values)
     caches: int = yield tx.change(
         "DELETE FROM {s}.documents WHERE thread = %s AND starts_with(name, %s)",
-        thread.number,
+        thread,
         CACHE_PREFIX,
     )
-    return len(gone), 0, segments, caches
-
-
-def _keep_tombstones(
-    tx: Transaction, thread: _NumberedThread, stones: Sequence[Tombstone]
-) -> Steps[None]:
-    """Write tombstones, over those that stand at their positions."""
-    if stones:
-        yield tx.change(
-            "INSERT INTO {s}.tombstones(thread, position, previous, checksum, mark) "
-            "SELECT %s, * FROM unnest(%s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[]) "
-            "ON CONFLICT (thread, position) DO UPDATE SET previous = excluded.previous, "
-            "checksum = excluded.checksum, mark = excluded.mark",
-            thread.number,
-            *(list(column) for column in zip(*stones, strict=True)),
-        )
+    return gone, 0, segments, caches
 
 
 def _read_own_id(payload: bytes) -> str:
     """Return a stored message's own id; empty without one, or where it cannot be read."""
     return read_message_id("", payload.decode(errors="replace"))
-
-
-def _close_gap(
-    tx: Transaction, thread: _NumberedThread, position: int, signer: Signer
-) -> Steps[None]:
-    """Keep a tombstone of entries that are missing, so that nothing tells of the gap any more."""
-    found = yield tx.query(
-        f"SELECT {_COLUMNS} FROM {{s}}.entries e WHERE e.thread = %s ORDER BY e.position",
-        thread.number,
-    )
-    rows = [_read_row(columns) for columns in found]
-    erased = yield from _list_tombstones(tx, thread.key, signer)
-    bridge = close_gap(signer, thread.key, rows, erased, position)
-    if bridge is not None:
-        yield from _keep_tombstones(tx, thread, [bridge])
 
 
 def _drop_if_empty(tx: Transaction, owner: _LockedOwner) -> Steps[bool]:
@@ -1279,10 +1146,6 @@ def _to_ulid(value: UUID) -> str:
     return decode_ulid(value.bytes)
 
 
-_UNSIGNED = b""
-"""What the column of signatures holds of entries that an older release wrote."""
-
-
 def _read_row(columns: Sequence[Any]) -> Row:
     """Return the row of `_COLUMNS`; what is wrong with them, if anything, is its `damage`."""
     position, entry_id, turn, turn_name, role, payload, metadata, signature = columns
@@ -1293,10 +1156,10 @@ def _read_row(columns: Sequence[Any]) -> Row:
             turn_id = turn_name.decode("utf-8", "surrogatepass")
         text = None if metadata is None else metadata.decode()
         body = payload.decode()
-        return Row(text_id, position, turn_id, _ROLES[role], body, text, signature or None)
+        return Row(text_id, position, turn_id, _ROLES[role], body, text, signature)
     except (ValueError, LookupError):  # which may quote what it could not read
         damage = "its columns cannot be read"
-        return Row(text_id, position, text_id, "control", "", None, signature or None, damage)
+        return Row(text_id, position, text_id, "control", "", None, damage=damage)
 
 
 def _write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
@@ -1311,21 +1174,23 @@ def _write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
         turn_name = row.turn_id.encode("utf-8", "surrogatepass")
     return (
         row.position, _to_uuid(row.id), turn, turn_name, row.role, key_hash, row.body, row.metadata,
-        row.signature or _UNSIGNED,
+        row.signature,
     )  # fmt: skip
 
 
 # -- the schema -------------------------------------------------------------------------------
 
 
-_M001 = """
+SCHEMA_VERSION = 1
+
+SCHEMA = """
 CREATE TABLE {s}.log_meta(
   one boolean PRIMARY KEY CHECK (one),
   version integer NOT NULL,
   forget_epoch bigint NOT NULL,
-  position_floor bigint NOT NULL
+  position_floor bigint NOT NULL,
+  key_id bytea NOT NULL
 );
-INSERT INTO {s}.log_meta VALUES (true, 0, 0, 0);
 CREATE TABLE {s}.owners(
   owner bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   digest bytea NOT NULL UNIQUE,
@@ -1350,8 +1215,9 @@ CREATE TABLE {s}.entries(
   turn_name bytea,
   role text NOT NULL,
   key_hash bigint,
-  body text NOT NULL,
+  payload text NOT NULL,
   metadata text,
+  signature bytea NOT NULL,
   PRIMARY KEY (owner, position)
 );
 CREATE INDEX entries_by_thread ON {s}.entries(thread, position);
@@ -1363,6 +1229,7 @@ CREATE TABLE {s}.documents(
   name text NOT NULL,
   version bigint NOT NULL,
   value text NOT NULL,
+  checksum bytea NOT NULL,
   PRIMARY KEY (thread, name)
 );
 CREATE TABLE {s}.fingerprints(
@@ -1377,50 +1244,24 @@ CREATE TABLE {s}.segments(
   fingerprint integer NOT NULL REFERENCES {s}.fingerprints,
   terms bytea NOT NULL,
   vector bytea,
+  analysis integer NOT NULL,
+  terms_check bigint,
+  vector_check bigint,
   PRIMARY KEY (owner, position, part, segment, fingerprint),
   FOREIGN KEY (owner, position) REFERENCES {s}.entries ON DELETE CASCADE
 );
 """
 
-# Terms go by the version of their analysis and vectors by embedder and cut, so that a new analysis
-# sends no line to an embedder again.
-_M002 = """
-ALTER TABLE {s}.segments ADD COLUMN analysis integer NOT NULL DEFAULT 1;
-UPDATE {s}.fingerprints SET name = replace(name, '/terms-1/', '/');
-"""
-
-# The column of bodies has another name, and that of signatures no default: a process of an older
-# release that has the schema open can neither read entries nor write any.
-_M003 = """
-ALTER TABLE {s}.entries RENAME COLUMN body TO payload;
-ALTER TABLE {s}.entries ADD COLUMN signature bytea NOT NULL DEFAULT '';
-ALTER TABLE {s}.entries ALTER COLUMN signature DROP DEFAULT;
-CREATE TABLE {s}.tombstones(
-  thread bigint NOT NULL REFERENCES {s}.threads ON DELETE CASCADE,
-  position bigint NOT NULL,
-  previous bytea NOT NULL,
-  checksum bytea NOT NULL,
-  mark bytea NOT NULL,
-  PRIMARY KEY (thread, position)
-);
-ALTER TABLE {s}.documents ADD COLUMN checksum bytea;
-ALTER TABLE {s}.segments ADD COLUMN terms_check bigint, ADD COLUMN vector_check bigint;
-ALTER TABLE {s}.log_meta ADD COLUMN key_id bytea NOT NULL DEFAULT '';
-"""
-
-MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003)
-"""Script n brings a schema from version n to n + 1."""
-
 
 def _is_current(tx: Transaction, key_id: bytes) -> Steps[bool]:
-    """Return whether the schema is of the newest version, and signed with a key; reads only.
+    """Return whether the schema is there, and signed with a key; reads only.
 
     Raises:
-        SchemaVersionError: If a newer release wrote it, or another program did.
+        SchemaVersionError: If another release wrote it, or another program did.
         ConfigError: If its entries are signed with another key, or with none.
         LogError: If the database cannot hold every text.
     """
-    if (yield from _read_version(tx)) != len(MIGRATIONS):
+    if not (yield from _is_there(tx)):
         return False
     return (yield from _has_key(tx, key_id))
 
@@ -1440,11 +1281,11 @@ def _has_key(tx: Transaction, key_id: bytes) -> Steps[bool]:
     return True
 
 
-def _migrate(tx: Transaction, key_id: bytes) -> Steps[None]:
-    """Create the schema or bring it to the newest version; of several callers, one does it.
+def _create_schema(tx: Transaction, key_id: bytes) -> Steps[None]:
+    """Create the schema, or give an empty one its key; of several callers, one does it.
 
     Raises:
-        SchemaVersionError: If a newer release wrote it, or another program did.
+        SchemaVersionError: If another release wrote it, or another program did.
         ConfigError: If its entries are signed with another key, or with none.
     """
     # Ends with the transaction: a lock of the session would stay behind in a pooler.
@@ -1458,14 +1299,14 @@ def _migrate(tx: Transaction, key_id: bytes) -> Steps[None]:
     if not exists:
         # Not IF NOT EXISTS, which asks for the right to create even where nothing is created.
         yield tx.query("CREATE SCHEMA {s}")
-    for script in MIGRATIONS[(yield from _read_version(tx)) :]:
-        yield tx.query(script)
-    yield tx.query("UPDATE {s}.log_meta SET version = %s", len(MIGRATIONS))
+    if not (yield from _is_there(tx)):
+        yield tx.query(SCHEMA)
+        yield tx.query("INSERT INTO {s}.log_meta VALUES (true, %s, 0, 0, '')", SCHEMA_VERSION)
     if not (yield from _has_key(tx, key_id)):
         yield tx.query("UPDATE {s}.log_meta SET key_id = %s", key_id)
 
 
-def _read_version(tx: Transaction) -> Steps[int]:
+def _is_there(tx: Transaction) -> Steps[bool]:
     [(encoding, columns)] = yield tx.query(
         "SELECT current_setting('server_encoding'), (SELECT array_agg(a.attname::text) "
         "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
@@ -1476,17 +1317,16 @@ def _read_version(tx: Transaction) -> Steps[int]:
     if encoding != "UTF8":
         msg = f"the database is encoded in {encoding}; a log needs one with ENCODING 'UTF8'"
         raise LogError(msg)
-    supported = len(MIGRATIONS)
     if columns is None:
-        return 0
+        return False
     if "forget_epoch" not in columns:
         msg = f"schema {tx.schema!r} holds a log_meta of another program; choose another schema"
-        raise SchemaVersionError(msg, supported=supported)
+        raise SchemaVersionError(msg, supported=SCHEMA_VERSION)
     [(found,)] = yield tx.query("SELECT version FROM {s}.log_meta")
-    if found > supported:
+    if found != SCHEMA_VERSION:
         msg = (
-            f"schema {tx.schema!r} has version {found}, this release supports up to "
-            f"{supported}; upgrade langchain-convmem"
+            f"schema {tx.schema!r} has version {found}, and this release reads version "
+            f"{SCHEMA_VERSION}; open it with the release that wrote it"
         )
-        raise SchemaVersionError(msg, found=found, supported=supported)
-    return int(found)
+        raise SchemaVersionError(msg, found=found, supported=SCHEMA_VERSION)
+    return True

@@ -27,6 +27,7 @@ from langchain_convmem.ids import (
     get_now_ms,
     get_packed_ulid_ms,
     get_ulid_ms,
+    is_ulid,
     make_numbered_ulid,
 )
 from langchain_convmem.logs.base import (
@@ -54,49 +55,25 @@ from langchain_convmem.logs.base import (
     note_damage,
     plan_append,
 )
-from langchain_convmem.logs.signatures import (
-    START,
-    Signer,
-    ThreadHead,
-    Tombstone,
-    get_head,
-    is_linked,
-)
+from langchain_convmem.logs.signatures import Signer, check_key
 from langchain_convmem.logs.sqlite_copies import UnfinishedCopies
 from langchain_convmem.logs.sqlite_file import (
     DAMAGED,
-    UNSIGNED,
     SQLiteConnections,
     find_position,
     has_sound_tables,
     is_garbled,
     read_damaged_name,
-    read_missing_name,
     write_row,
 )
-from langchain_convmem.logs.sqlite_maintenance import (
-    VerifyReport,
-    copy_file,
-    read_heads,
-    verify_file,
-)
-from langchain_convmem.logs.sqlite_repair import (
-    NewFile,
-    Repair,
-    RepairReport,
-    build_new_file,
-    needs_new_file,
-    open_source,
-)
+from langchain_convmem.logs.sqlite_maintenance import VerifyReport, copy_file, verify_file
 from langchain_convmem.logs.sqlite_rows import (
     OF_THREAD,
     SQL,
     DecodedEntries,
-    decode_noted,
     find_rows,
     find_thread,
     is_damage,
-    link_rows,
     name_thread,
     read_controls,
     read_first,
@@ -106,16 +83,7 @@ from langchain_convmem.logs.sqlite_rows import (
     read_named_range,
     read_one,
     read_range,
-    read_tombstones,
     read_versions,
-)
-from langchain_convmem.logs.sqlite_signing import (
-    Heads,
-    bridge_gap,
-    bury,
-    load_heads,
-    sign_anew,
-    sign_unsigned,
 )
 from langchain_convmem.logs.sqlite_snapshots import (
     SnapshotName,
@@ -149,8 +117,6 @@ _FILE_BITS = 40
 """Generations of one file; those of the next one that is found under the path lie above."""
 _WAITING_AT_ONCE = 64
 """Segments that may wait for the next write, and be lost if the process ends before."""
-_FEW = 64
-"""So many entries are quicker to read twice, if need be, than in a transaction."""
 
 
 class SQLiteLog(TransactionTwins):
@@ -160,8 +126,8 @@ class SQLiteLog(TransactionTwins):
     after a fork. A fork waits for what reads and writes; where it cannot wait long enough, the
     child's calls raise `LogError`.
 
-    Entries are signed and chained: one that was altered, moved or taken out of the file behind the
-    log's back is named where it is read (`Entry.damage`), and `verify` finds it.
+    Each entry has a checksum: one that was altered or moved behind the log's back is named where it
+    is read (`Entry.damage`), and `verify` finds it.
     """
 
     def __init__(
@@ -172,13 +138,13 @@ class SQLiteLog(TransactionTwins):
         Args:
             path: A file in a directory that exists.
             signing_key: A secret of 16 to 64 bytes, kept elsewhere than the file: without it,
-                nobody can alter the file unseen. A file that has entries gets a key by
-                `verify(sign=True, signing_key=...)` alone.
+                nobody can alter an entry unseen. A file that has entries gets no key any more:
+                copy it into a new one.
 
         Raises:
             ConfigError: If the path is empty, `:memory:`, a directory or in none, or if the file
                 was signed with another key than this.
-            SchemaVersionError: If a newer release or another program wrote the file.
+            SchemaVersionError: If another release or another program wrote the file.
             LogError: If the file is no SQLite database, or cannot be opened.
         """
         name = os.fspath(path)
@@ -218,9 +184,15 @@ class SQLiteLog(TransactionTwins):
                     query = "UPDATE meta SET key_id = ? WHERE key_id IS NULL"
                     db.execute(query, (self._signer.key_id,))
         with self._connections.read() as db:
-            _check_key(self._signer, _read_key_id(db)[0], self.path)
-            unsigned = db.execute("SELECT unsigned FROM meta").fetchone()[0]
-        self._signer.unsigned_until = unsigned if isinstance(unsigned, int) else 0
+            self._check_key(_read_key_id(db)[0])
+
+    def _check_key(self, key_id: bytes | None) -> None:
+        """Refuse a file that another key has signed.
+
+        Raises:
+            ConfigError: If the log's key is not the file's.
+        """
+        check_key(key_id or b"", self._signer.key_id, str(self.path))
 
     def __repr__(self) -> str:
         return f"SQLiteLog({str(self.path)!r})"
@@ -296,11 +268,10 @@ class SQLiteLog(TransactionTwins):
                 msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
                 raise LogError(msg, thread_id=key.thread_id)
             change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
-            advice = "repair it from a backup ('convmem repair'), or forget it"
-            row = annotate_row(key, read_one(db, position), change, self._signer, advice)
+            row = annotate_row(key, read_one(db, position), change, self._signer)
             db.execute(
                 "UPDATE entries SET metadata = ?, signature = ? WHERE seq = ?",
-                (row.metadata, row.signature or UNSIGNED, position),
+                (row.metadata, row.signature, position),
             )
             if IMPORTED in attributes or "creation" in (timing or {}):
                 # Its lines are others now.
@@ -312,13 +283,13 @@ class SQLiteLog(TransactionTwins):
     ) -> AppendPlan:
         """Store what is new of a batch."""
         thread, end = _find_end(db, key)
-        _check_key(self._signer, end.key_id, self.path)
+        self._check_key(end.key_id)
         plan = plan_append(
             batch,
             note_damage(self._signer, key, _read_stored(db, thread, batch)),
             first_position=end.position + 1,
             make_id=make_numbered_ulid,
-            sign=self._signer.chain(key, end.head),
+            sign=partial(self._signer.sign, key),
         )
         db.executemany(
             "INSERT INTO entries(seq, thread, id, turn, role, key_hash, body, metadata, signature) "
@@ -341,39 +312,16 @@ class SQLiteLog(TransactionTwins):
         last: int | None = None,
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
-        read = partial(read_named_range, key=key, after=after, until=until, last=last)
-        are_few = last is not None and last <= _FEW
-        with self._connections.read_once() if are_few else self._connections.read() as db:
-            rows = read(db)
-            is_start = after <= 0 and (last is None or len(rows) < last)
-            head = START if is_start else None
-            if not is_linked([row.signature for row in rows], head):
-                if not db.in_transaction:  # what follows must see what these rows stand in
-                    db.execute("BEGIN")
-                    rows = read(db)
-                rows = link_rows(
-                    db, key, note_damage(self._signer, key, rows), self._signer, head=head
-                )
-                return self._check_entries([decode_noted(key, row) for row in rows])
-        return self._check_entries([decode_entry(key, row, self._signer) for row in rows])
-
-    def _check_entries(self, entries: list[Entry]) -> list[Entry]:
-        """Return entries; but where some are damaged, and the key is at fault, say so.
-
-        Raises:
-            ConfigError: If somebody gave the file another key meanwhile.
-        """
-        if [entry for entry in entries if entry.damage]:  # faster than `any`, at every read
-            with self._connections.read() as db:
-                _check_key(self._signer, _read_key_id(db)[0], self.path)
-        return entries
+        with self._connections.read_once() as db:
+            rows = read_named_range(db, key, after=after, until=until, last=last)
+        return [decode_entry(key, row, self._signer) for row in rows]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`."""
         check_ids(message_ids)
         with self._connections.read() as db:
             rows = find_rows(db, find_thread(db, key), message_ids)
-        return self._check_entries([decode_entry(key, row, self._signer) for row in rows])
+        return [decode_entry(key, row, self._signer) for row in rows]
 
     def read_thread(
         self,
@@ -390,7 +338,7 @@ class SQLiteLog(TransactionTwins):
                 for after, until in stretches(document)
                 for one in self._decoded.read_stretch(db, key, thread, after=after, until=until)
             ]
-        return document, self._check_entries(found)
+        return document, found
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
@@ -429,9 +377,7 @@ class SQLiteLog(TransactionTwins):
         generation = self._number(found.generation)
         if not found.rows:
             return Changes((), cursor, generation)
-        changes = build_changes(found.rows, cursor, generation, self._signer)
-        self._check_entries(list(changes.entries))
-        return changes
+        return build_changes(found.rows, cursor, generation, self._signer)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
@@ -440,9 +386,7 @@ class SQLiteLog(TransactionTwins):
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
         generation = self._number(found.generation)
-        changes = build_line_changes(found.rows, cursor, generation, limit, self._signer)
-        self._check_entries(list(changes.controls))
-        return changes
+        return build_line_changes(found.rows, cursor, generation, limit, self._signer)
 
     def _number(self, generation: int) -> int:
         """Return the number of a generation, which none of a file that was there before had.
@@ -459,8 +403,7 @@ class SQLiteLog(TransactionTwins):
         """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
 
         Damaged entries are forgotten by their ids, too: by `damaged-POSITION` where not even that
-        can be read; and a gap by its own, `missing-POSITION`, which says that nobody misses what
-        was there. The freed space is overwritten and the write-ahead log folded in, for which a
+        can be read. The freed space is overwritten and the write-ahead log folded in, for which a
         disk needs a little room: on a full one nothing is erased. Copies that a killed `backup`
         left unfinished are removed.
 
@@ -483,7 +426,7 @@ class SQLiteLog(TransactionTwins):
                 counts = _erase_threads(db, [] if thread is None else [thread])
             else:
                 thread = find_thread(db, scope)
-                counts = _erase_entries(db, scope, thread, entry_ids, self._signer)
+                counts = _erase_entries(db, thread, entry_ids)
             _drop_empty_owner(db, number)
         self._decoded.clear()
         self._connections.fold_wal()
@@ -589,8 +532,7 @@ class SQLiteLog(TransactionTwins):
     def _decode_document(
         self, key: ThreadKey, name: str, value: Any, version: Any, checksum: Any
     ) -> StateDocument | None:
-        advice = "restore it from a backup ('convmem repair'), or delete it with delete_state"
-        return decode_document(key, name, (version, value, checksum), self._signer, advice=advice)
+        return decode_document(key, name, (version, value, checksum), self._signer)
 
     def _write_document(
         self, db: sqlite3.Connection, key: ThreadKey, name: str, text: str, *, expected: int | None
@@ -713,179 +655,30 @@ class SQLiteLog(TransactionTwins):
 
     # -- the whole file -------------------------------------------------------------------------
 
-    def verify(
-        self,
-        *,
-        progress: Progress | None = None,
-        against: Heads | None = None,
-        sign: bool = False,
-        signing_key: bytes | str | None = None,
-    ) -> VerifyReport:
-        """Check the file from end to end: what SQLite knows of it, and what a log must hold.
+    def verify(self, *, progress: Progress | None = None) -> VerifyReport:
+        """Check the file from end to end: what SQLite knows of it, and every entry by its checksum.
 
         Every page and every row is read, in constant memory and from one state of the file. Others
-        may go on writing; a `forget` waits for the end, as it does for any reader. Without `sign`
-        nothing is changed. No message text is shown.
+        may go on writing; a `forget` waits for the end, as it does for any reader. Nothing is
+        changed, and no message text is shown. Entries that are missing are not noticed.
 
         Args:
             progress: Called with the rows checked so far and the rows there are.
-            against: Heads that were held elsewhere: those of `heads`, a file that
-                `convmem verify --heads` wrote, or a backup. A thread that ends before its head, or
-                lost what it names, is a problem. Nothing in the file itself can show a lost tail.
-            sign: Sign what older releases left unsigned first, thread by thread. Heads that were
-                held elsewhere for such threads are void then.
-            signing_key: Sign everything with this key instead, in one transaction; from then on,
-                the file opens with it alone. Needs `sign`.
 
         Returns:
-            Counts, and a sentence for each problem; `ok` if there is none. Notes tell what SQLite
-            ignores at the end of the write-ahead file.
+            Counts, and a sentence for each problem; `ok` if there is none.
 
         Raises:
-            ConfigError: If `against` is no list of heads, or a key comes without `sign`.
             LogError: If the file is so damaged that it cannot even be opened.
         """
-        if signing_key is not None and not sign:
-            raise ConfigError("a signing_key is for sign=True; without, the file is only checked")
-        if sign:
-            self._sign(signing_key)
-        heads = () if against is None else load_heads(against)
-        return verify_file(self._connections, self._signer, progress, heads)
+        return verify_file(self._connections, self._signer, progress)
 
-    async def averify(
-        self,
-        *,
-        progress: Progress | None = None,
-        against: Heads | None = None,
-        sign: bool = False,
-        signing_key: bytes | str | None = None,
-    ) -> VerifyReport:
+    async def averify(self, *, progress: Progress | None = None) -> VerifyReport:
         """Check the file, without blocking the event loop or this log's other calls.
 
         `progress` is called in another thread.
         """
-        return await asyncio.to_thread(
-            self.verify, progress=progress, against=against, sign=sign, signing_key=signing_key
-        )
-
-    def _sign(self, signing_key: bytes | str | None) -> None:
-        if signing_key is None:
-            sign_unsigned(self._connections, self._signer)
-        else:
-            signer = Signer(signing_key)
-            sign_anew(self._connections, self._signer, signer)
-            self._signer = signer
-            self._decoded = DecodedEntries(signer=signer)
-        with self._connections.read() as db:
-            self._signer.unsigned_until = db.execute("SELECT unsigned FROM meta").fetchone()[0]
-
-    def heads(self, owner: Owner | None = None) -> list[ThreadHead]:
-        """Return how far each thread's chain has come: keep it elsewhere, as proof of its tail.
-
-        A thread that no signature stands at the end of has none.
-
-        Args:
-            owner: Whose threads; None is all.
-        """
-        with self._connections.read() as db:
-            found = [head for _, head in read_heads(db, self._signer)]
-        return [
-            head
-            for head in found
-            if owner is None or ThreadKey(head.user_id, head.thread_id).owner == owner
-        ]
-
-    aheads = make_twin(heads)
-
-    def tombstones(self, key: ThreadKey) -> list[Tombstone]:
-        """Return what is kept of a thread's erased entries; see `ChainedLog.tombstones`."""
-        with self._connections.read() as db:
-            return read_tombstones(db, key, find_thread(db, key), self._signer)
-
-    atombstones = make_twin(tombstones)
-
-    def repair(
-        self,
-        source: str | os.PathLike[str] | Sequence[Entry] | None = None,
-        *,
-        remove: bool = False,
-    ) -> RepairReport:
-        """Put right what is damaged, as far as it can be proved, and say what is lost.
-
-        Indexes are built anew where SQLite finds fault with them, and damaged caches are dropped.
-        An entry is restored from `source` if its checksum is the one that the damaged entry, or
-        those beside it, still tell; what was forgotten is never brought back. All of it is one
-        transaction. Where SQLite cannot read a page, all that is readable goes into a new file
-        first, and the damaged one is kept beside it, under its name with `.damaged-` and a number:
-        nobody else may have the log open then, and the kept file holds text that a later `forget`
-        does not reach.
-
-        Args:
-            source: The file of a backup; or entries of an export.
-            remove: Take out what is still damaged; tombstones keep the chains.
-
-        Raises:
-            ConfigError: If the backup is no log.
-            LogError: If the file cannot be repaired; it is as it was then.
-        """
-        return self._repair(source, remove=remove)
-
-    def _repair(
-        self,
-        source: str | os.PathLike[str] | Sequence[Entry] | None,
-        *,
-        remove: bool,
-        new_file: NewFile | None = None,
-    ) -> RepairReport:
-        """Do what `repair` does, where a new file may have been put in place before."""
-        with open_source(source) as known:
-            if needs_new_file(verify_file(self._connections, self._signer)):
-                new_file = self._build_new_file(known.path)
-            repair = Repair(self._connections, self._signer, known)
-            report = repair.run(remove=remove, new_file=new_file)
-        self._decoded.clear()
-        self._connections.fold_wal()
-        return report
-
-    def _build_new_file(self, backup: Path | None) -> NewFile:
-        replacements = self._connections.replacements
-        self._connections.close()
-        try:
-            return build_new_file(self.path, backup)
-        finally:
-            self._connections = SQLiteConnections(self.path)
-            self._connections.replacements = replacements + 1
-
-    @classmethod
-    def repair_file(
-        cls,
-        path: str | os.PathLike[str],
-        source: str | os.PathLike[str] | Sequence[Entry] | None = None,
-        *,
-        signing_key: bytes | str | None = None,
-        remove: bool = False,
-    ) -> RepairReport:
-        """Repair a file that may be too damaged to be opened; see `repair`."""
-        new_file = None
-        try:
-            log = cls(path, signing_key=signing_key)
-        except (ConfigError, LogError):
-            with open_source(source) as known:
-                if known.path is None:
-                    raise
-                new_file = build_new_file(Path(os.fspath(path)).absolute(), known.path)
-            log = cls(path, signing_key=signing_key)
-        with log:
-            return log._repair(source, remove=remove, new_file=new_file)
-
-    async def arepair(
-        self,
-        source: str | os.PathLike[str] | Sequence[Entry] | None = None,
-        *,
-        remove: bool = False,
-    ) -> RepairReport:
-        """Repair the log, without blocking the event loop or this log's other calls."""
-        return await asyncio.to_thread(self.repair, source, remove=remove)
+        return await asyncio.to_thread(self.verify, progress=progress)
 
     def backup(
         self, path: str | os.PathLike[str], *, progress: Progress | None = None
@@ -1006,18 +799,16 @@ def _read_stored(db: sqlite3.Connection, thread: int, batch: Iterable[EncodedDra
 
 
 class _End(NamedTuple):
-    """Where a file and one of its threads end."""
+    """Where a file ends, and who signs it."""
 
     position: int
     """The highest that was ever given."""
-    head: bytes
-    """Checksum of the thread's last row or tombstone."""
     key_id: bytes | None
     """Of the key that signs."""
 
 
 def _find_end(db: sqlite3.Connection, key: ThreadKey) -> tuple[int, _End]:
-    """Return a thread's number, made if need be, and where it ends."""
+    """Return a thread's number, made if need be, and where the file ends."""
     try:
         found = db.execute(_FIND_END, name_thread(key)).fetchone()
     except sqlite3.DatabaseError as error:
@@ -1026,20 +817,14 @@ def _find_end(db: sqlite3.Connection, key: ThreadKey) -> tuple[int, _End]:
         found = None
     if found is None:
         found = db.execute(_READ_END, (_make_thread(db, key),)).fetchone()
-    thread, position, key_id, seq, signature, erased, checksum = _require_meta(found)
-    if erased is None or (seq is not None and seq > erased):
-        return thread, _End(position, get_head(signature), key_id)
-    # Whoever put a false one there did not count it, and a gap needs a place of its own.
-    return thread, _End(max(position, erased), checksum, key_id)
+    thread, *end = _require_meta(found)
+    return thread, _End(*end)
 
 
 # Asked before every append, so in one statement.
 _END_OF = (
-    "SELECT t.thread, max(position_floor, coalesce((SELECT max(seq) FROM entries), 0)), key_id, "
-    "e.seq, CAST(e.signature AS BLOB), s.position, s.checksum FROM {} JOIN meta "
-    "LEFT JOIN entries e ON e.seq = (SELECT max(seq) FROM entries WHERE thread = t.thread) "
-    "LEFT JOIN tombstones s ON s.thread = t.thread "
-    "AND s.position = (SELECT max(position) FROM tombstones WHERE thread = t.thread)"
+    "SELECT t.thread, max(position_floor, coalesce((SELECT max(seq) FROM entries), 0)), key_id "
+    "FROM {} JOIN meta"
 )
 _FIND_END = _END_OF.format("owners o JOIN threads t ON t.owner = o.owner") + f" {OF_THREAD}"
 _READ_END = _END_OF.format("threads t") + " WHERE t.thread = ?"
@@ -1055,26 +840,6 @@ def _read_key_id(db: sqlite3.Connection) -> tuple[bytes | None, bool]:
     ).fetchone()
     key_id, is_new = _require_meta(found)
     return key_id, bool(is_new)
-
-
-def _check_key(signer: Signer, key_id: bytes | None, path: Path) -> None:
-    """Refuse a file that another key has signed.
-
-    Raises:
-        ConfigError: If the signer's key is not the file's.
-    """
-    if (key_id or b"") == signer.key_id:
-        return
-    if key_id is None:
-        msg = (
-            f"{path} is not signed with a key yet; sign it with 'convmem verify --sign', "
-            "or open it without a signing_key"
-        )
-    elif signer.has_key:
-        msg = f"{path} was signed with another key; open it with that signing_key"
-    else:
-        msg = f"{path} was signed with a key; open it with that signing_key (CONVMEM_SIGNING_KEY)"
-    raise ConfigError(msg)
 
 
 # -- reading ------------------------------------------------------------------------------------
@@ -1121,9 +886,7 @@ def _list_damaged_threads(db: sqlite3.Connection, user_id: str | None) -> list[T
         if key is None:  # nobody could ask for it; `verify` names it
             continue
         rows = read_range(db, thread, after=0, until=None, last=None)
-        times = [decode_noted(key, row).metadata.timing["creation"] for row in rows if row.damage]
-        times += [get_ulid_ms(row.id) for row in rows if not row.damage]
-        known = [time_ms for time_ms in times if time_ms]
+        known = [get_ulid_ms(row.id) for row in rows if is_ulid(row.id)]
         if rows:
             info = ThreadInfo(key, len(rows), min(known, default=0), max(known, default=0))
             found.append(info)
@@ -1191,11 +954,7 @@ def _erase_threads(db: sqlite3.Connection, threads: Sequence[int]) -> ForgetRece
 
 
 def _erase_entries(
-    db: sqlite3.Connection,
-    key: ThreadKey,
-    thread: int | None,
-    ids: Collection[str],
-    signer: Signer,
+    db: sqlite3.Connection, thread: int | None, ids: Collection[str]
 ) -> ForgetReceipt:
     """Delete entries by entry id or message id, every version of a message; return the counts.
 
@@ -1203,10 +962,7 @@ def _erase_entries(
     """
     seqs = _find_positions(db, thread, ids)
     segments = sum(_count(db, "segments WHERE seq = ?", seq) for seq in seqs)
-    for row in note_damage(signer, key, [read_one(db, seq) for seq in sorted(seqs)]):
-        bury(db, key, thread, row, signer)
-    for position in sorted(filter(None, map(read_missing_name, ids))):
-        bridge_gap(db, key, thread, position, signer)
+    db.executemany("DELETE FROM entries WHERE seq = ?", [(seq,) for seq in sorted(seqs)])
     caches = db.execute(
         "DELETE FROM documents WHERE thread = ? AND substr(name, 1, ?) = ?",
         (thread, len(CACHE_PREFIX), CACHE_PREFIX),

@@ -6,18 +6,14 @@ SQLite notes in memory which it holds. A child that inherits these notes believe
 that it does not, and what it writes is lost when the parent closes. So all connections are closed
 before a fork, and opened anew on demand. Where one is in use all the same, the child refuses.
 
-The schema is a list of numbered migrations: append to it, never edit what has shipped.
-
 meta      one row: the epoch that every `forget` raises, and the highest position that entries had
-          when the last one began: no position is given twice; unnumbered, the last position whose
-          entry has an id that does not tell it; unsigned, the last one that may have no signature;
-          key_id, of the key that signs, if there is one
+          when the last one began: no position is given twice; key_id, of the key that signs, if
+          there is one
 owners    a user, or a thread of no user; generation = epoch of its last `forget`
 threads   one row per (owner, thread_id)
 entries   seq is position and commit order in one; key_hash finds a message's id, and an entry's
           own id tells its position. As its primary key, seq stands after the columns of every
           index anyway
-tombstones what is kept of an erased entry, so that the chain of its thread's signatures is whole
 documents small JSON documents of a thread, with a version for compare-and-set
 segments  what recall derived from lines; rebuildable, gone with its entry
 snapshots whole indexes of recall as bytes, in pieces; rebuildable, gone with whatever is forgotten
@@ -35,6 +31,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, Self, TypeAlias, get_args
 
 from langchain_convmem.causes import describe_value
@@ -259,7 +256,7 @@ class SQLiteConnections:
             db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             _use_wal(db)
             db.execute("PRAGMA secure_delete = ON")
-            migrate(db, path=str(self.path))
+            create_schema(db, path=str(self.path))
             db.execute("PRAGMA foreign_keys = ON")
         except BaseException:
             db.close()
@@ -618,7 +615,7 @@ class _ErrorTranslator:
         )
 
 
-DAMAGED = "is damaged; 'convmem verify' says where, 'convmem repair' repairs it from a backup"
+DAMAGED = "is damaged; 'convmem verify' says where; go on with a backup of it"
 
 
 def is_garbled(error: object) -> bool:
@@ -655,9 +652,6 @@ COLUMNS = "e.seq, e.id, e.turn, e.role, e.body, e.metadata, e.signature"
 
 _ROLE_OF = dict(enumerate(ROLES))
 _DAMAGED_NAME = "damaged-"
-_MISSING_NAME = "missing-"
-UNSIGNED = b""
-"""Stands for the signature of what an older release wrote."""
 _MOST_DIGITS = 18
 """Of a position that SQLite takes."""
 
@@ -697,10 +691,10 @@ def read_row(columns: Sequence[Any]) -> Row:
     try:
         text_id = decode_ulid(entry_id)
         turn_id = text_id if turn is None else unpack_name(turn)
-        row = Row(text_id, seq, turn_id, _ROLE_OF[role], body, metadata, signature or None)
+        row = Row(text_id, seq, turn_id, _ROLE_OF[role], body, metadata, signature)
     except (TypeError, ValueError, LookupError):
         return _read_damaged_row(columns)
-    if type(body) is str and (metadata is None or type(metadata) is str):
+    if type(body) is str and type(signature) is bytes and type(metadata) in (str, NoneType):
         return row
     return _read_damaged_row(columns)
 
@@ -723,9 +717,9 @@ def _read_damaged_row(columns: Sequence[Any]) -> Row:
     damaged += ["role"] if known_role is None else []
     damaged += [] if isinstance(body, str) else ["text"]
     damaged += [] if isinstance(metadata, str | None) else ["metadata"]
-    kept = signature if isinstance(signature, bytes) and signature else None
+    damaged += [] if isinstance(signature, bytes) else ["checksum"]
     what = f"its {' and its '.join(damaged)} cannot be read"
-    return Row(text_id, seq, turn_id, known_role or "control", "", None, kept, damage=what)
+    return Row(text_id, seq, turn_id, known_role or "control", "", None, damage=what)
 
 
 def make_unreadable_row(position: int) -> Row:
@@ -741,16 +735,7 @@ def name_damaged(position: int) -> str:
 
 def read_damaged_name(name: str) -> int | None:
     """Return the position that `name_damaged` named; None for another name."""
-    return _read_number(name, _DAMAGED_NAME)
-
-
-def read_missing_name(name: str) -> int | None:
-    """Return the position that a gap is named by; None for another name."""
-    return _read_number(name, _MISSING_NAME)
-
-
-def _read_number(name: str, prefix: str) -> int | None:
-    digits = name.removeprefix(prefix)
+    digits = name.removeprefix(_DAMAGED_NAME)
     is_number = digits != name and digits.isascii() and digits.isdigit()
     return int(digits) if is_number and len(digits) <= _MOST_DIGITS else None
 
@@ -767,25 +752,18 @@ def write_row(row: Row, key_hash: int | None) -> tuple[Any, ...]:
         key_hash,
         row.body,
         row.metadata,
-        row.signature or UNSIGNED,
+        row.signature,
     )
 
 
 def find_position(db: sqlite3.Connection, thread: int | None, entry_id: str) -> int | None:
-    """Return where a thread's entry of this id is, or None."""
+    """Return where a thread's entry of this id is, or None; an id tells its position."""
     if not is_ulid(entry_id):
         return None
-    packed = encode_ulid(entry_id)
     found = db.execute(
         "SELECT seq FROM entries WHERE seq = ? AND thread = ? AND id = ?",
-        (get_ulid_number(entry_id), thread, packed),
+        (get_ulid_number(entry_id), thread, encode_ulid(entry_id)),
     ).fetchone()
-    if found is None:
-        found = db.execute(
-            "SELECT seq FROM entries WHERE thread = ? AND id = ? "
-            "AND seq <= (SELECT unnumbered FROM meta)",
-            (thread, packed),
-        ).fetchone()
     return None if found is None else int(found[0])
 
 
@@ -793,9 +771,18 @@ def find_position(db: sqlite3.Connection, thread: int | None, entry_id: str) -> 
 
 APPLICATION_ID = 0x434D454D  # "CMEM": tells our files from other SQLite databases
 
-_M001 = """
-CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK (one = 1), forget_epoch INTEGER NOT NULL);
-INSERT INTO meta VALUES (1, 0);
+SCHEMA_VERSION = 1
+
+# What `forget` erases must not live on in a snapshot: hence the trigger. Snapshots have rowids: to
+# compare two keys of a table without, SQLite reads whatever else is in their rows.
+_SCHEMA = """
+CREATE TABLE meta(
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  forget_epoch INTEGER NOT NULL,
+  position_floor INTEGER NOT NULL,
+  key_id BLOB
+);
+INSERT INTO meta VALUES (1, 0, 0, NULL);
 CREATE TABLE owners(
   owner INTEGER PRIMARY KEY,
   user_id TEXT NOT NULL,
@@ -810,24 +797,25 @@ CREATE TABLE threads(
   UNIQUE (owner, thread_id)
 );
 CREATE TABLE entries(
-  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  seq INTEGER PRIMARY KEY,
   thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
   id BLOB NOT NULL,
   turn BLOB,
   role INTEGER NOT NULL,
   key_hash INTEGER,
   body TEXT NOT NULL,
-  metadata TEXT
+  metadata TEXT,
+  signature BLOB NOT NULL
 );
 CREATE INDEX entries_by_thread ON entries(thread);
 CREATE INDEX entries_by_key ON entries(thread, key_hash) WHERE key_hash IS NOT NULL;
-CREATE INDEX entries_by_id ON entries(thread, id);
 CREATE INDEX entries_control ON entries(thread) WHERE role = 5;
 CREATE TABLE documents(
   thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
   name TEXT NOT NULL,
   version INTEGER NOT NULL,
   value TEXT NOT NULL,
+  checksum BLOB NOT NULL,
   PRIMARY KEY (thread, name)
 ) WITHOUT ROWID;
 CREATE TABLE fingerprints(fingerprint INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -838,106 +826,11 @@ CREATE TABLE segments(
   fingerprint INTEGER NOT NULL REFERENCES fingerprints,
   terms TEXT NOT NULL,
   vector BLOB,
+  analysis INTEGER NOT NULL,
+  terms_check INTEGER,
+  vector_check INTEGER,
   UNIQUE (seq, part, segment, fingerprint)
 );
-"""
-
-# AUTOINCREMENT writes a table of its own, one more page at every commit, where only `forget` has
-# anything to remember. SQLite cannot take it away but by a new table.
-_M002 = """
-CREATE TABLE new_entries(
-  seq INTEGER PRIMARY KEY,
-  thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
-  id BLOB NOT NULL,
-  turn BLOB,
-  role INTEGER NOT NULL,
-  key_hash INTEGER,
-  body TEXT NOT NULL,
-  metadata TEXT
-);
-INSERT INTO new_entries SELECT seq, thread, id, turn, role, key_hash, body, metadata FROM entries;
-ALTER TABLE meta ADD COLUMN position_floor INTEGER NOT NULL DEFAULT 0;
-UPDATE meta SET position_floor =
-  coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'entries'), 0);
-DROP TABLE entries;
-ALTER TABLE new_entries RENAME TO entries;
-CREATE INDEX entries_by_thread ON entries(thread);
-CREATE INDEX entries_by_key ON entries(thread, key_hash) WHERE key_hash IS NOT NULL;
-CREATE INDEX entries_by_id ON entries(thread, id);
-CREATE INDEX entries_control ON entries(thread) WHERE role = 5;
-"""
-
-# An index of ids is one more page at every commit and 29 bytes for every entry, and is hardly ever
-# asked. New ids tell their position; those of before are looked for in their thread.
-_M003 = """
-ALTER TABLE meta ADD COLUMN unnumbered INTEGER NOT NULL DEFAULT 0;
-UPDATE meta SET unnumbered = coalesce((SELECT max(seq) FROM entries), 0);
-DROP INDEX entries_by_id;
-"""
-
-# Terms go by the version of their analysis and vectors by embedder and cut, so that a new analysis
-# sends no line to an embedder again.
-_M004 = """
-ALTER TABLE segments ADD COLUMN analysis INTEGER NOT NULL DEFAULT 1;
-UPDATE fingerprints SET name = replace(name, '/terms-1/', '/');
-"""
-
-# What older releases do not know of must not be undone by them: a process that had the file open
-# before it was migrated is refused by the constraint and the triggers, whose names tell it why. A
-# trigger that looks at what is added would take a third of its time, and SQLite cannot add such a
-# constraint but by a new table. An empty signature is of what older releases wrote.
-_M005 = """
-CREATE TABLE new_entries(
-  seq INTEGER PRIMARY KEY,
-  thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
-  id BLOB NOT NULL,
-  turn BLOB,
-  role INTEGER NOT NULL,
-  key_hash INTEGER,
-  body TEXT NOT NULL,
-  metadata TEXT,
-  signature BLOB CONSTRAINT "a newer release signs its entries: upgrade langchain-convmem"
-    CHECK (signature IS NOT NULL)
-);
-INSERT INTO new_entries
-  SELECT seq, thread, id, turn, role, key_hash, body, metadata, x'' FROM entries;
-DROP TABLE entries;
-ALTER TABLE new_entries RENAME TO entries;
-CREATE INDEX entries_by_thread ON entries(thread);
-CREATE INDEX entries_by_key ON entries(thread, key_hash) WHERE key_hash IS NOT NULL;
-CREATE INDEX entries_control ON entries(thread) WHERE role = 5;
-CREATE TABLE tombstones(
-  thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
-  position INTEGER NOT NULL,
-  previous BLOB NOT NULL,
-  checksum BLOB NOT NULL,
-  mark BLOB NOT NULL,
-  PRIMARY KEY (thread, position)
-) WITHOUT ROWID;
-ALTER TABLE meta ADD COLUMN unsigned INTEGER NOT NULL DEFAULT 0;
-UPDATE meta SET unsigned = coalesce((SELECT max(seq) FROM entries), 0);
-ALTER TABLE meta ADD COLUMN key_id BLOB;
-ALTER TABLE documents ADD COLUMN checksum BLOB;
-ALTER TABLE segments ADD COLUMN terms_check INTEGER;
-ALTER TABLE segments ADD COLUMN vector_check INTEGER;
-CREATE TRIGGER entries_annotated BEFORE UPDATE OF metadata ON entries
-WHEN NEW.signature IS OLD.signature AND NEW.metadata IS NOT OLD.metadata
-  AND OLD.signature != x''
-BEGIN
-  SELECT RAISE(ABORT, 'a newer release signs its entries: upgrade langchain-convmem');
-END;
-CREATE TRIGGER entries_erased BEFORE DELETE ON entries
-WHEN OLD.signature != x''
-  AND NOT EXISTS (SELECT 1 FROM tombstones WHERE thread = OLD.thread AND position = OLD.seq)
-  AND EXISTS (SELECT 1 FROM threads WHERE thread = OLD.thread)
-BEGIN
-  SELECT RAISE(ABORT, 'a newer release signs its entries: upgrade langchain-convmem');
-END;
-"""
-
-# What `forget` erases must not live on in a snapshot, whichever release calls it. With rowids: to
-# compare two keys of a table without, SQLite reads whatever else is in their rows.
-_M006 = """
 CREATE TABLE snapshots(
   owner INTEGER NOT NULL REFERENCES owners ON DELETE CASCADE,
   snapshot INTEGER NOT NULL,
@@ -951,28 +844,22 @@ BEGIN
 END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003, _M004, _M005, _M006)
-"""Script n brings a file from version n to n + 1."""
 
-
-def migrate(db: sqlite3.Connection, *, path: str) -> None:
-    """Bring an open database to the newest schema, in one transaction.
-
-    The connection must not enforce foreign keys yet: a table that makes way for a new one would
-    take along what refers to it.
+def create_schema(db: sqlite3.Connection, *, path: str) -> None:
+    """Make the tables of an empty database, in one transaction.
 
     Raises:
-        SchemaVersionError: If a newer release wrote the file, or another program did.
+        SchemaVersionError: If another release wrote the file, or another program did.
     """
-    if check_version(db, path=path) == len(MIGRATIONS):
+    if check_version(db, path=path):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have migrated while this one waited for the lock.
-        for script in MIGRATIONS[_read_version(db, path) :]:
-            _run(db, script)
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        # Another process may have made them while this one waited for the lock.
+        if not _read_version(db, path):
+            _run(db, _SCHEMA)
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -996,7 +883,7 @@ def check_version(db: sqlite3.Connection, *, path: str) -> int:
     """Return the file's schema version; 0 for an empty file. Writes nothing.
 
     Raises:
-        SchemaVersionError: If a newer release wrote the file, or another program did.
+        SchemaVersionError: If another release wrote the file, or another program did.
     """
     db.execute("BEGIN")  # one state of the file, also while another process creates it
     try:
@@ -1010,15 +897,17 @@ def _read_version(db: sqlite3.Connection, path: str) -> int:
     application = db.execute("PRAGMA application_id").fetchone()[0]
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if application != APPLICATION_ID and (tables or application or version):
+    if not (tables or application or version):
+        return 0
+    if application != APPLICATION_ID:
         msg = f"{path} is a SQLite database of another program; choose another file"
-        raise SchemaVersionError(msg, found=version, supported=len(MIGRATIONS))
-    if version > len(MIGRATIONS):
+        raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
         msg = (
-            f"{path} has schema version {version}, this release supports up to "
-            f"{len(MIGRATIONS)}; upgrade langchain-convmem"
+            f"{path} has schema version {version}, and this release reads version "
+            f"{SCHEMA_VERSION}; open it with the release that wrote it"
         )
-        raise SchemaVersionError(msg, found=version, supported=len(MIGRATIONS))
+        raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
     return version
 
 
@@ -1031,15 +920,14 @@ def list_objects(db: sqlite3.Connection) -> dict[str, str]:
 
 
 def list_expected_objects() -> dict[str, str]:
-    """Return what `objects` does for a file of the newest schema."""
+    """Return what `list_objects` does for a sound file."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        for script in MIGRATIONS:
-            _run(db, script)
+        _run(db, _SCHEMA)
         return list_objects(db)
 
 
 def has_sound_tables(db: sqlite3.Connection) -> bool:
-    """Return whether the tables are those of the newest schema, to the letter; others do no harm.
+    """Return whether the tables are those of the schema, to the letter; others do no harm.
 
     A bit in one word of it, and SQLite reads the same rows as something else.
     """

@@ -1,8 +1,7 @@
 """Rows of a SQLite log: read at once where the file is sound, and one by one where it is not.
 
 What SQLite cannot read takes nothing else down: a row on a damaged page, or with text that is no
-Unicode, becomes a `Row` that says so. Where the rows of a thread do not follow each other, those
-that an index has lost are looked for, and a gap stands for those that are gone.
+Unicode, becomes a `Row` that says so.
 """
 
 from __future__ import annotations
@@ -11,21 +10,18 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from langchain_convmem.logs.base import (
     Row,
-    build_damaged_entry,
     cap_bound,
     cap_count,
     decode_entry,
     hash_message_id,
-    make_gap_row,
-    note_damage,
     read_message_id,
 )
-from langchain_convmem.logs.signatures import START, Signer, Tombstone, find_breaks, is_linked
+from langchain_convmem.logs.signatures import Signer
 from langchain_convmem.logs.sql import Dialect, Statements, add_thread_keys
 from langchain_convmem.logs.sqlite_file import (
     COLUMNS,
@@ -153,24 +149,6 @@ def find_rows(
     return [row for row in rows if read_message_id(row.id, row.body) in wanted]
 
 
-def read_tombstones(
-    db: sqlite3.Connection,
-    key: ThreadKey,
-    thread: int | None,
-    signer: Signer,
-    *,
-    after: int = 0,
-    until: int | None = None,
-) -> list[Tombstone]:
-    """Return what is kept of a thread's erased rows in a range, ascending; genuine ones alone."""
-    found = db.execute(
-        "SELECT position, previous, checksum, mark FROM tombstones "
-        "WHERE thread = ? AND position > ? AND position <= ? ORDER BY position",
-        (thread, after, cap_bound(until)),
-    )
-    return signer.select_genuine(key, (Tombstone(*row) for row in found))
-
-
 # -- an owner -----------------------------------------------------------------------------------
 
 
@@ -293,69 +271,6 @@ def _list_positions(
     return found
 
 
-# -- the chain ----------------------------------------------------------------------------------
-
-
-def link_rows(
-    db: sqlite3.Connection,
-    key: ThreadKey,
-    rows: Sequence[Row],
-    signer: Signer,
-    *,
-    head: bytes | None,
-) -> list[Row]:
-    """Return a thread's rows with a gap before each that does not follow the one before.
-
-    Args:
-        db: Inside the transaction that read them.
-        key: The thread.
-        rows: Ascending, with none left out between them, and with their `damage`.
-        signer: That of the log.
-        head: The checksum before the first row; None where it is not known.
-    """
-    if head is None and not rows[1:]:  # nothing to compare with
-        return list(rows)
-    if is_linked([row.signature for row in rows], head) or not find_breaks(rows, after=head):
-        return list(rows)
-    first = 0 if head is not None else rows[0].position
-    until = rows[-1].position
-    thread = find_thread(db, key)
-    tombstones = read_tombstones(db, key, thread, signer, after=first, until=until)
-    breaks = find_breaks(rows, tombstones, after=head)
-    if not breaks:
-        return list(rows)
-    known = {row.position for row in rows}
-    taken = sorted(known.union(one.position for one in tombstones))
-    found = list(rows)
-    for position in breaks:
-        before = max((one for one in taken if one < position), default=0)
-        lost = _find_lost_rows(db, thread, before, position - 1)
-        if lost:
-            found += lost
-        elif before < position - 1:
-            found.append(make_gap_row(position - 1))
-    return sorted(found, key=attrgetter("position"))
-
-
-def _find_lost_rows(
-    db: sqlite3.Connection, thread: int | None, after: int, until: int
-) -> list[Row]:
-    """Return rows of a thread that the table holds, and its index does not know of."""
-    query = "SELECT seq FROM entries NOT INDEXED WHERE seq > ? AND seq <= ? AND thread = ?"
-    try:
-        found = db.execute(query, (after, until, thread)).fetchall()
-    except sqlite3.DatabaseError as error:
-        _require_damage(error)
-        return []
-    with read_leniently(db):
-        return [read_one(db, position) for (position,) in found]
-
-
-def decode_noted(key: ThreadKey, row: Row) -> Entry:
-    """Return the entry of a row whose damage was noted."""
-    return build_damaged_entry(key, row, row.damage) if row.damage else decode_entry(key, row)
-
-
 # -- decoded entries ----------------------------------------------------------------------------
 
 
@@ -365,8 +280,6 @@ class _Decoded(NamedTuple):
     key: ThreadKey
     columns: Sequence[Any]
     entry: Entry
-    before: int | None
-    """Position of the row that it is known to follow: 0 at the thread's start, None if unknown."""
 
 
 class DecodedEntries:
@@ -407,7 +320,7 @@ class DecodedEntries:
         after: int,
         until: int | None,
     ) -> list[Entry]:
-        """Return all entries of a thread from one position to another, ascending, and gaps between.
+        """Return all entries of a thread from one position to another, ascending.
 
         Args:
             db: Inside a transaction; call `begin` first, with its epoch.
@@ -416,63 +329,27 @@ class DecodedEntries:
             after: Position before the first one.
             until: Position of the last one; None for all.
         """
-        head = START if after <= 0 else None
         try:
             found = db.execute(SQL.stretch, (thread, cap_bound(after), cap_bound(until))).fetchall()
         except sqlite3.DatabaseError as error:
             _require_damage(error)
             rows = _salvage(db, thread, after, until)
-        else:
-            start = 0 if after <= 0 else None
-            known = self._recall(key, found, start)
-            if known is not None:
-                return known
-            if is_linked([columns[-1] for columns in found], head):
-                return self._decode(key, found, start)
-            rows = [read_row(columns) for columns in found]
-        rows = link_rows(db, key, note_damage(self._signer, key, rows), self._signer, head=head)
-        return [decode_noted(key, row) for row in rows]
+            return [decode_entry(key, row, self._signer) for row in rows]
+        return [self._decode(key, columns) for columns in found]
 
-    def _recall(
-        self, key: ThreadKey, found: Iterable[Sequence[Any]], before: int | None
-    ) -> list[Entry] | None:
-        """Return the entries of rows if each is known, and to follow the one before."""
-        kept = self._kept
-        entries = []
-        for columns in found:
-            known = kept.get(columns[0])
-            if known is None or known[1] != columns:
-                return None
-            its_key, _, entry, its_before = known
-            if (its_key is not key and its_key != key) or before not in (None, its_before):
-                return None
-            key = its_key  # the next ones are compared faster with the same object
-            entries.append(entry)
-            before = columns[0]
-        return entries
-
-    def _decode(
-        self, key: ThreadKey, found: Iterable[Sequence[Any]], before: int | None
-    ) -> list[Entry]:
-        """Return the entries of rows that follow each other, and keep what is new."""
-        entries = []
-        for columns in found:
-            known = self._find(key, columns)
-            entry = (
-                decode_entry(key, read_row(columns), self._signer) if known is None else known.entry
-            )
-            if not entry.damage and len(columns[4]) <= _DECODED_BODY_CHARS:
-                self._kept[columns[0]] = _Decoded(key, columns, entry, before)
-                self._make_room()
-            before = columns[0]
-            entries.append(entry)
-        return entries
-
-    def _find(self, key: ThreadKey, columns: Sequence[Any]) -> _Decoded | None:
-        known = self._kept.get(columns[0])
-        if known is None or known.columns != columns:
-            return None
-        return known if known.key is key or known.key == key else None
+    def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
+        """Return the entry of a row, and keep it if it is new."""
+        position, body = columns[0], columns[4]
+        known = self._kept.get(position)
+        if known is not None:
+            its_key, its_columns, entry = known
+            if its_columns == columns and (its_key is key or its_key == key):
+                return entry
+        entry = decode_entry(key, read_row(columns), self._signer)
+        if not entry.damage and len(body) <= _DECODED_BODY_CHARS:
+            self._kept[position] = _Decoded(key, columns, entry)
+            self._make_room()
+        return entry
 
     def _make_room(self) -> None:
         kept = self._kept

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, LogError
-from langchain_convmem.protocols import ChainedLog, MessageLog, OwnerListing, ThreadState
+from langchain_convmem.protocols import MessageLog, OwnerListing, ThreadState
 from langchain_convmem.records import (
     Changes,
     Control,
@@ -135,8 +135,7 @@ def copy_log(
     an entry's metadata after the entry was copied. While a copy runs, nobody else should write to
     its threads in `target`.
 
-    What is damaged in `source`, or missing there, is named in the report and left out. A
-    `ChainedLog` is asked for every thread once more, to see whether anything is missing.
+    What is damaged in `source` is named in the report and left out.
 
     Args:
         source: Stays open, and may be written to meanwhile.
@@ -285,11 +284,10 @@ class _LogCopy:
         """Return the replay of a thread, which knows what was copied before."""
         replay = Replay(self.target, key)
         there: list[Entry] = yield from perform(self.target.entries, self.target.aentries, key)
-        if there or isinstance(self.source, ChainedLog):
+        if there:
             read: list[Entry] = yield from perform(self.source.entries, self.source.aentries, key)
             here = self._select_sound(read)
-            if there:
-                yield from replay.begin(here, [entry for entry in there if not entry.damage])
+            yield from replay.begin(here, [entry for entry in there if not entry.damage])
         return replay
 
     def _verify(self, listed: dict[ThreadKey, ThreadInfo]) -> Steps[tuple[ShortThread, ...]]:

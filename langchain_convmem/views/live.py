@@ -65,10 +65,10 @@ def find_changes(entries: Sequence[Entry]) -> list[tuple[int, int]]:
 
 
 def describe_damage(entries: Iterable[Entry]) -> list[str]:
-    """Return a sentence for each entry that is damaged or missing; it shows nothing it held."""
+    """Return a sentence for each entry that is damaged; it shows nothing it held."""
     return [
         f"left out entry {entry.id} at position {entry.position}: {entry.damage}; "
-        "see `convmem repair`"
+        "see `convmem verify`"
         for entry in entries
         if entry.damage
     ]

@@ -8,7 +8,6 @@ from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
-from older_postgres import make_older_schema
 from postgres_server import new_schema, running_server, wait_for
 
 from langchain_convmem.cli import main
@@ -302,7 +301,7 @@ def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
 # -- the schema -----------------------------------------------------------------------------------
 
 
-def test_users_who_are_first_at_the_same_moment_migrate_once(server, schema):
+def test_users_who_are_first_at_the_same_moment_make_one_schema(server, schema):
     """All have seen that there is no schema, and stand before the lock, when one goes first."""
     import psycopg
 
@@ -320,41 +319,14 @@ def test_users_who_are_first_at_the_same_moment_migrate_once(server, schema):
         log.close()
 
 
-def test_an_older_schema_is_migrated_with_what_it_holds(server, schema, monkeypatch):
-    with PostgresLog(server.dsn, schema=schema) as log:
-        say(log, ANA, "old")
-    added = "ALTER TABLE {s}.entries ADD COLUMN mood text NOT NULL DEFAULT 'calm'"
-    monkeypatch.setattr(postgres, "MIGRATIONS", (*postgres.MIGRATIONS, added))
-    with PostgresLog(server.dsn, schema=schema) as log:
-        say(log, ANA, "new")
-        assert list_texts(log.entries(ANA)) == ["old", "new"]
-    assert server.execute(f"SELECT mood FROM {schema}.entries") == [("calm",)] * 2
-
-
-def test_stored_vectors_outlive_the_analysis_that_they_were_stored_with(server, schema):
-    make_older_schema(server, schema, version=1)
-    server.execute(f"UPDATE {schema}.fingerprints SET name = 'words/terms-1/cut-9'")
-    with PostgresLog(server.dsn, schema=schema) as log:
-        stored = [StoredSegment(1, 0, 0, "old", b"v", 1)]
-        assert log.load_segments(ANA.owner, "words/cut-9") == stored
-
-
-def test_a_migration_that_fails_leaves_nothing_behind(server, schema, monkeypatch):
-    broken = "CREATE TABLE {s}.half(); SELECT 1 / 0"
-    monkeypatch.setattr(postgres, "MIGRATIONS", (*postgres.MIGRATIONS, broken))
-    with PostgresLog(server.dsn, schema=schema) as log, pytest.raises(LogError, match="division"):
-        log.setup()
-    assert server.execute("SELECT to_regnamespace(%s)::text", schema) == [(None,)]
-
-
-def test_a_schema_of_a_newer_release_is_refused(server, schema, log):
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_a_schema_of_another_version_is_refused(server, schema, log, version):
     log.setup()
-    server.execute(f"UPDATE {schema}.log_meta SET version = 99")
-    with PostgresLog(server.dsn, schema=schema) as older:
-        with pytest.raises(SchemaVersionError, match="99") as caught:
-            older.entries(ANA)
-        assert caught.value.found == 99
-        assert caught.value.supported == len(postgres.MIGRATIONS)
+    server.execute(f"UPDATE {schema}.log_meta SET version = %s", version)
+    with PostgresLog(server.dsn, schema=schema) as other:
+        with pytest.raises(SchemaVersionError, match=f"has version {version}") as caught:
+            other.entries(ANA)
+        assert (caught.value.found, caught.value.supported) == (version, postgres.SCHEMA_VERSION)
 
 
 def test_a_table_of_another_program_is_left_alone(server, schema):

@@ -1,4 +1,4 @@
-"""Verify, backup and repair as typed."""
+"""Verify and backup as typed."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_each_problem_is_a_line_and_the_code_is_1(convmem, db):
     code, out, err = convmem("verify", "--db", db)
     assert (code, err) == (1, "")
     assert out.splitlines() == [
-        "position 1 of thread 't1' of user 'me': its body cannot be read",
-        "position 2 of thread 't1' of user 'me': its body cannot be read",
+        "position 1 of thread 't1' of user 'me': it does not match its checksum",
+        "position 2 of thread 't1' of user 'me': it does not match its checksum",
         f"{db}: 2 entries, 1 thread, 1 owner, 1 document, 0 index rows: 2 problems",
     ]
 
@@ -107,20 +107,6 @@ def test_the_address_of_a_server_is_no_file_and_its_password_is_not_shown(convme
     assert "hunter2" not in err
 
 
-@pytest.mark.parametrize(
-    ("words", "way_out"),
-    [
-        (("repair", "--from", "monday.db"), "restore a server from its own backup"),
-        (("verify", "--sign"), "'convmem copy' into a new log signs all of them"),
-    ],
-)
-def test_what_is_for_files_alone_names_the_way_out_of_a_server(convmem, words, way_out):
-    code, out, err = convmem(*words, "--db", "postgresql://app:hunter2@localhost/chats")
-    assert (code, out) == (1, "")
-    assert way_out in err
-    assert "hunter2" not in err
-
-
 def test_a_file_that_is_no_database_is_one_sentence(convmem, tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("these are my notes, not a database\n" * 100)
@@ -131,65 +117,19 @@ def test_a_file_that_is_no_database_is_one_sentence(convmem, tmp_path):
     assert notes.read_text().startswith("these are my notes")
 
 
-# -- heads, keys and repair -----------------------------------------------------------------------
+# -- keys -----------------------------------------------------------------------------------------
 
 
-def test_a_lost_tail_shows_against_heads(convmem, db, tmp_path):
-    heads = tmp_path / "heads.json"
-    assert convmem("verify", "--db", db, "--heads", heads)[0] == 0
-    assert convmem("verify", "--db", db, "--against", heads)[0] == 0
-    damage(db, "DROP TRIGGER entries_erased; DELETE FROM entries WHERE seq = 2")
-    code, out, err = convmem("verify", "--db", db, "--against", heads)
-    assert (code, err) == (1, "")
-    assert "thread 't1' of user 'me' ends early: the last position is missing" in out
-
-
-def test_a_lost_tail_shows_against_a_backup_which_brings_it_back(convmem, db, tmp_path):
-    copy = tmp_path / "copy.db"
-    assert convmem("backup", copy, "--db", db)[0] == 0
-    with SQLiteLog(db) as log:
-        said = list_texts(log.entries(KEY))
-    damage(db, "DROP TRIGGER entries_erased; DELETE FROM entries WHERE seq = 2")
-    assert convmem("verify", "--db", db, "--against", copy)[0] == 1
-    code, out, err = convmem("repair", "--db", db, "--from", copy)
-    assert (code, err) == (0, "")
-    assert out.startswith("restored: position 2 of thread 't1' of user 'me', written ")
-    assert out.endswith(f"{db}: 1 restored, 0 removed, 0 lost: no problems\n")
-    assert convmem("verify", "--db", db, "--against", copy)[0] == 0
-    with SQLiteLog(db) as log:
-        assert list_texts(log.entries(KEY)) == said
-
-
-def test_what_nothing_restores_is_lost_until_it_is_removed(convmem, db):
-    damage(db, "UPDATE entries SET body = 'broken' WHERE seq = 1")
-    code, out, err = convmem("repair", "--db", db)
-    assert (code, err) == (1, "")
-    assert out.startswith("lost: position 1 of thread 't1' of user 'me', written ")
-    assert out.endswith(f"{db}: 0 restored, 0 removed, 1 lost: problems are left\n")
-    code, out, _ = convmem("repair", "--db", db, "--remove")
-    assert code == 0
-    assert out.endswith(f"{db}: 0 restored, 1 removed, 0 lost: no problems\n")
-    with SQLiteLog(db) as log:
-        assert list_texts(log.entries(KEY)) == ["another"]
-
-
-def test_an_export_restores_what_was_said(convmem, db, tmp_path):
-    export = tmp_path / "export.jsonl"
-    assert convmem("export", "--db", db, "--user", "me", "--out", export)[0] == 0
-    damage(db, "UPDATE entries SET body = replace(body, 'secret', 'public') WHERE seq = 1")
-    assert convmem("repair", "--db", db, "--from", export)[0] == 0
-    with SQLiteLog(db) as log:
-        assert "secret" in list_texts(log.entries(KEY))[0]
-
-
-def test_a_key_is_given_by_signing_and_needed_from_then_on(convmem, db, monkeypatch):
+def test_a_key_comes_with_the_first_entry_and_is_needed_from_then_on(
+    convmem, db, monkeypatch, tmp_path
+):
+    keyed = tmp_path / "keyed.db"
     monkeypatch.setenv("CONVMEM_SIGNING_KEY", "a secret of enough bytes")
     code, _, err = convmem("verify", "--db", db)
-    assert (code, "not signed with a key yet" in err) == (1, True)
-    assert convmem("verify", "--db", db, "--sign")[0] == 0
-    assert convmem("verify", "--db", db)[0] == 0
+    assert (code, "is not signed with a key; copy it" in err) == (1, True)
+    with SQLiteLog(keyed, signing_key="a secret of enough bytes") as log:
+        say(log, KEY, "Hi")
+    assert convmem("verify", "--db", keyed)[0] == 0
     monkeypatch.delenv("CONVMEM_SIGNING_KEY")
-    code, _, err = convmem("verify", "--db", db)
-    assert (code, "was signed with a key" in err) == (1, True)
-    with SQLiteLog(db, signing_key="a secret of enough bytes") as log:
-        assert list_texts(log.entries(KEY))[1:] == ["another"]
+    code, _, err = convmem("verify", "--db", keyed)
+    assert (code, "is signed with a key" in err) == (1, True)

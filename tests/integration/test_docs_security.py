@@ -20,7 +20,6 @@ from langchain_core.messages import HumanMessage
 
 from benchmarks.chaos.__main__ import DRILLS
 from langchain_convmem import ChatTemplate, ConversationMemory, SQLiteLog
-from langchain_convmem.cli import main
 from langchain_convmem.errors import ChatTemplateError, ConvMemError
 from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.records import ThreadKey
@@ -113,19 +112,19 @@ def test_a_flipped_bit_is_never_served_as_what_was_said(path, seed):
     try:
         with SQLiteLog(path) as log:
             entries = log.entries(KEY)
+            is_sound = log.verify().ok
     except ConvMemError:
         return  # the file itself was hit, and says so
     shown = list_texts(entries)
     assert set(shown) <= set(said)
-    assert shown == said or any(entry.damage for entry in entries)
+    assert shown == said or not is_sound
 
 
-def test_a_page_that_cannot_be_read_is_gaps_and_comes_back(path, tmp_path):
+def test_a_page_that_cannot_be_read_is_gaps(path):
     said = [f"number {number} " + "x" * 300 for number in range(60)]
     with SQLiteLog(path) as log:
         for text in said:
             say(log, KEY, text)
-        log.backup(tmp_path / "backup.db")
     with closing(sqlite3.connect(path)) as db:
         [size] = db.execute("PRAGMA page_size").fetchone()
     data = path.read_bytes()
@@ -138,10 +137,6 @@ def test_a_page_that_cannot_be_read_is_gaps_and_comes_back(path, tmp_path):
         assert set(damages) == {"", "its page cannot be read"}
         assert sum(damages.values()) == len(said)
         assert not log.verify().ok
-    report = SQLiteLog.repair_file(path, tmp_path / "backup.db")
-    assert (report.ok, len(report.restored)) == (True, damages["its page cannot be read"])
-    with SQLiteLog(path) as log:
-        assert list_texts(log.entries(KEY)) == said
 
 
 def recall_key(path):
@@ -173,20 +168,6 @@ def test_a_turn_and_its_recall_go_on_beside_a_damaged_entry(path):
         found = memory.recall("How many euros do I pay?", user_id="ana", k=3)
         assert not any("euros" in match.line.text for match in found.matches)
         assert "1 entry is damaged" in " ".join(found.problems)
-
-
-def test_heads_that_the_command_line_wrote_name_a_lost_end(path, tmp_path, capsys):
-    heads, older = tmp_path / "heads.json", tmp_path / "older.db"
-    with SQLiteLog(path) as log:
-        say(log, KEY, "one")
-        log.backup(older)
-        say(log, KEY, "two")
-    assert main(["verify", "--db", str(path), "--heads", str(heads)]) == 0
-    assert main(["verify", "--db", str(path), "--against", str(heads)]) == 0
-    assert main(["verify", "--db", str(older)]) == 0
-    capsys.readouterr()
-    assert main(["verify", "--db", str(older), "--against", str(heads)]) == 1
-    assert "thread 't' of user 'ana' ends early" in capsys.readouterr().out
 
 
 # -- what its lines say of templates --------------------------------------------------------------

@@ -71,6 +71,11 @@ def open_dynamodb_log(table_name: str, endpoint: str) -> Any:
     return DynamoDBLog(table_name, client=_shared_client(endpoint))
 
 
+def delete_item(log: Any, client: Any, key: tuple[str, str]) -> None:
+    """Delete an item behind the log's back, as the service does with what has ended."""
+    client.delete_item(TableName=log.table_name, Key={"pk": {"S": key[0]}, "sk": {"S": key[1]}})
+
+
 def once_only() -> Any:
     """Return the setting of a client that never repeats a call."""
     from botocore.config import Config

@@ -17,7 +17,6 @@ from langchain_convmem.logs.dynamodb.items import (
     GENERATION_KEY,
     SUMMARY_FIELDS,
     Batch,
-    ChainEnd,
     Item,
     join_pieces,
     make_batch_item,
@@ -64,21 +63,18 @@ class Batches:
 
     # -- writing --------------------------------------------------------------------------------
 
-    def add(
-        self, key: ThreadKey, number: int, rows: Sequence[Row], before: ChainEnd
-    ) -> Batch | None:
+    def add(self, key: ThreadKey, number: int, rows: Sequence[Row]) -> Batch | None:
         """Write a new batch; return None if another writer has taken its number.
 
         Args:
             key: Its thread.
             number: Its number.
             rows: What it holds, signed.
-            before: What its first row follows.
 
         Raises:
             LogUnavailableError: If the service cannot be reached; the batch may still arrive.
         """
-        blank = replace(self._make_blank(key, number), before_s=before.expires_s)
+        blank = self._make_blank(key, number)
         head, pieces = make_batch_item(key, blank, rows, now_us=read_clock_us())
         batch = replace(blank, size=len(rows), pieces=len(pieces))
         self._table.write(pieces)
@@ -107,10 +103,7 @@ class Batches:
         )
 
     def change(self, key: ThreadKey, old: Batch, rows: Sequence[Row]) -> bool:
-        """Put other rows into a batch; return False if another writer changed it meanwhile.
-
-        Its tombstones are those of `old`.
-        """
+        """Put other rows into a batch; return False if another writer changed it meanwhile."""
         new = replace(old, revision=make_ulid())
         head, pieces = make_batch_item(key, new, rows, now_us=read_clock_us())
         self._table.write(pieces)
@@ -144,18 +137,6 @@ class Batches:
             fields=SUMMARY_FIELDS,
         )
         return next(map(read_batch, found), None)
-
-    def find_end(self, key: ThreadKey) -> ChainEnd:
-        """Return where a thread's chain ends, by its newest batch, which may have ended."""
-        found = self._table.query(
-            make_partition_key(key.owner),
-            make_thread_range(key),
-            by_thread=True,
-            newest_first=True,
-            page=1,
-            fields=SUMMARY_FIELDS,
-        )
-        return get_end(next(map(read_batch, found), None))
 
     def read_generation(self, owner: Owner) -> int:
         """Return a number that differs from every earlier one after anything was forgotten.
@@ -215,10 +196,7 @@ class Batches:
         return self._keep_living(map(read_batch, found))
 
     def list_of_user(self, user_id: str | None, prefix: str) -> Iterator[Batch]:
-        """Yield the batches of a user, or of all threads without one, without their rows.
-
-        As those of `list_all`: with tombstones alone, too.
-        """
+        """Yield the batches of a user, or of all threads without one, without their rows."""
         if user_id is None:
             found = self._table.scan_index(SUMMARY_FIELDS, prefix)
         else:
@@ -239,7 +217,7 @@ class Batches:
         return self.load(batch).rows or ()
 
     def load(self, batch: Batch) -> Batch:
-        """Return a batch with its rows and tombstones, fetching its pieces; none if it is gone.
+        """Return a batch with its rows, fetching its pieces; without any if it is gone by now.
 
         Where pieces are missing although the batch is unchanged, one damaged row stands for all.
         """
@@ -252,7 +230,7 @@ class Batches:
             # A change names new pieces in the head before it deletes the old ones.
             newer = self.read_again(batch)
             if newer is None:
-                return replace(batch, rows=(), tombstones=())
+                return replace(batch, rows=())
             if newer.revision == batch.revision:
                 there = f"{len(found)} of {batch.pieces} pieces of its batch are there"
                 return mark_damaged(batch, there)
@@ -264,10 +242,3 @@ def _read_piece(item: Item) -> bytes:
     """Return what a piece holds; nothing where it cannot be read, which damages the whole."""
     data = item.get("data", {}).get("B")
     return data if isinstance(data, bytes) else b""
-
-
-def get_end(batch: Batch | None) -> ChainEnd:
-    """Return the end of a batch's part of the chain of its thread."""
-    if batch is None or not batch.head:
-        return ChainEnd()
-    return ChainEnd(batch.head, batch.expires_s)

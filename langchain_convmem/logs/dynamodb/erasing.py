@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from langchain_convmem.errors import LogUnavailableError
@@ -33,11 +32,6 @@ from langchain_convmem.logs.dynamodb.items import (
     make_thread_range,
     read_batch,
     read_revision,
-)
-from langchain_convmem.logs.signatures import (
-    Signer,
-    close_gap,
-    read_gap_positions,
 )
 from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
 
@@ -135,7 +129,6 @@ def erase_entries(
     batches: Batches,
     key: ThreadKey,
     ids: Collection[str],
-    signer: Signer,
     *,
     attempts: Iterator[Any],
 ) -> ForgetReceipt:
@@ -148,11 +141,9 @@ def erase_entries(
     """
     wanted = frozenset(ids)
     count = sum(
-        _take_out(batches, key, batch, wanted, signer, attempts=attempts)
+        _take_out(batches, key, batch, wanted, attempts=attempts)
         for batch in batches.list_of_thread(key)
     )
-    for position in read_gap_positions(wanted):
-        _close_gap(batches, key, position, signer)
     caches = _list_caches(table, key)
     table.write(deletes=[_read_key(item) for item in caches])
     _raise_generation(table, batches, key.owner)
@@ -171,7 +162,6 @@ def _take_out(
     key: ThreadKey,
     batch: Batch,
     wanted: frozenset[str],
-    signer: Signer,
     *,
     attempts: Iterator[Any],
 ) -> int:
@@ -183,36 +173,13 @@ def _take_out(
         kept = [row for row in rows if not _is_named(row, wanted)]
         if len(kept) == len(rows):
             return 0
-        gone = [row for row in rows if _is_named(row, wanted)]
-        made = (signer.bury(key, row.position, row.signature) for row in gone)
-        stones = (*whole.tombstones, *filter(None, made))
-        left = replace(whole, tombstones=stones)
-        if batches.change(key, left, kept) if kept or left.tombstones else batches.empty(current):
+        if batches.change(key, whole, kept) if kept else batches.empty(current):
             return len(rows) - len(kept)
         if next(attempts, None) is None:
             msg = f"others change batch {current.number} of {key} all the while; try again later"
             raise LogUnavailableError(msg, thread_id=key.thread_id)
         current = batches.read_again(current)
     return 0
-
-
-def _close_gap(batches: Batches, key: ThreadKey, position: int, signer: Signer) -> None:
-    """Keep a tombstone of entries that are missing, so that nothing tells of the gap any more.
-
-    It stands with the entry after the gap.
-    """
-    whole = [batches.load(batch) for batch in batches.list_of_thread(key)]
-    rows = [row for batch in whole for row in batch.rows or ()]
-    erased = [one for batch in whole for one in batch.tombstones]
-    bridge = close_gap(signer, key, rows, erased, position)
-    if bridge is None:
-        return
-    for batch in whole:
-        last = max((row.position for row in batch.rows or ()), default=0)
-        if last > position:
-            kept = [one for one in batch.tombstones if one.position != position]
-            batches.change(key, replace(batch, tombstones=(*kept, bridge)), batch.rows or ())
-            return
 
 
 def _is_named(row: Row, wanted: frozenset[str]) -> bool:

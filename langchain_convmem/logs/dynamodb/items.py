@@ -10,9 +10,7 @@ A partition holds everything of one owner, under sort keys of four kinds::
 A batch's number is the newest number of its owner plus one. Positions are made of both:
 `number * ENTRIES_PER_BATCH + place in the batch`.
 
-An entry carries its signature, and where one was erased a tombstone stands in its place, so that
-the chain of the thread stays whole. The head item names the end of its part of the chain: who
-appends need not read the entries.
+An entry carries its signature.
 """
 
 from __future__ import annotations
@@ -22,13 +20,12 @@ import json
 from base64 import b85decode, b85encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import is_ulid
 from langchain_convmem.logs.base import Row
-from langchain_convmem.logs.signatures import CHECKSUM_BYTES, START, Tombstone, find_head
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import Owner, Role, ThreadKey
 
@@ -43,8 +40,8 @@ DAMAGED_NAME = "damaged-"
 PIECE_BYTES = 350 * 1024
 """Size of a piece; pieces are in no index."""
 SUMMARY_FIELDS = (
-    "pk", "sk", "tp", "thread", "user", "size", "n", "first", "last", "born", "rev", "pieces",
-    "expires", "head", "key",
+    "pk", "sk", "tp", "thread", "user", "size", "first", "last", "born", "rev", "pieces",
+    "expires", "key",
 )  # fmt: skip
 """What a listing needs to know of a batch: everything but its entries."""
 
@@ -72,7 +69,7 @@ class Batch:
         thread: Thread id; empty for a marker.
         batch: Token of the write that made it; never changes.
         revision: Token of the write that changed it last; its pieces are kept under it.
-        size: How many entries it holds; 0 for a marker, and where tombstones alone are left.
+        size: How many entries it holds; 0 for a marker.
         first: Smallest entry id.
         last: Largest entry id.
         born_us: When it was made, microseconds since the epoch.
@@ -80,10 +77,6 @@ class Batch:
         pieces: How many pieces hold the rows; 0 when the head holds them itself.
         rows: The rows of the head itself, by position; None where they are in pieces.
         user: User id where the partition key holds its hash instead; else empty.
-        tombstones: Those of the head itself, by position; empty where they are in pieces.
-        head: The checksum at the end of its part of the thread's chain; empty for a marker.
-        head_position: Where that stands.
-        before_s: When the thread's batch before it ends, seconds since the epoch, if ever.
         key_id: Of the key that signs its entries; empty without one.
         damage: What is wrong with the head item, in a few words; empty for a sound one.
     """
@@ -101,37 +94,17 @@ class Batch:
     pieces: int
     rows: tuple[Row, ...] | None
     user: str = ""
-    tombstones: tuple[Tombstone, ...] = ()
-    head: bytes = b""
-    head_position: int = 0
-    before_s: int | None = None
     key_id: bytes = b""
     damage: str = ""
 
     @property
     def is_marker(self) -> bool:
         """Whether nothing is left of it but its number."""
-        return not (self.size or self.head or self.damage)
+        return not (self.size or self.damage)
 
     def is_over(self, now_s: float) -> bool:
         """Return whether its time has passed, though the service may not have deleted it yet."""
         return self.expires_s is not None and self.expires_s <= now_s
-
-    def has_ended_before(self, now_s: float) -> bool:
-        """Return whether the thread's batch before it has ended, so that none need be there."""
-        return self.before_s is not None and self.before_s <= now_s
-
-
-class ChainEnd(NamedTuple):
-    """Where a thread's chain ends, for the batch that comes next.
-
-    Attributes:
-        checksum: Of the last entry.
-        expires_s: When its batch ends, seconds since the epoch, if ever.
-    """
-
-    checksum: bytes = START
-    expires_s: int | None = None
 
 
 def is_expired(item: Mapping[str, Any], now_s: float) -> bool:
@@ -158,43 +131,25 @@ def _write_fields(row: Row, batch_number: int) -> dict[str, str]:
         fields["turn"] = row.turn_id
     if row.metadata is not None:
         fields["meta"] = row.metadata
-    if row.signature is not None:
-        fields["sig"] = b85encode(row.signature).decode()
+    fields["sig"] = b85encode(row.signature).decode()
     return fields
 
 
-def _write_tombstone(one: Tombstone, batch_number: int) -> dict[str, str]:
-    place = one.position - compute_position(batch_number, 0)
-    return {"p": str(place), "gone": b85encode(b"".join(one[1:])).decode()}
-
-
-class _Contents(NamedTuple):
-    """What a batch holds, by position."""
-
-    rows: tuple[Row, ...]
-    tombstones: tuple[Tombstone, ...]
-
-
-def _read_contents(listed: Sequence[Any], batch_number: int) -> _Contents:
-    """Return the rows and tombstones of a batch; one that cannot be read is a damaged row."""
+def _read_rows(listed: Sequence[Any], batch_number: int) -> tuple[Row, ...]:
+    """Return the rows of a batch, by position; one that cannot be read is a damaged row."""
     rows: list[Row] = []
-    tombstones: list[Tombstone] = []
-    # What bridges a gap before the batch stands before its first place.
-    position = compute_position(batch_number, -2)
+    position = compute_position(batch_number, -1)
     for fields in listed:
-        free = max(position + 1, compute_position(batch_number, 0))
+        free = position + 1
         try:
-            found = _read_fields(fields, batch_number)
+            row = _read_fields(fields, batch_number)
         except (LookupError, ValueError, TypeError, AttributeError):
-            found = make_damaged_row(free, "it cannot be read")
-        if found.position <= position:
-            found = make_damaged_row(free, "its place cannot be read")
-        position = found.position
-        if isinstance(found, Row):
-            rows.append(found)
-        else:
-            tombstones.append(found)
-    return _Contents(tuple(rows), tuple(tombstones))
+            row = make_damaged_row(free, "it cannot be read")
+        if row.position <= position:
+            row = make_damaged_row(free, "its place cannot be read")
+        position = row.position
+        rows.append(row)
+    return tuple(rows)
 
 
 def make_damaged_row(position: int, damage: str) -> Row:
@@ -203,25 +158,20 @@ def make_damaged_row(position: int, damage: str) -> Row:
     return Row(name, position, name, "control", "", None, damage=damage)
 
 
-def _read_fields(fields: Mapping[str, str], batch_number: int) -> Row | Tombstone:
-    """Return a row or a tombstone.
+def _read_fields(fields: Mapping[str, str], batch_number: int) -> Row:
+    """Return a row.
 
     Raises:
-        LookupError: If the fields make neither; likewise a ValueError or a TypeError.
+        LookupError: If the fields make none; likewise a ValueError or a TypeError.
     """
-    position = compute_position(batch_number, int(fields["p"]))
-    if "gone" in fields:
-        kept = b85decode(fields["gone"])
-        mark = 2 * CHECKSUM_BYTES
-        return Tombstone(position, kept[:CHECKSUM_BYTES], kept[CHECKSUM_BYTES:mark], kept[mark:])
     row = Row(
         id=fields["id"],
-        position=position,
+        position=compute_position(batch_number, int(fields["p"])),
         turn_id=fields.get("turn", fields["id"]),
         role=fields["role"],  # type: ignore[arg-type]  # one of the roles, or else damaged
         body=fields["body"],
         metadata=fields.get("meta"),
-        signature=b85decode(fields["sig"]) if "sig" in fields else None,
+        signature=b85decode(fields["sig"]),
     )
     if row.role not in _ROLES:
         row = replace(row, role="control", damage="its role is unknown")
@@ -248,18 +198,15 @@ def make_batch_item(
 
     Args:
         key: Its thread.
-        batch: What is known of it, tombstones included; `size`, `first`, `last`, `pieces`, `rows`,
-            `head`, `head_position` and `user` are ignored.
-        rows: Its rows by position; none where tombstones alone are left.
+        batch: What is known of it; `size`, `first`, `last`, `pieces`, `rows` and `user` are
+            ignored.
+        rows: Its rows by position, one at least.
         now_us: When the pieces are written, microseconds since the epoch.
 
     Raises:
         InvalidMessageError: If a row holds text that no encoding can keep.
     """
-    tombstones = sorted(batch.tombstones)
     fields = [_write_fields(row, batch.number) for row in rows]
-    fields += [_write_tombstone(one, batch.number) for one in tombstones]
-    fields.sort(key=lambda one: int(one["p"]))
     item: Item = {
         "pk": write_text(batch.partition),
         "sk": write_text(make_batch_key(batch.number)),
@@ -269,15 +216,11 @@ def make_batch_item(
         "rev": write_text(batch.revision),
         "size": write_number(len(rows)),
         "born": write_number(batch.born_us),
-        "head": {"B": find_head(rows, tombstones) + max(int(fields[-1]["p"]), 0).to_bytes(4)},
+        "first": write_text(min(row.id for row in rows)),
+        "last": write_text(max(row.id for row in rows)),
     }
-    if rows:
-        item["first"] = write_text(min(row.id for row in rows))
-        item["last"] = write_text(max(row.id for row in rows))
     if batch.expires_s is not None:
         item["expires"] = write_number(batch.expires_s)
-    if batch.before_s is not None:
-        item["before"] = write_number(batch.before_s)
     if batch.key_id:
         item["key"] = {"B": batch.key_id}
     if is_hashed(key.owner) and key.user_id is not None:
@@ -348,29 +291,23 @@ def read_batch(item: Mapping[str, Any]) -> Batch:
     batch_number = _read_number_of(item)
     try:
         listed = item.get("rows")
-        contents = None
+        rows = None
         if listed is not None:
-            plain = [_unwrap(fields) for fields in listed["L"]]
-            contents = _read_contents(plain, batch_number)
-        head = _read_bytes(item, "head")
+            rows = _read_rows([_unwrap(fields) for fields in listed["L"]], batch_number)
         return Batch(
             partition=item["pk"]["S"],
             number=batch_number,
             thread=_read_text(item, "thread"),
             batch=_read_text(item, "batch"),
             revision=_read_text(item, "rev"),
-            size=int((item.get("size") or item["n"])["N"]),
+            size=int(item["size"]["N"]),
             first=_read_id(item, "first"),
             last=_read_id(item, "last"),
             born_us=int(item["born"]["N"]),
             expires_s=_read_optional_number(item, "expires"),
             pieces=_read_optional_number(item, "pieces") or 0,
-            rows=None if contents is None else contents.rows,
+            rows=rows,
             user=_read_text(item, "user"),
-            tombstones=() if contents is None else contents.tombstones,
-            head=head[:CHECKSUM_BYTES],
-            head_position=compute_position(batch_number, int.from_bytes(head[CHECKSUM_BYTES:])),
-            before_s=_read_optional_number(item, "before"),
             key_id=_read_bytes(item, "key"),
         )
     except (LookupError, ValueError, TypeError, AttributeError):
@@ -447,16 +384,16 @@ def _read_optional_number(item: Mapping[str, Any], name: str) -> int | None:
 def join_pieces(batch: Batch, parts: Sequence[bytes]) -> Batch:
     """Return a batch with what was split into pieces; what is damaged there is one damaged row."""
     try:
-        rows, tombstones = _read_contents(json.loads(b"".join(parts)), batch.number)
+        rows = _read_rows(json.loads(b"".join(parts)), batch.number)
     except (ValueError, TypeError):  # which may quote what it could not read
         return mark_damaged(batch, "the pieces of its batch cannot be read")
-    return replace(batch, rows=rows, tombstones=tombstones)
+    return replace(batch, rows=rows)
 
 
 def mark_damaged(batch: Batch, damage: str) -> Batch:
     """Return a batch of which nothing can be read but that it was there."""
     row = make_damaged_row(compute_position(batch.number, 0), damage)
-    return replace(batch, rows=(row,), tombstones=(), damage=damage)
+    return replace(batch, rows=(row,), damage=damage)
 
 
 # -- keys -------------------------------------------------------------------------------------

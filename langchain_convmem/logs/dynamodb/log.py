@@ -44,12 +44,11 @@ from langchain_convmem.logs.base import (
     list_own_ids,
     make_twin,
     make_version,
-    mark_missing,
     note_damage,
     plan_append,
     read_message_id,
 )
-from langchain_convmem.logs.dynamodb.batches import Batches, get_end
+from langchain_convmem.logs.dynamodb.batches import Batches
 from langchain_convmem.logs.dynamodb.client import Table, choose_pause_s, make_table
 from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
 from langchain_convmem.logs.dynamodb.items import (
@@ -58,7 +57,6 @@ from langchain_convmem.logs.dynamodb.items import (
     PIECE_BYTES,
     STATE_RANGE,
     Batch,
-    ChainEnd,
     Item,
     choose_number,
     compute_number,
@@ -71,14 +69,7 @@ from langchain_convmem.logs.dynamodb.items import (
     write_number,
     write_text,
 )
-from langchain_convmem.logs.signatures import (
-    START,
-    Signer,
-    ThreadHead,
-    Tombstone,
-    check_key,
-    is_linked,
-)
+from langchain_convmem.logs.signatures import Signer, check_key
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,
@@ -234,10 +225,10 @@ class DynamoDBLog(AsyncTwins):
             return []
         bounds = after, until
         if last is not None:
-            rows = _read_latest(self._batches, self._signer, key, bounds, last)
+            rows = _read_latest(self._batches, key, bounds, last)
         else:
             batches = _read_between(self._batches, key, bounds)
-            rows = _mark_missing(self._signer, key, batches, is_start=not compute_number(after))
+            rows = _list_rows(batches)
             if rows and not compute_number(after):
                 self._writer.learn(key, batches)
         return [decode_entry(key, row, self._signer) for row in rows if _is_in_range(row, bounds)]
@@ -284,28 +275,6 @@ class DynamoDBLog(AsyncTwins):
 
     aowners = make_twin(owners)
 
-    def heads(self, owner: Owner | None = None) -> list[ThreadHead]:
-        """Return how far each thread's chain has come; see `ChainedLog.heads`.
-
-        An owner's whole partition is read, and for None the whole table.
-        """
-        self._table.check_open()
-        return _list_heads(self._batches, owner)
-
-    aheads = make_twin(heads)
-
-    def tombstones(self, key: ThreadKey) -> list[Tombstone]:
-        """Return what is kept of a thread's erased entries; see `ChainedLog.tombstones`.
-
-        The thread is read whole.
-        """
-        self._table.check_open()
-        batches = _read_between(self._batches, key, (0, None))
-        erased = (one for batch in batches for one in batch.tombstones)
-        return self._signer.select_genuine(key, erased)
-
-    atombstones = make_twin(tombstones)
-
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         rows, generation = _read_later(self._batches, owner, cursor, limit)
@@ -337,9 +306,7 @@ class DynamoDBLog(AsyncTwins):
             if entry_ids is None:
                 return erase_thread(self._table, self._batches, scope)
             attempts = self._writer.make_attempts()
-            return erase_entries(
-                self._table, self._batches, scope, entry_ids, self._signer, attempts=attempts
-            )
+            return erase_entries(self._table, self._batches, scope, entry_ids, attempts=attempts)
 
     # -- state documents ------------------------------------------------------------------------
 
@@ -433,42 +400,27 @@ class _BatchWriter:
                 number = choose_number(last or None, is_over=is_over, now_ms=get_now_ms())
                 if newest is not None and not (newest.is_marker or newest.damage):
                     check_key(newest.key_id, self._signer.key_id, f"table {self._table.name!r}")
-                stored = self._read_same(key, hashes, last, with_end=True)
-                before = self._find_end(key, newest, stored)
+                stored = self._read_same(key, hashes, last)
                 plan = plan_append(
                     batch,
                     note_damage(self._signer, key, _list_rows(stored)),
                     first_position=compute_position(number, 0),
-                    sign=self._signer.chain(key, before.checksum),
+                    sign=partial(self._signer.sign, key),
                 )
-                if not plan.added or self._commit(key, plan.added, number, last, before):
+                if not plan.added or self._commit(key, plan.added, number, last):
                     return plan
         raise _make_busy_error(self._table.name, key)
 
-    def _find_end(self, key: ThreadKey, newest: Batch | None, read: Sequence[Batch]) -> ChainEnd:
-        """Return where the thread's chain ends; costs a query only where nothing read tells.
-
-        What was known before may be gone by now: another process may have forgotten the thread.
-        """
-        if newest is None:
-            return ChainEnd()
-        if newest.thread == key.thread_id and not newest.is_marker:
-            return get_end(newest)
-        return get_end(read[-1]) if read else self._batches.find_end(key)
-
-    def _commit(
-        self, key: ThreadKey, added: Sequence[Row], number: int, last: int, before: ChainEnd
-    ) -> bool:
+    def _commit(self, key: ThreadKey, added: Sequence[Row], number: int, last: int) -> bool:
         """Write the batch; return False if another writer was faster."""
-        batch = self._batches.add(key, number, added, before)
+        batch = self._batches.add(key, number, added)
         if batch is None:
             return False
         if number == last + 1:
             self._known.learn(key, added, after=last, number=number)
             return True
         # Only the first number of a new run depends on the clock. Where another clock said a
-        # later day, the batch would stand before what is there already. What was written since in
-        # the same run follows this batch, may be chained to it, and must find it there.
+        # later day, the batch would stand before what is there already.
         newest = self._batches.find_newest(key.owner)
         stands = newest is None or not is_of_earlier_day(number, newest.number)
         return stands or not self._batches.empty(batch)
@@ -517,21 +469,17 @@ class _BatchWriter:
         read = self._read_same(key, hashes, newest)
         return [] if self._known.has_none_of(key, hashes, newest) else _list_rows(read)
 
-    def _read_same(
-        self, key: ThreadKey, hashes: set[int], newest: int, *, with_end: bool = False
-    ) -> list[Batch]:
+    def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Batch]:
         """Return the thread's batches if one may hold a message id of these hashes.
 
-        Else those that are new to this process, if it asks for any; with the end of the chain,
-        the last one that it knows stands before them.
+        Else those that are new to this process, if it asks for any.
         """
         if not hashes:
             return []
         known = self._known.get_known_number(key)
         fresh: list[Batch] = []
         if known is not None and known < newest:
-            first = (self._known.get_last_number(key) if with_end else None) or known + 1
-            fresh = self._read_all(self._batches.list_of_thread(key, first))
+            fresh = self._read_all(self._batches.list_of_thread(key, known + 1))
             self._known.learn(key, _list_rows(fresh), after=known, number=newest)
         if self._known.has_none_of(key, hashes, newest):
             return fresh
@@ -579,12 +527,6 @@ class KnownIds:
         self._count = 0
         self._lock = Lock()
         self._threads: OrderedDict[ThreadKey, tuple[int, set[int]]] = OrderedDict()
-        self._last_numbers: dict[ThreadKey, int] = {}
-
-    def get_last_number(self, key: ThreadKey) -> int | None:
-        """Return the number of the last batch of the thread that was read or written, or None."""
-        with self._lock:
-            return self._last_numbers.get(key)
 
     def get_known_number(self, key: ThreadKey) -> int | None:
         """Return the batch number up to which the thread is known, or None."""
@@ -625,11 +567,8 @@ class KnownIds:
             self._count += len(ids)
             self._threads[key] = (max(number, up_to), ids)
             self._threads.move_to_end(key)
-            if rows:
-                self._last_numbers[key] = compute_number(rows[-1].position)
             while self._count > self._limit and len(self._threads) > 1:
-                oldest, (_, dropped) = self._threads.popitem(last=False)
-                self._last_numbers.pop(oldest, None)
+                _, (_, dropped) = self._threads.popitem(last=False)
                 self._count -= len(dropped)
 
 
@@ -649,9 +588,7 @@ def _read_between(batches: Batches, key: ThreadKey, bounds: _Bounds) -> list[Bat
     return list(map(batches.load, batches.list_of_thread(key, compute_number(after), last)))
 
 
-def _read_latest(
-    batches: Batches, signer: Signer, key: ThreadKey, bounds: _Bounds, last: int
-) -> list[Row]:
+def _read_latest(batches: Batches, key: ThreadKey, bounds: _Bounds, last: int) -> list[Row]:
     """Return the latest rows of a range of positions, reading no more batches than needed."""
     if last <= 0:
         return []
@@ -665,41 +602,7 @@ def _read_latest(
         count += sum(_is_in_range(row, bounds) for row in found[-1].rows or ())
         if count >= last:
             break
-    is_start = count < last and not numbers[0]
-    rows = _mark_missing(signer, key, found[::-1], is_start=is_start)
-    return [row for row in rows if _is_in_range(row, bounds)][-last:]
-
-
-def _mark_missing(
-    signer: Signer, key: ThreadKey, batches: Sequence[Batch], *, is_start: bool
-) -> list[Row]:
-    """Return the rows of a thread's batches, with gaps where others are missing.
-
-    Args:
-        signer: What signs them.
-        key: The thread.
-        batches: With their rows, ascending, with none left out between them.
-        is_start: Whether they begin where the thread does. What has ended by its time need not be
-            there: then the thread begins after it.
-    """
-    rows = [row for batch in batches for row in batch.rows or ()]
-    if is_linked([row.signature for row in rows], START if is_start else None):
-        return rows
-    now_s = time.time()
-    return mark_missing(
-        signer,
-        key,
-        rows,
-        [one for batch in batches for one in batch.tombstones],
-        is_start=is_start,
-        except_before={_find_first_position(b) for b in batches if b.has_ended_before(now_s)},
-    )
-
-
-def _find_first_position(batch: Batch) -> int:
-    """Return the position of a batch's first row or tombstone."""
-    rows = [row.position for row in batch.rows or ()]
-    return min(rows + [one.position for one in batch.tombstones])
+    return [row for row in _list_rows(found[::-1]) if _is_in_range(row, bounds)][-last:]
 
 
 def _is_in_range(row: Row, bounds: _Bounds) -> bool:
@@ -713,7 +616,7 @@ def _list_threads(batches: Batches, user_id: str | None) -> list[ThreadInfo]:
     spans: dict[str, tuple[int, str, str]] = {}
     for batch in batches.list_of_user(user_id, LONE_PREFIX):
         if not (batch.size and batch.first and batch.thread):
-            continue  # tombstones alone, or damaged
+            continue  # damaged
         count, first, last = spans.get(batch.thread, (0, batch.first, batch.last))
         spans[batch.thread] = (
             count + batch.size,
@@ -735,23 +638,6 @@ def _list_owners(batches: Batches) -> list[Owner]:
         if batch.size and batch.thread
     )
     return list(dict.fromkeys(found))
-
-
-def _list_heads(batches: Batches, owner: Owner | None) -> list[ThreadHead]:
-    """Return how far the chains of an owner's threads have come, or of all."""
-    newest: dict[ThreadKey, Batch] = {}
-    found = batches.list_all() if owner is None else batches.list_of_owner(owner)
-    for batch in found:
-        if not batch.head or batch.head == START or not batch.thread:
-            continue
-        whose = read_owner(batch.partition, batch.thread, batch.user)
-        key = ThreadKey(whose.user_id, batch.thread)
-        if key not in newest or newest[key].number < batch.number:
-            newest[key] = batch
-    return [
-        ThreadHead(key.user_id, key.thread_id, batch.head_position, batch.head.hex())
-        for key, batch in newest.items()
-    ]
 
 
 def _read_later(

@@ -10,9 +10,8 @@ import sys
 import pytest
 
 from benchmarks.chaos.__main__ import DRILLS, main
-from benchmarks.chaos.files import tear
+from benchmarks.chaos.files import flip_bit, tear
 from benchmarks.chaos.kills import PATHS, _compare
-from benchmarks.flips import flip_bit
 
 
 def test_every_drill_that_needs_no_server_runs_and_finds_nothing():

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog, base, sqlite, sqlite_rows
-from langchain_convmem.logs.base import hash_message_id, make_version, read_message_id
-from langchain_convmem.records import Draft
+from langchain_convmem.logs.base import (
+    decode_entry,
+    encode_drafts,
+    get_own_id,
+    hash_message_id,
+    make_version,
+    plan_append,
+    read_message_id,
+)
+from langchain_convmem.records import Control, Draft
 from langchain_convmem.testing.log_contract import list_live_texts, list_texts, say, say_all
 from langchain_convmem.views.codec import encode_body, make_draft
 
@@ -80,3 +88,73 @@ def test_a_cancelled_append_is_whole_or_not_there(kind, tmp_path):
         counts = [asyncio.run(scenario(ticks)) for ticks in range(5)]
     assert all(count % 30 == 0 for count in counts)
     assert counts[0] == 0
+
+
+# -- what an append adds, planned from the rows that it needs alone ------------------------------
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("say"), st.sampled_from([None, "m1", "m2", ""]), st.sampled_from("ab")),
+    st.tuples(st.just("retract"), st.integers(0, 30), st.just("")),
+    st.tuples(st.just("rename"), st.integers(0, 30), st.sampled_from("ab")),
+)
+
+
+class Rows:
+    """A thread as a table holds it, of which an append reads what it must."""
+
+    def __init__(self):
+        self.rows = []
+
+    def append(self, drafts):
+        wanted = {get_own_id(draft) for draft in drafts} - {None}
+        versions = [row for row in self.rows if read_message_id(row.id, row.body) in wanted]
+        versions = [row for row in versions if row.role != "control"]
+        controls = [row for row in self.rows if row.role == "control"] if versions else []
+        batch, first = encode_drafts(drafts), len(self.rows) + 1
+        plan = plan_append(batch, [*versions, *controls], first_position=first)
+        for row, key_hash in zip(plan.added, plan.key_hashes, strict=True):
+            assert row.position == len(self.rows) + 1
+            is_control = row.role == "control"
+            name = None if is_control else hash_message_id(read_message_id(row.id, row.body))
+            assert key_hash == name
+            self.rows.append(row)
+        return plan.rows
+
+
+def draft(action, entries):
+    """Return what the action appends to a thread of such entries (or rows)."""
+    kind, what, text = action
+    if kind == "say":
+        return make_draft(HumanMessage(text, id=what))
+    among = [entry for entry in entries if kind == "retract" or entry.role != "control"]
+    target = among[what % len(among)].id if among else "nothing"
+    if kind == "retract":
+        return Draft(role="control", control=Control((target,), "undo"))
+    return make_draft(HumanMessage(text, id=target))
+
+
+def shape(entries):
+    """Return entries with ids as places, so that two logs can be compared."""
+    places = {entry.id: place for place, entry in enumerate(entries)}
+    return [
+        (
+            entry.role,
+            entry.contents,
+            entry.message and places.get(entry.message.id, entry.message.id),
+            entry.control and [places.get(one, one) for one in entry.control.retracts],
+            places.get(entry.turn_id, entry.turn_id),
+        )
+        for entry in entries
+    ]
+
+
+@given(st.lists(st.lists(ACTIONS, max_size=6), max_size=6))
+def test_batches_add_what_the_log_in_memory_adds(batches):
+    rows, log = Rows(), InMemoryLog()
+    for actions in batches:
+        mine, theirs = list(rows.rows), log.entries(KEY)
+        placed = rows.append([draft(action, mine) for action in actions])
+        entries = log.append(KEY, [draft(action, theirs) for action in actions])
+        assert [row.position for row in placed] == [entry.position for entry in entries]
+    assert shape([decode_entry(KEY, row) for row in rows.rows]) == shape(log.entries(KEY))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
+import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -227,26 +228,29 @@ def test_what_the_copy_lacks_is_reported():
     assert (short.key, short.expected, short.found) == (ANA, 2, 1)
 
 
-def test_what_is_damaged_is_named_and_left_out_until_it_is_repaired():
-    source, target = InMemoryLog(), InMemoryLog()
-    entries = [say(source, ANA, text) for text in ("one", "two", "three", "four")]
-    say(source, OTHER, "other")
-    rows = source._threads[ANA].rows
-    sound = list(rows)
-    rows[0] = replace(rows[0], body=rows[0].body.replace("one", "six"))
-    del rows[2]
-    report = copied(source, target)
-    assert [(entry.key, entry.position, entry.id, entry.damage) for entry in report.damaged] == [
-        (ANA, 1, entries[0].id, "it does not match its checksum"),
-        (ANA, 3, "missing-3", "entries are missing here"),
-    ]
-    assert (report.written, report.short) == (3, ())
-    assert [entry.contents for entry in target.entries(ANA)] == [("two",), ("four",)]
-    assert [entry.contents for entry in target.entries(OTHER)] == [("other",)]
-    assert copied(source, target).damaged == report.damaged
-    source._threads[ANA].rows = sound
-    mended = copied(source, target)
-    assert (mended.written, mended.damaged, mended.short) == (2, (), ())
+def test_what_is_damaged_is_named_and_left_out_until_it_is_sound_again(tmp_path):
+    def alter(old, new):
+        with closing(sqlite3.connect(tmp_path / "log.db")) as db, db:
+            db.execute("UPDATE entries SET body = replace(body, ?, ?)", (old, new))
+
+    target = InMemoryLog()
+    with SQLiteLog(tmp_path / "log.db") as source:
+        entries = [say(source, ANA, text) for text in ("one", "two", "three")]
+        say(source, OTHER, "other")
+        alter("two", "six")
+        report = copied(source, target)
+        assert [
+            (entry.key, entry.position, entry.id, entry.damage) for entry in report.damaged
+        ] == [
+            (ANA, 2, entries[1].id, "it does not match its checksum"),
+        ]
+        assert (report.written, report.short) == (3, ())
+        assert [entry.contents for entry in target.entries(ANA)] == [("one",), ("three",)]
+        assert [entry.contents for entry in target.entries(OTHER)] == [("other",)]
+        assert copied(source, target).damaged == report.damaged
+        alter("six", "two")
+        mended = copied(source, target)
+        assert (mended.written, mended.damaged, mended.short) == (1, (), ())
 
 
 def test_progress_counts_entries_from_none_to_all():

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem import InMemoryLog
 from langchain_convmem.cli.rendering import encode_log, format_log
-from langchain_convmem.logs.base import Row, build_changes, build_line_changes, decode_entry
-from langchain_convmem.logs.signatures import START, Signer
+from langchain_convmem.logs.base import (
+    Row,
+    build_changes,
+    build_line_changes,
+    decode_entry,
+    encode_drafts,
+    plan_append,
+)
+from langchain_convmem.logs.signatures import Signer
 from langchain_convmem.memory import compute_stats
 from langchain_convmem.records import Cover, Draft, Entry, ThreadKey
 from langchain_convmem.transfer.formats.convmem import encode_entry
@@ -25,14 +32,16 @@ SECRET = "pay 1000 euros"
 
 def read_thread(*messages, damaged: int) -> list[Entry]:
     """Return the entries of a thread, one of which was altered where it is stored."""
-    log = InMemoryLog()
-    log.append(KEY, [make_draft(message) for message in messages])
-    rows = log._threads[KEY].rows
     signer = Signer()
-    sign = signer.chain(KEY)
-    signed = [replace(row, signature=sign(row)) for row in rows]
+    signed = sign_rows(messages, signer)
     signed[damaged] = replace(signed[damaged], body=signed[damaged].body.replace("1000", "9000"))
     return [decode_entry(KEY, row, signer) for row in signed]
+
+
+def sign_rows(messages, signer):
+    """Return what a log stores of messages."""
+    batch = encode_drafts([make_draft(message) for message in messages])
+    return list(plan_append(batch, first_position=1, sign=partial(signer.sign, KEY)).added)
 
 
 def make_chat(damaged: int) -> list[Entry]:
@@ -111,11 +120,7 @@ def test_a_summary_stays_where_what_it_covers_is_damaged():
 
 def test_pages_of_changes_go_past_it():
     signer = Signer()
-    sign = signer.chain(KEY)
-    drafts = [make_draft(HumanMessage(f"sum {n}000", id=f"m{n}")) for n in range(1, 4)]
-    log = InMemoryLog()
-    log.append(KEY, drafts)
-    rows = [replace(row, signature=sign(row)) for row in log._threads[KEY].rows]
+    rows = sign_rows([HumanMessage(f"sum {n}000", id=f"m{n}") for n in range(1, 4)], signer)
     rows[1] = replace(rows[1], body=rows[1].body.replace("2000", "9000"))
     changes = build_changes([(KEY, row) for row in rows], 0, 1, signer)
     assert [entry.damage != "" for entry in changes.entries] == [False, True, False]
@@ -134,11 +139,10 @@ def test_without_a_signature_an_unreadable_row_is_still_only_a_gap():
     assert entry.position == 4
 
 
-def test_a_keyed_signer_takes_no_unsigned_row():
+def test_a_keyed_signer_takes_no_row_that_was_signed_without_the_key():
     row = Row("01J00000000000000000000000", 4, "t", "user", '{"v":1}', None)
-    assert Signer().find_damage(KEY, row) == ""
-    assert Signer("sixteen bytes ok").find_damage(KEY, row) != ""
-    signed = replace(row, signature=Signer().sign(KEY, row, START))
+    signed = replace(row, signature=Signer().sign(KEY, row))
+    assert Signer().find_damage(KEY, signed) == ""
     assert Signer("sixteen bytes ok").find_damage(KEY, signed) != ""
 
 

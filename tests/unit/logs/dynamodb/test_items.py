@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from base64 import b85encode
 
 import pytest
 from hypothesis import given
@@ -45,17 +44,10 @@ from langchain_convmem.logs.dynamodb.items import (
     read_owner,
     read_revision,
 )
-from langchain_convmem.logs.signatures import (
-    CHECKSUM_BYTES,
-    START,
-    Signer,
-    Tombstone,
-    get_head,
-)
+from langchain_convmem.logs.signatures import Signer
 from langchain_convmem.records import Owner, ThreadKey
 
 DAY_MS = 86_400_000
-PREVIOUS, CHECKSUM = b"p" * CHECKSUM_BYTES, b"c" * CHECKSUM_BYTES
 
 
 names = st.one_of(
@@ -254,74 +246,24 @@ def test_rows_come_back_from_an_item_exactly(made, expires):
         last=max(ids),
         expires_s=expires,
         rows=tuple(stored),
-        head=START,
-        head_position=stored[-1].position,
     )
 
 
 def signed_rows(places, **fields):
-    """Return rows at these places, each signed after the one before."""
-    sign = Signer().chain(KEY)
+    """Return rows at these places, signed."""
     made = [row(place, **fields) for place in places]
-    return [dataclasses.replace(one, signature=sign(one)) for one in made]
+    return [dataclasses.replace(one, signature=Signer().sign(KEY, one)) for one in made]
 
 
 @pytest.mark.parametrize("body", ["{}", "x" * INLINE_BYTES])
-def test_signatures_and_tombstones_come_back_with_where_the_chain_ends(body):
+def test_signatures_come_back_with_the_key_that_made_them(body):
     stored = signed_rows([0, 2, 3], body=body)
-    gone = tuple(
-        Tombstone(compute_position(NUMBER, place), PREVIOUS, CHECKSUM, b"m" * 8) for place in (1, 7)
-    )
-    batch = blank(tombstones=gone, before_s=77, key_id=b"k" * 8)
-    head, pieces = make_batch_item(KEY, batch, stored, now_us=9)
+    head, pieces = make_batch_item(KEY, blank(key_id=b"k" * 8), stored, now_us=9)
     read = read_batch(head)
-    assert (read.size, read.before_s, read.key_id, read.head) == (
-        3,
-        77,
-        b"k" * 8,
-        CHECKSUM,
-    )
+    assert (read.size, read.key_id) == (3, b"k" * 8)
     if pieces:
         read = join_pieces(read, [piece["data"]["B"] for piece in pieces])
-    assert (read.rows, read.tombstones, read.damage) == (tuple(stored), gone, "")
-    head, _ = make_batch_item(KEY, blank(), stored, now_us=9)
-    batch = read_batch(head)
-    assert (batch.head, batch.head_position) == (
-        get_head(stored[-1].signature),
-        stored[-1].position,
-    )
-
-
-def test_a_tombstone_without_its_mark_is_read_and_is_not_genuine():
-    signer = Signer()
-    position = compute_position(NUMBER, 0)
-    stone = signer.make_tombstone(KEY, position, START, CHECKSUM)
-    head, _ = make_batch_item(KEY, blank(tombstones=(stone,)), [], now_us=9)
-    gone = head["rows"]["L"][0]["M"]["gone"]
-    assert gone == {"S": b85encode(START + CHECKSUM + stone.mark).decode()}
-    gone["S"] = b85encode(START + CHECKSUM).decode()
-    [found] = read_batch(head).tombstones
-    assert found == stone._replace(mark=b"")
-    assert (signer.is_genuine(KEY, stone), signer.is_genuine(KEY, found)) == (True, False)
-
-
-def test_a_batch_of_tombstones_is_no_marker():
-    gone = (Tombstone(compute_position(NUMBER, 0), PREVIOUS, CHECKSUM, b"m" * 8),)
-    head, pieces = make_batch_item(KEY, blank(tombstones=gone), [], now_us=9)
-    read = read_batch(head)
-    assert (read.size, read.rows, read.tombstones, pieces) == (0, (), gone, [])
-    assert not read.is_marker
-    assert read_batch(make_marker_item("U#ana", NUMBER, now_us=9)).is_marker
-
-
-def test_what_an_older_release_wrote_is_read():
-    stored = [row(), row(1)]
-    head, _ = make_batch_item(KEY, blank(), stored, now_us=9)
-    head["n"] = head.pop("size")
-    del head["head"]
-    read = read_batch(head)
-    assert (read.size, read.rows, read.head, read.damage) == (2, tuple(stored), b"", "")
-    assert not read.is_marker
+    assert (read.rows, read.damage) == (tuple(stored), "")
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "汉", "🦊", '"'])
