@@ -281,6 +281,10 @@ _ODD_ROWS = {
     "threads have a name that cannot be": (
         "threads WHERE typeof(thread_id) != 'text' OR thread_id = ''"
     ),
+    "threads of no user belong to another": (
+        "threads t JOIN owners o ON o.owner = t.owner "
+        "WHERE o.user_id = '' AND o.lone_thread != t.thread_id"
+    ),
     "index rows cannot be read": (
         "segments WHERE typeof(terms) != 'text' OR typeof(vector) NOT IN ('null', 'blob') "
         "OR typeof(part) != 'integer' OR typeof(segment) != 'integer' "

@@ -272,7 +272,7 @@ def test_nothing_of_a_forgotten_user_is_left_in_any_table(server, schema, log):
     log.set_state(key, "buffer", "forgettable", expected=None)
     log.forget(Owner(user_id="forgettable"))
     tables = server.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", schema)
-    assert len(tables) == 8
+    assert len(tables) == 7
     for (table,) in tables:
         rows = server.execute(f"SELECT * FROM {schema}.{table}")
         assert "forgettable" not in str(rows), table

@@ -193,6 +193,7 @@ DAMAGES = {
         "UPDATE owners SET user_id = '' WHERE user_id = 'ana'",
         [
             "1 owners have a name that cannot be",
+            "1 threads of no user belong to another",
             *[f"position {number} of thread 't1': {CHANGED}" for number in range(1, 6)],
             "document 'buffer' of thread 't1' does not match its checksum",
         ],

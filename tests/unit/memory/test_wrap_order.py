@@ -275,7 +275,6 @@ _DISK = [
     "entries",
     "forget",
     "get_state",
-    "keep_segments",
     "load_segments",
     "read_thread",
     "save_segments",
