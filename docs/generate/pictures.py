@@ -388,7 +388,7 @@ def draw_scale_out() -> Drawing:
         780,
         54,
         "one log: SQLite, PostgreSQL or DynamoDB",
-        "entries, signed and chained by thread",
+        "entries, each with a checksum",
         kind="log",
         text="small",
     )
