@@ -387,17 +387,15 @@ class VectorStoreRecall(DialogRecall):
     def _list_copies(
         self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
     ) -> list[str]:
-        entries: Iterable[Entry]
-        if isinstance(scope, ThreadKey):
-            entries = self.log.entries(scope)
-        else:
-            entries = self.log.changes(scope).entries
-        wanted = None if entry_ids is None else set(entry_ids)
-        return _list_ids(
-            entry
-            for entry in entries
-            if wanted is None or entry.id in wanted or entry.message_id in wanted
+        entries: Sequence[Entry] = (
+            self.log.entries(scope)
+            if isinstance(scope, ThreadKey)
+            else self.log.changes(scope).entries
         )
+        if entry_ids is not None:
+            wanted = set(entry_ids)
+            entries = [one for one in entries if not wanted.isdisjoint((one.id, one.message_id))]
+        return _list_ids(entries)
 
     def _drop(self, owner: Owner, copies: Sequence[str]) -> None:
         try:
@@ -583,16 +581,12 @@ def find_cosine(store: Any) -> Callable[[float], float] | None:
         return float if (store.retrieval_mode, store.distance) == ("dense", "Cosine") else None
     # The public property of PGVector gives an SQL comparator, which does not tell its kind.
     is_cosine = "PGVector" in kinds and getattr(store, "_distance_strategy", "") == "cosine"
-    return _invert_distance if is_cosine else None
+    return (lambda distance: 1.0 - distance) if is_cosine else None
 
 
 def _list_kinds(store: VectorStore) -> set[str]:
     # By name: which of these packages are installed is not known.
     return {kind.__name__ for kind in type(store).__mro__}
-
-
-def _invert_distance(distance: float) -> float:
-    return 1.0 - distance
 
 
 # -- the ranking of what was proposed -------------------------------------------------------------

@@ -136,7 +136,7 @@ async def test_a_tool_loop_of_the_agents_sdk_is_one_of_ours(memory, session):
     assert view[2].text == "21 degrees in Porto"
 
 
-def test_a_tool_loop_of_pydantic_ai_is_one_of_ours(memory, history):
+async def test_a_tool_loop_of_pydantic_ai_is_one_of_ours(memory, history):
     agent = PydanticAgent(TestModel(custom_output_text="Done."))
 
     @agent.tool_plain
@@ -144,7 +144,7 @@ def test_a_tool_loop_of_pydantic_ai_is_one_of_ours(memory, history):
         """Tell the weather."""
         return f"21 degrees in {city}"
 
-    result = agent.run_sync("How warm?")
+    result = await agent.run("How warm?")
     history.add(result.new_messages())
     assert [kind for kind, _ in read_view(memory)] == ["human", "ai", "tool", "ai"]
     assert history.load() == result.new_messages()
