@@ -15,7 +15,6 @@ from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLo
 from langchain_convmem.integrations import ConversationStore, make_mcp_server
 
 Said = list[tuple[str, str]]
-CONFIG = {"configurable": {"user_id": "ana", "thread_id": "t"}}
 
 
 @pytest.fixture

@@ -15,12 +15,6 @@ ALLERGY = {
     "German": ("Übrigens vertrage ich kein Penicillin, bitte merk dir das.", "Mache ich."),
     "Arabic": ("بالمناسبة عندي حساسية من البنسلين، أرجو أن تتذكر ذلك.", "حسنا، سأتذكر."),
 }
-PENICILLIN = {
-    "lower case": "i am allergic to penicillin",
-    "Chinese": "我对青霉素过敏",
-    "German": "vertrage ich kein Penicillin",
-    "Arabic": "عندي حساسية من البنسلين",
-}
 NO_SUMMARY = {
     "a full stop": ".",
     "a refusal": "I'm sorry, but I can't help with that.",

@@ -65,13 +65,6 @@ def test_a_turn_is_stored_whole_and_the_thread_goes_on_elsewhere(memory):
     assert len(live(memory)) == 6
 
 
-def test_the_messages_of_a_turn_share_its_id_and_the_reply_tells_its_times(memory):
-    talk(memory, answering("Level 3.")).send_message("Where is the car?")
-    asked, reply = memory.log.entries(KEY)
-    assert asked.turn_id == reply.turn_id
-    assert {"llmStart", "llmEnd"} <= reply.metadata.timing.keys()
-
-
 def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
     asked = []
 
@@ -106,20 +99,6 @@ def test_what_the_write_hook_refuses_is_never_sent():
         assert memory.log.entries(KEY) == []
 
 
-def test_a_tool_loop_is_stored_in_order(memory):
-    def level(car: str) -> str:
-        """Tell the level a car is on."""
-        return f"{car} is on level 3"
-
-    call = AIMessage("", tool_calls=[{"name": "level", "args": {"car": "red"}, "id": "c1"}])
-    said = talk(memory, answering(call, "Level 3."), preface={"tools": [level]})
-    said.send_message("Where is the red car?")
-    kinds = [entry.role for entry in memory.log.entries(KEY)]
-    assert kinds == ["user", "assistant", "tool", "assistant"]
-    assert isinstance(said.history[2], ToolMessage)
-    assert said.history[2].text == "red is on level 3"
-
-
 @pytest.mark.parametrize("way", ["send", "asend", "stream"])
 def test_a_failed_turn_is_kept_in_the_log_and_shown_nowhere(memory, way):
     said = talk(memory, answering("Hello.", ProviderError("down"), "Level 3."))
@@ -140,16 +119,6 @@ def _send(said, text, way):
     if way == "asend":
         return asyncio.run(said.asend_message(text))
     return list(said.stream(text))
-
-
-def test_a_message_that_failed_may_be_sent_again_by_its_id(memory):
-    said = talk(memory, answering(ProviderError("down"), "Level 3."))
-    asked = HumanMessage("Where is the car?", id="m1")
-    with pytest.raises(ProviderError):
-        said.send_message(asked)
-    said.send_message(asked)
-    assert (said.history[0].id, said.history[0].text) == ("m1", "Where is the car?")
-    assert len(said.history) == 2
 
 
 def test_a_message_that_was_answered_is_answered_anew_where_its_id_is_sent_again(memory):
@@ -204,16 +173,6 @@ def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
 
 
 # -- from the question on -----------------------------------------------------------------------
-
-
-def test_a_question_that_cannot_be_stored_is_never_sent():
-    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=1))
-    model = answering("Level 3.")
-    said = talk(memory, model, recall=False)
-    with pytest.raises(HistoryWriteError, match="was not called"):
-        said.send_message("Where is the car?")
-    assert (model.seen, memory.log.entries(KEY)) == ([], [])
-    assert said.send_message("Where is the car?").text == "Level 3."
 
 
 def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(memory):
@@ -329,23 +288,6 @@ def test_a_clone_made_within_the_first_turn_is_empty(memory):
 # -- what the model sees ------------------------------------------------------------------------
 
 
-def test_lines_of_other_threads_stand_before_the_users_words_and_are_not_stored(memory):
-    told_before(memory)
-    model = answering("Level 3.")
-    said = talk(memory, model)
-    said.send_message("On which level did I park the car?")
-    [asked] = model.seen[0]
-    assert asked.text.index("level 3 of the garage") < asked.text.index("On which level")
-    assert said.history[0].content == "On which level did I park the car?"
-
-
-def test_recall_can_be_switched_off(memory):
-    told_before(memory)
-    model = answering("Where?")
-    talk(memory, model, recall=False).send_message("On which level did I park the car?")
-    assert model.asked == ["On which level did I park the car?"]
-
-
 def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
     told_before(memory)
     engine = text_engine("Level 3.", "You are welcome.")
@@ -384,15 +326,6 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
             said.send_message(f"message {number}")
         session = engine.sessions[0].text
         assert "message 0" not in session.split("</summary>")[-1]
-
-
-def test_a_budget_leaves_out_the_oldest(memory):
-    model = answering("Fine.")
-    said = talk(memory, model, recall=False, history_tokens=40)
-    for number in range(10):
-        said.send_message(f"message number {number} " + "word " * 10)
-    assert len(model.seen[-1]) < 6
-    assert len(said.history) == 20
 
 
 # -- going back ---------------------------------------------------------------------------------

@@ -52,21 +52,6 @@ def test_a_marked_message_is_never_recalled(memory):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_turn_whose_question_is_marked_reads_the_thread_and_stores_nothing(memory, way):
-    model = ScriptedChatModel(replies=["Noted.", "Level three."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke("I parked on level three.", at())
-    before = _entries(memory)
-    WAYS[way](chain, _marked("Where?"), at())
-    assert [message.text for message in model.seen[-1]] == [
-        "I parked on level three.",
-        "Noted.",
-        "Where?",
-    ]
-    assert _entries(memory) == before
-
-
-@pytest.mark.parametrize("way", WAYS)
 def test_a_marked_question_is_answered_from_what_was_said_elsewhere(memory, way):
     memory.add_messages([HumanMessage("My boat is red.")], thread_id="u", user_id="ana")
     model = ScriptedChatModel(replies=["Red."])

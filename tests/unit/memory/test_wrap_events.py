@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from importlib.metadata import version
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -11,7 +10,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables import config as config_module
 from langchain_core.tracers import LangChainTracer
-from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
+from scripted_chat import WAYS, FailingLog, ScriptedChatModel, at
 from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
@@ -52,19 +51,6 @@ async def _events(chain, **options):
 
 
 # -- recall is a run ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_recall_is_a_retriever_run_under_the_chains_with_what_it_found(told, way):
-    watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
-    [recall] = watcher.from_chain("retriever")
-    chain = watcher.parent(recall)
-    assert watcher.runs[chain]["name"] == "RememberingRunnable"
-    assert watcher.runs[recall]["name"] == "recall"
-    assert watcher.runs[recall]["query"] == "Where is the car?"
-    [document] = watcher.found[recall]
-    assert TOLD in document.page_content
-    assert document.metadata["thread_id"] == "before"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -131,36 +117,6 @@ async def test_a_log_stream_shows_recall_too(told):
 # -- the memory's own models --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_models_inside_recall_run_under_it_and_are_tagged_as_internal(asking, way):
-    watcher = _watched(way, asking.wrap(ScriptedChatModel(replies=["On level 3."])))
-    [recall] = watcher.from_chain("retriever")
-    own, answering = watcher.from_chain("model")
-    assert watcher.parent(own) == recall
-    assert {INTERNAL_TAG, "nostream"} <= set(watcher.runs[own]["tags"])
-    assert watcher.runs[answering]["tags"] == []
-    assert watcher.runs[recall]["tags"] == []
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_models_inside_the_write_hook_are_tagged_as_internal(way):
-    censor = ScriptedChatModel(replies=["fine"])
-
-    def hook(message):
-        censor.invoke([message])
-        return message
-
-    with ConversationMemory.open(":memory:", before_write=hook) as memory:
-        chain = memory.wrap(ScriptedChatModel(replies=["On level 3."]), recall=False)
-        watcher = _watched(way, chain)
-    question, answering, reply = (watcher.runs[run_id] for run_id in watcher.from_chain("model"))
-    assert INTERNAL_TAG in question["tags"]
-    assert INTERNAL_TAG in reply["tags"]
-    assert INTERNAL_TAG not in answering["tags"]
-    [chain] = [run_id for run_id, run in watcher.runs.items() if run["parent_run_id"] is None]
-    assert {run["parent_run_id"] for run in (question, answering, reply)} == {chain}
-
-
 async def test_event_streams_leave_out_the_memorys_own_models_by_their_tag(asking):
     chain = asking.wrap(ScriptedChatModel(replies=["On level 3."]))
     everything = await _events(chain)
@@ -190,16 +146,6 @@ async def test_a_graph_that_streams_messages_does_not_show_the_memorys_own_model
     shown = [chunk.text async for chunk, _ in graph.astream(asked, at(), stream_mode="messages")]
     assert "".join(shown) == "On level 3."
     assert asking.stats("t", user_id="ana").own_calls == 1
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_tokens_of_the_memorys_own_models_are_counted_with_the_reply(asking, way):
-    watcher = _watched(way, asking.wrap(ScriptedChatModel(replies=["On level 3."])))
-    counts = {"calls": 1, "input_tokens": 1, "output_tokens": 2}
-    told = {name: data for name, data, _ in watcher.events}
-    assert told["convmem.own_models"] == counts
-    reply = asking.history("t", user_id="ana").entries[-1]
-    assert reply.metadata.aux == {"own_tokens": counts}
 
 
 def test_what_the_caller_runs_next_is_not_tagged(asking):
@@ -246,44 +192,11 @@ async def test_a_recall_that_is_cancelled_ends_its_run_too():
 # -- custom events ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_turn_tells_what_the_model_got_and_what_was_stored_in_counts(told, way):
-    chain = told.wrap(ScriptedChatModel(replies=["On level 3."]))
-    WAYS[way](chain, "Hello?", at(recall=False))
-    watcher = _watched(way, chain)
-    (context, got, run_id), (stored, kept, _) = watcher.events
-    assert (context, stored) == ("convmem.context", "convmem.stored")
-    assert got == {
-        "entries": 3,
-        "messages": 3,
-        "tokens": got["tokens"],
-        "repairs": 0,
-        "left_out": 0,
-        "blocks": 1,
-        "lines": 1,
-        "opened": 0,
-        "profile": 0,
-    }
-    assert got["tokens"] > 0
-    assert kept == {"messages": 1, "replaced": 0, "interrupted": 0}
-    assert watcher.runs[run_id]["name"] == "RememberingRunnable"
-
-
 async def test_custom_events_show_in_event_streams(told):
     events = await _events(told.wrap(ScriptedChatModel(replies=["On level 3."])))
     custom = [event for event in events if event["event"] == "on_custom_event"]
     assert [event["name"] for event in custom] == ["convmem.context", "convmem.stored"]
     assert {event["run_id"] for event in custom} == {events[0]["run_id"]}
-
-
-@pytest.mark.parametrize("way", ["stream", "astream"])
-def test_a_cut_stream_tells_that_it_was_stored_as_interrupted(told, way):
-    watcher = RunWatcher()
-    chain = told.wrap(ScriptedChatModel(replies=["On level 3."], breaks_after=2))
-    with pytest.raises(ProviderError, match="broke"):
-        WAYS[way](chain, "Where?", {**at(), "callbacks": [watcher]})
-    name, kept, _ = watcher.events[-1]
-    assert (name, kept["interrupted"]) == ("convmem.stored", 1)
 
 
 def test_nothing_is_told_of_what_could_not_be_stored():
@@ -296,16 +209,6 @@ def test_nothing_is_told_of_what_could_not_be_stored():
 
 
 # -- metadata -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_run_of_a_turn_bears_the_version_and_the_thread(told, way):
-    watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
-    assert len(watcher.runs) == 5
-    for run in watcher.runs.values():
-        assert run["metadata"]["thread_id"] == "t"
-        found = run["metadata"]["lc_versions"]["langchain-convmem"]
-        assert found == version("langchain-convmem")
 
 
 def test_versions_of_others_stay(told):

@@ -43,14 +43,6 @@ def _first_entry(memory):
 # -- config -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("config", [{}, {"configurable": {"user_id": "ana"}}])
-def test_a_call_without_a_thread_is_refused_and_told_the_way_out(chain, model, way, config):
-    with pytest.raises(ConfigError, match=r"thread_id.*configurable"):
-        WAYS[way](chain, "Hello", config)
-    assert model.seen == []
-
-
 @pytest.mark.parametrize("thread_id", ["", 7, uuid.UUID(int=1)])
 def test_a_thread_id_that_is_no_text_is_refused_with_its_value(chain, thread_id):
     with pytest.raises(ConfigError, match="thread_id must be a non-empty string"):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langchain_core.runnables import RunnableLambda
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
@@ -143,34 +143,6 @@ def test_a_failing_turn_does_not_hold_up_the_next(memory):
 
 
 # -- within a turn ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("inside", ["a step", "a thread", "a batch", "parallel steps"])
-def test_a_turn_within_a_turn_of_the_same_thread_is_refused_at_once(memory, inside):
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
-    ways = {
-        "a step": lambda config: chain.invoke("b", config),
-        "a thread": lambda config: RunnableLambda(lambda _: chain.invoke("b", config)).batch(
-            ["x", "y"], config
-        ),
-        "a batch": lambda config: chain.batch(["b", "c"], config),
-        "parallel steps": lambda config: RunnableParallel(one=chain, two=chain).invoke("b", config),
-    }
-    outer = memory.wrap(RunnableLambda(lambda _, config: ways[inside](config)), recall=False)
-    with pytest.raises(ThreadBusyError, match="another thread_id"):
-        outer.invoke("a", at())
-    chain.invoke("later", at())
-    assert _talk(memory) == ["a", "later", "Yes."]
-
-
-async def test_an_async_turn_within_a_turn_of_the_same_thread_is_refused_at_once(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
-
-    async def step(_, config):
-        return await asyncio.create_task(chain.ainvoke("b", config))
-
-    with pytest.raises(ThreadBusyError, match="another thread_id"):
-        await memory.wrap(RunnableLambda(step), recall=False).ainvoke("a", at())
 
 
 def test_a_stream_within_a_turn_of_the_same_thread_is_refused_at_once(memory):

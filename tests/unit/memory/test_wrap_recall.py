@@ -66,14 +66,6 @@ def test_threads_without_a_user_share_no_lines(memory, model):
 # -- what ---------------------------------------------------------------------------------------
 
 
-def test_what_the_model_sees_in_its_context_is_not_recalled(memory, model):
-    chain = _remembering(memory, "now").wrap(model)
-    for _ in range(2):
-        chain.invoke("Where did I chain my bicycle?", at("now"))
-        assert "<recalled>" not in str(model.seen[-1])
-    assert str(model.seen[-1]).count("behind the library.") == 2
-
-
 def test_what_no_longer_fits_the_context_is_recalled(memory, model):
     chain = _remembering(memory, "now").wrap(model, history_tokens=12)
     for number in range(4):
@@ -208,29 +200,6 @@ def test_lines_that_imitate_the_fence_stay_inside(memory, model):
 
 
 # -- switches -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", ["invoke", "astream"])
-def test_recall_can_be_switched_off_and_on_per_call(memory, model, way):
-    _remembering(memory)
-    for default, wanted in [(True, False), (False, True)]:
-        chain = memory.wrap(model, recall=default)
-        WAYS[way](chain, "Where is my bicycle?", at(f"{default}", recall=wanted))
-        assert ("<recalled>" in _last_shown(model)) is wanted
-
-
-def test_the_budget_of_recalled_lines_can_be_set_per_call(memory, model):
-    for number in range(30):
-        said = HumanMessage(f"Bicycle number {number} has a bell and a basket.")
-        memory.add_messages([said], thread_id=f"t{number}", user_id="ana")
-    chain = memory.wrap(model, recall_k=2)
-    chain.invoke("What has my bicycle?", at("now", remember=False))
-    by_number = _last_shown(model).count("Bicycle number")
-    chain.invoke("What has my bicycle?", at("now", recall_tokens=300, remember=False))
-    by_budget = _last_shown(model).count("Bicycle number")
-    chain.invoke("What has my bicycle?", at("now", recall_k=1, remember=False))
-    assert (by_number, _last_shown(model).count("Bicycle number")) == (2, 1)
-    assert by_budget > 5
 
 
 def test_a_turn_that_is_not_remembered_recalls_all_the_same(memory, model):

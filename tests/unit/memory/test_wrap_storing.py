@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
-
-from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.errors import LogError
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_call"}
 
@@ -19,19 +16,6 @@ def _entries(memory, thread_id="t", user_id="ana"):
 
 def _spoken(memory, thread_id="t"):
     return [(entry.role, *entry.contents) for entry in _entries(memory, thread_id)]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_turn_is_stored_as_one_question_and_one_whole_reply(memory, way):
-    model = ScriptedChatModel(replies=["On level three."])
-    WAYS[way](memory.wrap(model, recall=False), "Where did I park?", at())
-    asked, replied = _entries(memory)
-    assert (asked.role, replied.role) == ("user", "assistant")
-    assert asked.message.content == "Where did I park?"
-    assert replied.message.content == "On level three."
-    assert type(replied.message) is AIMessage
-    assert replied.turn_id == asked.turn_id
-    assert replied.metadata.attributes == ()
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -60,64 +44,10 @@ def test_a_call_returns_what_the_chain_returns(memory, way):
     assert wrapped == plain
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_users_message_is_durable_before_the_model_is_called(tmp_path, way):
-    path = tmp_path / "memory.db"
-
-    def look(_):
-        with ConversationMemory.open(path) as other:
-            found.append(_spoken(other))
-        return "I see."
-
-    found = []
-    with ConversationMemory.open(path) as memory:
-        chain = memory.wrap(ScriptedChatModel(replies=[look]), recall=False)
-        WAYS[way](chain, "Remember me", at())
-    assert found == [[("user", "Remember me")]]
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("fails_at", [1, 2])
-def test_a_write_that_fails_is_raised(way, fails_at):
-    log = FailingLog(InMemoryLog(), fails_at)
-    model = ScriptedChatModel(replies=["Yes."])
-    chain = ConversationMemory(log).wrap(model, recall=False)
-    with pytest.raises(LogError, match="disk is full"):
-        WAYS[way](chain, "Hello", at())
-    assert len(model.seen) == fails_at - 1, "no model is asked what was not stored"
-    WAYS[way](chain, "Hello again", at())
-    assert _spoken(ConversationMemory(log))[-1] == ("assistant", "Yes.")
-
-
-def test_the_reply_names_when_the_model_was_called_and_done(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["One two"]), recall=False)
-    chain.invoke("a", at())
-    list(chain.stream("b", at()))
-    _, whole, _, streamed = _entries(memory)
-    assert whole.metadata.timing["llmStart"] <= whole.metadata.timing["llmEnd"]
-    assert "firstToken" not in whole.metadata.timing
-    times = streamed.metadata.timing
-    assert times["llmStart"] <= times["firstToken"] <= times["llmEnd"] <= times["creation"]
-
-
 def test_a_chunk_that_a_chain_returns_whole_is_stored_as_a_message(memory):
     chain = memory.wrap(RunnableLambda(lambda _: AIMessageChunk(content="Yes.")), recall=False)
     chain.invoke("So?", at())
     assert type(_entries(memory)[-1].message) is AIMessage
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_turn_that_shall_not_be_remembered_reads_the_thread_and_stores_nothing(memory, way):
-    model = ScriptedChatModel(replies=["Noted.", "Level three."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke("I parked on level three.", at())
-    WAYS[way](chain, "Where?", at(remember=False))
-    assert _spoken(memory) == [("user", "I parked on level three."), ("assistant", "Noted.")]
-    assert [message.text for message in model.seen[-1]] == [
-        "I parked on level three.",
-        "Noted.",
-        "Where?",
-    ]
 
 
 def test_a_failing_turn_that_shall_not_be_remembered_stores_nothing(memory):

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
-from summaries import ScriptedSummarizer, bare, bare_texts
+from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
@@ -42,20 +42,6 @@ def chat(memory, *texts, way="invoke", model=None):
 
 def last(memory):
     return memory.history("t", user_id="ana").last_summary
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
-@pytest.mark.parametrize("when", ["background", "foreground"])
-def test_a_thread_that_is_due_is_compacted_behind_its_turn(when, way):
-    with summarising(when) as memory:
-        chat(memory, "one", "two", "three", way=way)
-        assert memory.flush(20)
-        assert last(memory) is not None
-        model = ScriptedChatModel(replies=["Fine."])
-        chat(memory, "four", way=way, model=model)
-    told = bare_texts(model.seen[0])
-    assert all(text in told[0] for text in ("User: one\n", "User: two\n"))
-    assert told[1:] == ["three", "Fine.", "four"]
 
 
 @pytest.mark.parametrize("way", ["invoke", "astream"])

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.vectors import ExactIndex, FaissIndex, SegmentVectors, round_vector
+from langchain_convmem.recall.vectors import ExactIndex, FaissIndex
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
 NAMES = ["auto", "faiss", "numpy"]
 DIM = 24
 CLOSE = 2e-6
-FORMS = [("auto", 16), ("auto", 8), ("faiss", 16), ("faiss", 8), ("numpy", 16), ("numpy", 8)]
 
 
 def whole_rows(count, seed):
@@ -82,33 +81,6 @@ def test_all_indexes_find_the_same_numbers_in_the_same_order(
         np.testing.assert_allclose(similarities, cosines[numbers], atol=CLOSE)
         np.testing.assert_allclose(index.similarities(query), cosines, atol=CLOSE)
         np.testing.assert_allclose(index.similarities(query, some), cosines[some], atol=CLOSE)
-
-
-@given(
-    seed=st.integers(0, 2**31),
-    flags=st.lists(st.booleans(), min_size=1, max_size=30),
-    cut=st.integers(0, 30),
-    removed=st.sets(st.integers(0, 29)),
-)
-def test_vectors_compare_alike_under_every_name(seed, flags, cut, removed):
-    rows = [row.astype(np.float16) for row in whole_rows(len(flags), seed)]
-    query = whole_rows(1, seed + 1)[0]
-    given_rows = [row if flag else None for row, flag in zip(rows, flags, strict=True)]
-    gone = [number for number in removed if number < len(rows)]
-    columns, present = [], []
-    for name, bits in FORMS:
-        vectors = SegmentVectors(index=name, bits=bits)
-        vectors.extend(given_rows[:cut])
-        vectors.extend(given_rows[cut:])
-        vectors.remove(gone)
-        pending = sorted(vectors.missing)
-        vectors.fill(pending, [rows[number] for number in pending])
-        columns.append(vectors.similarities(query))
-        present.append(vectors.present.tolist())
-    searched = np.array(present[0])
-    for column, seen in zip(columns, present, strict=True):
-        assert seen == present[0]
-        np.testing.assert_allclose(column[searched], columns[0][searched], atol=CLOSE)
 
 
 def test_a_recall_answers_alike_under_every_name(say, embedder):
@@ -214,12 +186,3 @@ print(os.waitpid(child, 0)[1])
 def test_an_index_starts_no_threads_and_survives_a_fork(bits):
     with ForkedProcess(_FORKED, bits) as process:
         assert process.finish().strip() == "0"
-
-
-def test_vectors_in_half_precision_come_back_from_faiss_as_they_were():
-    vectors = SegmentVectors(index="faiss")
-    rows = [round_vector(row) for row in np.random.default_rng(4).normal(size=(20, DIM))]
-    vectors.extend(rows)
-    assert [vectors.get_row(number).tolist() for number in range(20)] == [
-        row.tolist() for row in rows
-    ]

@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,77 +44,6 @@ def test_a_named_session_holds_whatever_the_time(line):
     assert filled(lines).session_column.tolist() == [0, 0, 1, 2, 2, 3]
 
 
-def test_consecutive_sessions_have_a_start_each(line):
-    lines = [line("x" * 900, 0), line("b", 1), line("c", 2, session="2"), line("d", 3, thread="u")]
-    table = filled(lines)
-    first_of_c, first_of_d = table.list_segments(2).start, table.list_segments(3).start
-    assert table.find_session_starts().tolist() == [0, first_of_c, first_of_d]
-
-
-def test_threads_that_go_on_at_once_and_removals_leave_no_starts(line):
-    at_once = filled([line("a", 0), line("b", 1, thread="u"), line("c", 2)])
-    assert at_once.find_session_starts() is None
-    shortened = filled([line("a", 0), line("b", 1)])
-    shortened.remove_entries([shortened.get_line(0).entry_id])
-    assert shortened.find_session_starts() is None
-
-
-def test_links_stay_within_a_session_and_can_cross_it_but_never_a_thread(line):
-    lines = [
-        line("a", 0, session="1"),
-        line("other thread", 1, thread="u", session="1"),
-        line("b", 2, session="1"),
-        line("c", 3, session="2"),
-    ]
-    table = filled(lines)
-    assert table.get_links().after.tolist() == [2, -1, -1, -1]
-    assert table.get_links().before.tolist() == [-1, -1, 0, -1]
-    assert table.get_links(cross_sessions=True).after.tolist() == [2, -1, 3, -1]
-    assert table.find_next_line(2, 1) is None
-    assert table.find_next_line(2, 1, cross_sessions=True) == 3
-    assert table.find_next_line(2, -1) == 0
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", "b"])), max_size=25),
-    st.lists(st.integers(0, 24), max_size=12),
-    st.integers(0, 25),
-)
-def test_removal_closes_the_gap_whenever_it_happens(line, layout, removed, cut):
-    lines = [
-        line(f"line {n}", n, thread=f"t{thread}", session=session)
-        for n, (thread, session) in enumerate(layout)
-    ]
-    table = filled(lines[:cut])
-    early = [lines[n].entry_id for n in removed if n < min(cut, len(lines))]
-    table.remove_entries(early)
-    for one in lines[cut:]:
-        table.add(one)
-    table.remove_entries([lines[n].entry_id for n in removed if n < len(lines)])
-    late = filled(lines)
-    late.remove_entries([lines[n].entry_id for n in removed if n < len(lines)])
-    for cross in (False, True):
-        links, expected = (
-            table.get_links(cross_sessions=cross),
-            late.get_links(cross_sessions=cross),
-        )
-        assert links.before.tolist() == expected.before.tolist()
-        assert links.after.tolist() == expected.after.tolist()
-    assert table.live.tolist() == late.live.tolist()
-    assert table.session_column.tolist() == late.session_column.tolist()
-    gone = {n for n in removed if n < len(lines)}
-    for number in set(range(len(lines))) - gone:
-        same = [m for m in range(number) if m not in gone and layout[m][0] == layout[number][0]]
-        assert late.get_links(cross_sessions=True).before[number] == (same[-1] if same else -1)
-
-
-def test_removing_an_entry_takes_out_all_segments_of_its_lines(line):
-    table = filled([line("A sentence of words. " * 50, 0), line("short", 1)])
-    assert table.remove_entries(["e-t-0", "unknown"]) == [0, 1, 2]
-    assert table.remove_entries(["e-t-0"]) == []
-    assert table.live.tolist() == [False, False, False, True]
-
-
 def test_only_live_lines_of_the_scope_are_allowed(line):
     table = filled([line("x", n, thread="ab"[n % 2]) for n in range(6)])
     table.remove_entries(["e-a-0"])
@@ -132,13 +60,6 @@ def test_only_live_lines_of_the_scope_are_allowed(line):
         True,
         False,
     ]
-
-
-@pytest.mark.parametrize("count", [0, 1, 5])
-def test_speakers_are_numbered_in_order_of_appearance(line, count):
-    names = ["Bo", "Ana", "Bo", "Cy", "Ana"][:count]
-    table = filled([line("x", n, speaker=name) for n, name in enumerate(names)])
-    assert [table.speakers[number] for number in table.speaker_column] == names
 
 
 TEXTS = ["short", " ", "A sentence of words. " * 50]

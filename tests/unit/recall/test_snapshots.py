@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from contextlib import closing
 
@@ -14,11 +13,9 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem import EmbeddedEmbeddings
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.logs.sqlite_snapshots import SnapshotName, write_snapshot
-from langchain_convmem.protocols import IndexSnapshots
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall import snapshots as snapshots_module
-from langchain_convmem.records import Control, Draft, IndexSnapshot, Owner, ThreadKey
+from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
@@ -242,27 +239,6 @@ def test_what_was_forgotten_meanwhile_is_not_saved(path):
         assert count(path) == 0
 
 
-def test_what_is_forgotten_while_a_snapshot_is_written_goes_too(path):
-    pieces = {"large": bytes(3 << 20)}
-    with SQLiteLog(path) as log:
-        *_, last = save(log, TEXTS[:3])
-        connections, signer = log._connections, log._signer
-        writes = []
-
-        def write():
-            writes.append(None)
-            if len(writes) == 3:
-                log.forget(last.key, [last.id])
-            return connections.write(durable=False)
-
-        def find_name(db):
-            [(number, generation)] = db.execute("SELECT owner, generation FROM owners").fetchall()
-            return SnapshotName(ANA, number, "name", generation)
-
-        assert not write_snapshot(write, find_name, pieces, signer)
-        assert count(path, "*") == 0
-
-
 @pytest.mark.parametrize(
     ("change", "name", "value"),
     [
@@ -276,21 +252,6 @@ def test_what_is_noted_of_a_line_later_is_known_to_recall(path, change, name, va
         log.annotate(entry.key, entry.id, **change)
         found = {match.line.entry_id: match.line for match in answer(log, TEXTS[0]).matches}
         assert getattr(found[entry.id], name) == value
-
-
-@pytest.mark.parametrize("pieces", [1, 2, 3])
-@pytest.mark.parametrize("more", [-1, 0, 1])
-def test_a_snapshot_is_read_as_it_was_however_it_is_cut(path, pieces, more):
-    size = pieces * (1 << 21) + more
-    with SQLiteLog(path) as log:
-        save(log, TEXTS[:3])
-        whole = random.Random(size).randbytes(size)
-        parts = {"a": whole[:1], "none": b"", "b": whole[1:-7], "c": whole[-7:], "no more": b""}
-        generation = log.line_changes(ANA).generation
-        assert log.save_snapshot(ANA, "name", IndexSnapshot(parts, generation))
-        found = log.load_snapshot(ANA, "name").parts
-    assert list(found) == list(parts)
-    assert {name: bytes(part) for name, part in found.items()} == parts
 
 
 # -- what does not fit ---------------------------------------------------------------------------
@@ -343,22 +304,6 @@ def test_another_embedder_makes_its_own(path, word_embeddings):
         found = LineRecall(log, word_embeddings()).recall(ANA, "boat")
         assert found.matches
         assert log.found[-1] is None
-
-
-def test_a_log_that_reads_otherwise_has_no_snapshot(path):
-    class Shouting(SQLiteLog):
-        def line_changes(self, owner, cursor=0, *, limit=None):
-            return super().line_changes(owner, cursor, limit=limit)
-
-    with SQLiteLog(path) as log:
-        save(log)
-    with Shouting(path) as log:
-        assert isinstance(log, IndexSnapshots)
-        opened = open_recall(log)
-        assert opened.recall(ANA, "boat").matches
-        drop(path)
-        opened.refresh(ANA)
-        assert count(path) == 0
 
 
 def test_a_snapshot_that_was_never_finished_is_none_and_goes_with_the_next(path, eager):
@@ -433,16 +378,3 @@ def test_an_index_is_saved_seldom(path):
             recall.close()
         # After 70, 140, 210, 280 and 350 lines.
         assert log.saved == 5
-
-
-def test_the_bytes_of_a_snapshot_are_the_callers(path):
-    with SQLiteLog(path) as log:
-        save(log, TEXTS[:3])
-        generation = log.changes(ANA).generation
-        parts = {"empty": b"", "odd": b"abc", "large": bytes(range(256)) * 9000}
-        assert log.save_snapshot(ANA, "name", IndexSnapshot(parts, generation))
-        found = log.load_snapshot(ANA, "name")
-        assert {name: bytes(data) for name, data in found.parts.items()} == parts
-        assert found.generation == generation
-        assert log.load_snapshot(ANA, "another") is None
-        assert log.load_snapshot(BEN, "name") is None
