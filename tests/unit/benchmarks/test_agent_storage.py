@@ -30,23 +30,3 @@ def test_the_report_holds_the_files_of_every_system_after_every_mark(capsys):
     imported = report["imported"]
     assert (imported["messages"], imported["differing"]) == (24, 0)
     assert imported["shrunk"] == round(imported["checkpoints"] / imported["log"], 1)
-
-
-def test_the_table_names_every_system_and_what_is_compared(capsys):
-    from benchmarks.agent_storage import SYSTEMS, main
-
-    main(["--turns", "4"])
-    lines = capsys.readouterr().out.splitlines()
-    for name in SYSTEMS:
-        assert any(line.startswith(f"  {name}: checkpoints") for line in lines)
-    assert lines[-3].startswith("plain state : convmem, turn = ")
-    assert lines[-1].startswith("imported: 10 messages, 0 differ; ")
-
-
-@pytest.mark.parametrize("wrong", [["--turns", "6"], ["--turns", "0"], ["--tool-every", "0"]])
-def test_what_cannot_be_measured_is_refused(wrong, capsys):
-    from benchmarks.agent_storage import main
-
-    with pytest.raises(SystemExit):
-        main(wrong)
-    assert wrong[0] in capsys.readouterr().err

@@ -58,15 +58,6 @@ def test_the_report_is_one_json_object_or_a_table_and_a_failed_bar_is_the_exit_c
     assert {line.split()[-1] for line in bars} <= {"ok", "FAILED"}
 
 
-@pytest.mark.parametrize("sizes", [["1", "20", "40"], ["4", "40", "20"], ["2", "4", "8"]])
-def test_sizes_that_measure_nothing_are_refused(sizes, capsys):
-    from benchmarks.log.__main__ import main
-
-    with pytest.raises(SystemExit):
-        main(["--sizes", *sizes])
-    assert "--sizes must ascend" in capsys.readouterr().err
-
-
 def test_the_dialogue_is_of_the_stated_sizes_and_ends_alike_at_every_length():
     from benchmarks.log.dialogue import PERIOD, exchange
 
@@ -79,17 +70,6 @@ def test_the_dialogue_is_of_the_stated_sizes_and_ends_alike_at_every_length():
     )
     assert exchange(3).reply() == exchange(3).reply()
     assert exchange(3).reply().id != exchange(3 + PERIOD).reply().id
-
-
-def test_the_payload_is_the_least_json_that_gives_the_message_back():
-    from langchain_core.messages import HumanMessage
-
-    from benchmarks.log.dialogue import payload_bytes
-
-    text = '{"type":"human","content":"né?","id":"m1"}'
-    message = HumanMessage("né?", id="m1")
-    assert payload_bytes(message) == len(text.encode())
-    assert payload_bytes(message, {"llmEnd": 7}) == len(text.encode()) + len('{"llmEnd":7}')
 
 
 def test_the_floor_stores_the_very_bytes_that_the_log_stores(tmp_path):
@@ -127,46 +107,6 @@ def test_a_compacted_thread_is_what_the_history_itself_would_have_written(tmp_pa
         shown = [message.content for message in quick.messages]
         assert len(shown) == LIVE + 2  # the summary and the answer to it
         assert shown[1:] == [message.content for message in slow.messages][1:]
-
-
-def test_every_way_to_load_brings_the_latest_messages(tmp_path):
-    from benchmarks.log.stores import ConvMemStore, FloorStore
-
-    for make, name, brought in (
-        (ConvMemStore, "live summary", 100),
-        (FloorStore, "last 40", 40),
-    ):
-        with closing(make(tmp_path / f"{name}.db")) as store:
-            store.fill("main", 0, 50)
-            assert store.loads("main")[name]() == brought
-
-
-def test_a_checkpointer_grows_with_the_square_of_the_thread(tmp_path):
-    from benchmarks.log.dialogue import exchange
-    from benchmarks.log.peers import SaverStore
-    from benchmarks.log.stores import file_bytes
-
-    path = tmp_path / "saver.db"
-    with closing(SaverStore(path)) as store:
-        sizes = []
-        for first, turns in ((0, 20), (20, 180)):
-            for number in range(first, first + turns):
-                store.turn("main", exchange(number))()
-            sizes.append(file_bytes(path))
-        assert store.loads("main")["all"]() == 400
-    assert sizes[1] > 50 * sizes[0]
-
-
-def test_a_session_brings_back_what_was_said(tmp_path):
-    pytest.importorskip("agents")
-    from benchmarks.log.dialogue import exchange
-    from benchmarks.log.peers import SessionStore
-
-    with closing(SessionStore(tmp_path / "session.db")) as store:
-        store.fill("main", 0, 30)
-        store.turn("main", exchange(30))()
-        loads = store.loads("main")
-        assert (loads["last 40"](), loads["all"]()) == (40, 62)
 
 
 def test_a_quotient_is_taken_of_the_rounds_that_both_ran():

@@ -70,11 +70,3 @@ def test_the_report_is_one_json_object_with_a_verdict_for_every_bar(capsys):
     assert report["prefixes"]["compared"] >= 30
     assert report["evicted"]["user"] + report["evicted"]["assistant"] >= report["sought"] > 0
     assert report["facts"]["convmem"]["told"] == report["facts"]["full"]["told"] == 2
-
-
-def test_too_many_facts_for_a_chat_are_refused(capsys):
-    from benchmarks.long_chat.__main__ import main
-
-    with pytest.raises(SystemExit):
-        main(["--turns", "10", "--facts", "4"])
-    assert "five times" in capsys.readouterr().err

@@ -79,52 +79,6 @@ def test_a_request_of_langmem_is_read_with_the_summary_before():
 # -- what it writes -------------------------------------------------------------------------------
 
 
-def test_a_retold_summary_keeps_its_values_and_is_the_same_in_every_run():
-    from benchmarks.long_chat.summarisers import Meter, retell
-
-    quoted = "\n".join(
-        f"User: My {thing} is called Ana Renn and I have {1000 + number} since we bought it."
-        for number, thing in enumerate(["cat", "dog", "cow", "hen", "fox", "owl", "elk", "emu"])
-    )
-    told = retell(quoted, Meter())
-    assert told == retell(quoted, Meter())
-    assert told != quoted
-    assert len(told.splitlines()) == 8
-    assert all(line.startswith("User: ") and "Ana Renn" in line for line in told.splitlines())
-
-
-def test_a_retold_summary_says_of_nobody_what_somebody_else_said():
-    from benchmarks.long_chat.summarisers import Meter, retell
-
-    said = "\n".join(
-        f"{speaker}: I called {name} and I have a new number for it."
-        for speaker in ("User", "Assistant")
-        for name in ("Ana", "Bo", "Cleo", "Dora", "Emil", "Fritz", "Gita", "Hugo")
-    )
-    told = retell(said, Meter()).splitlines()
-    assert any("the user" in line.lower() for line in told[:8])
-    assert any("the assistant" in line.lower() for line in told[8:])
-    assert not any("the assistant" in line.lower() for line in told[:8])
-    assert not any("the user" in line.lower() for line in told[8:])
-
-
-def test_every_slip_is_noted_with_what_should_stand_there():
-    from benchmarks.long_chat.summarisers import Meter, retell
-
-    quoted = "\n".join(
-        f"User: The code for door {number} is {2 * number + 1000}K." for number in range(400)
-    )
-    meter = Meter()
-    told = retell(quoted, meter)
-    assert 1 <= len(meter.slips) <= 40
-    for wrong, right in meter.slips.items():
-        assert wrong != right
-        assert right in quoted
-        assert wrong in told
-    altered = set(told.splitlines()) - set(quoted.splitlines())
-    assert len(altered) == len(meter.slips)
-
-
 def test_the_meter_counts_what_was_sent_and_what_came_back():
     from benchmarks.long_chat.summarisers import ScriptedSummarizer
     from langchain_convmem.views.messages import count_tokens

@@ -82,11 +82,3 @@ def test_what_is_in_reach_is_measured_at_every_checkpoint(capsys):
         assert one["in_view"] <= one["in_words_of_its_own"] <= 1
     assert report["checkpoints"][0]["in_words_of_its_own"] >= 0.9
     assert set(report["kinds"]) == {"code", "date", "name", "preference", "price", "promise"}
-
-
-def test_too_few_compactions_for_the_checkpoints_are_refused(capsys):
-    from benchmarks.long_chat.__main__ import main
-
-    with pytest.raises(SystemExit):
-        main(["--compactions", "9"])
-    assert "at least 10" in capsys.readouterr().err

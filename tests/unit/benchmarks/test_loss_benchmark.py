@@ -135,36 +135,3 @@ def test_every_way_to_call_our_hosts_is_clean(capsys):
         if found and "unsupported" not in found
     ]
     assert wrong == []
-
-
-def test_the_table_names_every_scenario_and_every_bar_with_its_verdict(capsys):
-    from benchmarks.loss.__main__ import main
-
-    main(["--only", "fallback-model", "checkpoint-resume", "--system", "convmem"])
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["fallback-model", "clean"] in lines
-    assert ["checkpoint-resume", "-"] in lines
-    assert lines[-1][-1] == "ok"
-
-
-def test_a_system_that_breaks_down_is_a_finding(capsys, monkeypatch):
-    from benchmarks.loss import running
-
-    def breaks_down(system):
-        """It breaks down."""
-        raise RuntimeError("out of order")
-
-    monkeypatch.setitem(running.SUITES["chats"].scenarios, "breaks-down", breaks_down)
-    report = running.measured(["breaks-down"], ["convmem"])
-    [row] = report["chats"]["scenarios"]
-    assert row["systems"]["convmem"] == {"failed": "RuntimeError: out of order"}
-    assert report["bars"][0]["ok"] is False
-    assert "out of order" in capsys.readouterr().err
-
-
-def test_every_scenario_says_what_happens():
-    from benchmarks.loss.running import SUITES
-
-    for suite in SUITES.values():
-        assert len(suite.scenarios) >= 12
-        assert all(scenario.__doc__ for scenario in suite.scenarios.values())

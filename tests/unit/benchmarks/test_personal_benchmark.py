@@ -12,14 +12,11 @@ from benchmarks.personal.data import (
     Piece,
     Question,
     Thread,
-    load_fill,
-    load_person,
 )
 from benchmarks.personal.measuring import ask_all, figures, judge
 from benchmarks.personal.memories import Answer, PersonalMemory, fill_threads, ways_to_ask
 from benchmarks.personal.report import markdown, table
-from benchmarks.personal.running import Data, main, run
-from benchmarks.recall.data import BadDataError
+from benchmarks.personal.running import Data, run
 from langchain_convmem.recall import EmbeddedEmbeddings
 
 DAY_MS = 24 * 3_600_000
@@ -133,12 +130,6 @@ def test_a_memory_is_filled_with_whole_ordinary_threads_and_then_from_elsewhere(
     assert fill_threads(ANA, 6, ORDINARY) == fill_threads(ANA, 6, ORDINARY)
 
 
-def test_sizes_out_of_reach_give_no_memory():
-    assert fill_threads(ANA, ANA.exchanges - 1, ORDINARY) is None
-    assert fill_threads(ANA, ANA.exchanges + len(ORDINARY) + 1, ORDINARY) is None
-    assert len(fill_threads(ANA, ANA.exchanges, ORDINARY)) == len(ANA.threads)
-
-
 def test_every_way_asks_the_same_memory_by_role_a_day_after_the_last_line():
     memory = PersonalMemory("ana", [*ANA.threads, *ORDINARY], EmbeddedEmbeddings())
     ways = ways_to_ask(memory)
@@ -185,27 +176,3 @@ def test_a_report_holds_every_table_and_says_which_sizes_were_skipped():
     assert "static, 8 user messages" in table(report)
     assert "| asked before | 300 tokens | 1000 tokens | k=3 |" in markdown(report)
     assert "size 500: skipped" in table(report)
-
-
-def test_a_fill_of_named_people_and_a_person_without_facts_are_refused(tmp_path, capsys):
-    line = {"id": "1", "session": 1, "time": "2025-01-01", "speaker": "Bo", "text": "hi"}
-    asked = {"question": "?", "evidence": ["1"], "category": "1"}
-    (tmp_path / "a.json").write_text(json.dumps({"lines": [line], "questions": [asked]}))
-    with pytest.raises(BadDataError, match="speakers other than User and Assistant"):
-        load_fill(tmp_path)
-    assert main(["--fill", str(tmp_path), "--json"]) == 1
-    assert "speakers other than" in capsys.readouterr().err
-    (tmp_path / "b.json").write_text('{"person": "b", "language": "en", "exchanges": []}')
-    with pytest.raises(BadDataError, match="field 'facts' is missing"):
-        load_person(tmp_path / "b.json")
-
-
-def test_the_dialogues_of_a_fill_give_a_thread_for_each_session(tmp_path):
-    lines = [
-        {"id": str(n), "session": n // 2, "time": "2025-01-01", "speaker": speaker, "text": "hi"}
-        for n, speaker in enumerate(["User", "Assistant"] * 2)
-    ]
-    asked = {"question": "?", "evidence": ["1"], "category": "1"}
-    (tmp_path / "a.json").write_text(json.dumps({"lines": lines, "questions": [asked]}))
-    threads = load_fill(tmp_path)
-    assert [(one.name, one.exchanges) for one in threads] == [("a-0", 1), ("a-1", 1)]

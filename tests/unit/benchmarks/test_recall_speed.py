@@ -38,37 +38,6 @@ def test_the_report_is_one_json_object_that_counts_what_is_not_installed(capsys)
     assert "not installed: chroma, qdrant" in lines
 
 
-def test_the_bars_and_aims_hold_at_the_sizes_they_name():
-    from benchmarks.log.measuring import Case
-    from benchmarks.recall_speed.report import reported, table
-    from benchmarks.recall_speed.running import Measured
-
-    def result(lines, ours_ms):
-        times = {"convmem": ours_ms, "chroma": 5.0, "numpy": 1.0}
-        asked = {
-            name: Case(lambda _: [], rounds_ms=[ms], times_ms=[ms]) for name, ms in times.items()
-        }
-        return Measured(lines, asked, asked, cold_ms=[200.0], resident_bytes=1e6)
-
-    report = reported([result(1_000, 9.0), result(10_000, 3.5), result(100_000, 3.0)])
-    assert [(bar["what"], bar["bound"], bar["ok"]) for bar in report["bars"]] == [
-        ("recall at 10,000, convmem : numpy", 4.0, True),
-        ("recall at 10,000, convmem : chroma", 1.0, True),
-        ("recall at 100,000, convmem : numpy", 2.0, False),
-        ("recall at 100,000, convmem : chroma", 1.0, True),
-    ]
-    assert [aim["ok"] for aim in report["aims"]] == [False, False, True, True, True]
-    assert sum(line.endswith("FAILED") for line in table(report).splitlines()) == 1
-
-
-def test_sizes_that_leave_no_room_for_added_lines_are_refused(capsys):
-    from benchmarks.recall_speed.__main__ import main
-
-    with pytest.raises(SystemExit):
-        main(["--sizes", "10"])
-    assert "--sizes must be at least" in capsys.readouterr().err
-
-
 def test_every_line_added_to_our_index_is_found_by_the_next_question(tmp_path):
     from benchmarks.recall_speed.systems import ConvMem
 

@@ -25,22 +25,3 @@ def test_the_report_has_every_system_and_the_ratio_is_the_exit_code(capsys):
     assert systems["background"]["summaries"] >= 1
     [bar] = report["bars"]
     assert code == int(not bar["ok"])
-
-
-def test_the_table_has_a_row_for_every_system():
-    from benchmarks.summary_latency import SYSTEMS, reported, table
-
-    columns = ("turns", "p50_ms", "max_ms", "waits", "under_way", "summaries", "tokens")
-    figures = {name: {**dict.fromkeys(columns, 1), "p95_ms": 10.0} for name in SYSTEMS}
-    lines = table(reported(figures, 2.0)).splitlines()
-    assert [line.split()[0] for line in lines[3:6]] == list(SYSTEMS)
-    assert lines[-1].split()[-1] == "ok"
-
-
-@pytest.mark.parametrize("wrong", [["--turns", "3"], ["--seconds", "-1"]])
-def test_what_cannot_be_measured_is_refused(wrong, capsys):
-    from benchmarks.summary_latency import main
-
-    with pytest.raises(SystemExit):
-        main(wrong)
-    assert "--turns must be at least 10" in capsys.readouterr().err

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -13,7 +12,6 @@ from benchmarks.recall.data import load_dialogues, message_of
 from benchmarks.recall.embedders import CachingEmbeddings
 from benchmarks.recall.measuring import (
     figures,
-    interval,
     is_touched,
     measure,
     measure_unanswerable,
@@ -164,13 +162,6 @@ def test_the_studies_stand_in_the_same_report(tmp_path, capsys):
     assert "2 off-topic questions" in printed
 
 
-def test_an_interval_is_the_same_every_time_and_holds_the_mean():
-    values = [0.0, 1.0, 1.0, 0.5] * 20
-    low, high = interval(values)
-    assert [low, high] == interval(values)
-    assert 0 < low < 0.625 < high < 1
-
-
 def test_dialogues_of_one_user_are_searched_together_each_a_thread(tmp_path):
     for name in ("a", "b"):
         lines = [{**line, "id": f"{name}-{line['id']}"} for line in DIALOGUE["lines"][:4]]
@@ -291,37 +282,3 @@ def test_a_text_is_embedded_once_and_a_question_too_where_nothing_is_timed():
     timed.embed_query("ccc")
     timed.embed_query("ccc")
     assert inner.sent[3:] == ["ccc", "ccc"]
-
-
-# -- wrong data -----------------------------------------------------------------------------------
-
-
-def _without_lines():
-    return {key: part for key, part in DIALOGUE.items() if key != "lines"}
-
-
-def _asking_for(part):
-    question = {"question": "?", "evidence": [{"line": "L2", "part": part}], "category": 1}
-    return {**DIALOGUE, "questions": [question]}
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ({}, "holds no .json file"),
-        ({"a.json": "{"}, "a.json cannot be read as JSON"),
-        ({"a.json": json.dumps(_without_lines())}, "'lines' is missing"),
-        ({"a.json": json.dumps({**DIALOGUE, "lines": []})}, "do not exist: L2, L3"),
-        ({"a.json": json.dumps({**DIALOGUE, "questions": []})}, "has a question with evidence"),
-        ({"a.json": json.dumps(_asking_for("absent"))}, "exactly once: 'absent' in L2"),
-        (dict.fromkeys(["a.json", "b.json"], json.dumps(DIALOGUE)), "a line id in common"),
-    ],
-)
-def test_a_wrong_folder_or_file_gets_one_sentence_and_exit_code_one(tmp_path, capsys, files, said):
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    assert main(["--data", str(tmp_path), "--json"]) == 1
-    printed, errors = capsys.readouterr()
-    assert printed == ""
-    [sentence] = errors.splitlines()
-    assert said in sentence
