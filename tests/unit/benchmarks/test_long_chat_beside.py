@@ -37,13 +37,11 @@ def test_a_request_of_ours_is_read_with_all_its_parts():
     asked = SummaryRequest(
         transcript="User: <b> 1 & 2\nAssistant: no",
         previous="before",
-        missing=("one", "two"),
         max_tokens=80,
     )
     read = read_request(build_messages(asked), 600)
     assert read.transcript == asked.transcript
     assert read.previous == "before"
-    assert read.missing == ("one", "two")
     assert 60 <= read.max_tokens <= 80
 
 
