@@ -244,8 +244,8 @@ class VectorStoreRecall(DialogRecall):
             named = {hit.line for hit in near}
             at = [n for n, line in enumerate(lines) if _name_line(line) in named]
             if at:  # else the log has forgotten it
-                stretches.append(lines[max(at[0] - 2 * reach, 0) : at[-1] + 2 * reach + 1])
-        # A line beside a hit may have been taken back: what the store no longer has is left out.
+                stretches.append(lines[max(at[0] - reach - 2, 0) : at[-1] + reach + 3])
+        # Some of them may have been taken back: what the store no longer has is left out.
         ids = [_make_id(_describe(line, 0)) for lines in stretches for line in lines]
         found = [one for batch in _cut(ids) for one in self._call("read", "get_by_ids", batch)]
         there = {
