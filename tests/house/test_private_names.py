@@ -1,0 +1,137 @@
+"""Tests use public names: no import of, and no reach into, what the package keeps to itself.
+
+A private name of the package is one that begins with an underscore and that some file of the
+package defines.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import langchain_convmem
+
+PACKAGE = Path(langchain_convmem.__file__).parent
+TESTS = PACKAGE.parent / "tests"
+
+NOT_OURS = {
+    *("_repr_html_", "_llm_type", "_identifying_params", "_get_ls_params", "_generate"),  # hooks
+    *("_replace", "_client", "_async_client"),  # of named tuples and of providers' models
+}
+"""Names by which IPython and LangChain call us, and those that others have as well."""
+
+NOT_YET: dict[str, int] = {
+    "contract/dynamodb/conftest.py": 1,
+    "contract/dynamodb/test_dynamodb_large.py": 3,
+    "contract/dynamodb/test_dynamodb_owners.py": 2,
+    "contract/dynamodb/test_dynamodb_writers.py": 6,
+    "contract/hosts/test_turn_options.py": 1,
+    "contract/test_postgres_integrity.py": 2,
+    "contract/test_postgres_log.py": 3,
+    "fuzz/time_travel.py": 1,
+    "integration/test_cli_files.py": 1,
+    "integration/test_postgres_failures.py": 5,
+    "integration/ways_summaries_lose/test_bad_summaries.py": 1,
+    "integration/ways_summaries_lose/test_forgetting_meanwhile.py": 1,
+    "local/test_local_session.py": 2,
+    "support/dynamodb_servers.py": 2,
+    "unit/logs/dynamodb/test_log.py": 1,
+    "unit/logs/test_postgres_pool.py": 1,
+    "unit/logs/test_sqlite.py": 13,
+    "unit/logs/test_sqlite_backup.py": 3,
+    "unit/logs/test_sqlite_forks.py": 12,
+    "unit/logs/test_sqlite_verify.py": 1,
+    "unit/logs/test_verification.py": 1,
+    "unit/memory/test_context_budget.py": 2,
+    "unit/memory/test_real_budgets.py": 1,
+    "unit/prompts/test_prompt_variables.py": 1,
+    "unit/recall/test_embedding_once.py": 1,
+    "unit/text/test_control_tokens.py": 1,
+    "unit/text/test_reply_chunks.py": 2,
+}
+"""How many private names a file still uses; a file that uses none leaves the list."""
+
+_IN_TEXT = re.compile(r"langchain_convmem[\w.]*\.(_\w+)")
+
+
+def is_private(name: str) -> bool:
+    """Whether a name is private by its form."""
+    return name.startswith("_") and not name.endswith("__")
+
+
+@cache
+def list_private_names() -> frozenset[str]:
+    """Return the private names that the package defines, at any depth."""
+    names: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        if path.stem != "__init__" and is_private(path.stem):
+            names.add(path.stem)
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names.add(node.attr)
+    return frozenset(filter(is_private, names)) - NOT_OURS
+
+
+def find_uses(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each use of a private name of the package."""
+    private = list_private_names()
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+            names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+            names = [name for name in names if is_private(name)]
+        elif isinstance(node, ast.Attribute) and not _is_own(node.value):
+            names = [node.attr]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
+            texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            names = [text for text in texts if isinstance(text, str)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = _IN_TEXT.findall(node.value)
+        yield from ((node.lineno, name) for name in names if name in private)
+
+
+def _is_own(value: ast.expr) -> bool:
+    """Whether an attribute is read from what the test itself is part of."""
+    return ast.unparse(value) in {"self", "cls", "super()"}
+
+
+def list_tests() -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of every file of the tests but this one."""
+    for path in sorted({*TESTS.rglob("*.py")} - {Path(__file__)}):
+        yield path.relative_to(TESTS).as_posix(), path.read_text("utf-8")
+
+
+def test_each_way_to_use_a_private_name_is_found():
+    source = """
+from langchain_convmem.logs.postgres import _read_row
+log._connections
+monkeypatch.setattr(sqlite_file, "_connections", None)
+patch("langchain_convmem.logs.sqlite._connections")
+self._connections
+os._exit(0)
+history._repr_html_()
+"""
+    assert [line for line, _ in find_uses(source)] == [2, 3, 4, 5]
+
+
+def test_no_test_uses_a_private_name_of_the_package():
+    found = {name: [*find_uses(text)] for name, text in list_tests()}
+    more = {name: uses for name, uses in found.items() if len(uses) > NOT_YET.get(name, 0)}
+    assert more == {}
+
+
+def test_a_file_that_has_come_clean_leaves_the_list():
+    found = dict(list_tests())
+    done = {
+        name: count
+        for name, count in NOT_YET.items()
+        if len([*find_uses(found.get(name, ""))]) < count
+    }
+    assert done == {}
