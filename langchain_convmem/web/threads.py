@@ -483,10 +483,7 @@ def _show_summary(
         any(low <= one.position <= high for low, high in _list_ranges(node)) for one in live
     )
     sentences = tuple(
-        # All that a summary covers is no reference to look up.
-        (one.text, () if len(one.sources) >= covered else _list_places(one, ids))
-        for one in cited
-        if one.summary_id == node.id
+        (one.text, _list_places(one, ids)) for one in cited if one.summary_id == node.id
     )
     cover = node.turn.entries[0].cover if node.turn.entries else None
     return ShownSummary(
@@ -499,7 +496,13 @@ def _show_summary(
     )
 
 
+_MOST_PLACES = 6
+"""More places than this are no reference to look up."""
+
+
 def _list_places(sentence: CitedSentence, ids: Mapping[str, str]) -> tuple[tuple[int, str], ...]:
+    if len(sentence.sources) > _MOST_PLACES:
+        return ()
     return tuple((one.position, ids.get(one.entry_id, "")) for one in sentence.sources)
 
 

@@ -310,9 +310,9 @@ class QuotingSummarizer:
         return quote(request.transcript)
 
 
-class TellingNothing(QuotingSummarizer):
+class RefusingSummarizer(QuotingSummarizer):
     def summarize(self, request):
-        return SECRET[:14]
+        return f"I'm sorry, but I can't help with that: {SECRET}"
 
     async def asummarize(self, request):
         return [SECRET]
@@ -359,7 +359,7 @@ def test_a_hook_of_recall_that_quotes_is_not_quoted(sieve, hook):
             assert not any(MARK in problem for problem in found.problems)
 
 
-@pytest.mark.parametrize("summarizer", [QuotingSummarizer(), TellingNothing()])
+@pytest.mark.parametrize("summarizer", [QuotingSummarizer(), RefusingSummarizer()])
 def test_a_summariser_that_quotes_is_not_quoted(sieve, summarizer):
     with ConversationMemory(
         InMemoryLog(), summarizer=summarizer, summarize_when="foreground"
