@@ -1773,7 +1773,7 @@ class Profiles:
 # -- The summaries of a memory --------------------------------------------------------------------
 
 
-_MOST_SOUGHT = 300
+_MOST_SOUGHT = 200
 """How many facts are searched for when a summary is written; the others are listed first."""
 
 _BLOCKS = 3
@@ -2038,24 +2038,28 @@ class Summaries:
 
         recall = self._recaller.recall
         by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
-        texts = {"": ""}
-        asked = [pick_words(fact) for fact in facts]
-        for words in dict.fromkeys(filter(None, asked)):
-            lines = yield from recall.recall_steps(
-                key.owner, words, k=_BLOCKS, ranking=0, settings=by_words
-            )
-            texts[words] = "\n".join(block.text for block in lines.blocks)
-        return [
-            words if _is_stated(fact, texts[words]) else ""
-            for fact, words in zip(facts, asked, strict=True)
-        ]
+        by_asked: dict[str, list[Fact]] = {}
+        for fact in facts:
+            by_asked.setdefault(pick_words(fact), []).append(fact)
+        found: dict[str, str] = {}
+        for words, wanted in by_asked.items():
+            if words:
+                lines = yield from recall.recall_steps(
+                    key.owner, words, k=_BLOCKS, ranking=0, settings=by_words
+                )
+                text = "\n".join(block.text for block in lines.blocks)
+                found.update(dict.fromkeys(_find_stated(wanted, text), words))
+        return [found.get(fact.key, "") for fact in facts]
 
 
-def _is_stated(fact: Fact, text: str) -> bool:
-    from langchain_convmem.words.facts import check_told
+def _find_stated(facts: Sequence[Fact], text: str) -> set[str]:
+    """Return the keys of the facts that a text states."""
+    from langchain_convmem.words.facts import find_untold
 
     # Most stand in the sentence they were said in, and taking a text apart is expensive.
-    return fact.sentence in text or check_told([fact], text)[0]
+    others = [fact for fact in facts if fact.sentence not in text]
+    missing = find_untold(others, text) if others else []
+    return {fact.key for fact in facts} - {fact.key for fact in missing}
 
 
 def _find_place(log: MessageLog) -> Hashable:
