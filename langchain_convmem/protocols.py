@@ -432,6 +432,18 @@ class SegmentCache(Protocol):
 
 
 @runtime_checkable
+class SegmentBuffer(Protocol):
+    """Optional ability of a `SegmentCache`: rows that cost little wait for the log's next write."""
+
+    def keep_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+        """Add or overwrite rows as `save_segments` does, at the next write of anything or at close.
+
+        They are read as if they were written. If the process ends before, they are gone.
+        """
+        ...
+
+
+@runtime_checkable
 class IndexSnapshots(Protocol):
     """Optional ability of a log: keeps the index of an owner's lines whole. Always rebuildable.
 

@@ -10,8 +10,10 @@ write-ahead log cannot be folded in.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -108,9 +110,13 @@ from langchain_convmem.records import (
 from langchain_convmem.views.codec import load_json
 from langchain_convmem.views.lines import IMPORTED
 
+_log = logging.getLogger("langchain_convmem")
+
 _DELETED_AT_ONCE = 5000
 _FILE_BITS = 40
 """Generations of one file; those of the next one that is found under the path lie above."""
+_WAITING_AT_ONCE = 64
+"""Segments that may wait for the next write, and be lost if the process ends before."""
 
 
 class SQLiteLog(TransactionTwins):
@@ -152,6 +158,7 @@ class SQLiteLog(TransactionTwins):
         self._connections = SQLiteConnections(self.path)
         self._signer = Signer(signing_key)
         self._decoded = DecodedEntries(signer=self._signer)
+        self._waiting = WaitingSegments()
         # A file that cannot be used is refused here, not at the first message.
         try:
             self._open_signed()
@@ -192,6 +199,11 @@ class SQLiteLog(TransactionTwins):
 
     def close(self) -> None:
         """Close the file; later calls raise `LogClosedError`. Idempotent."""
+        if self._waiting and not self._connections.is_closed:
+            try:
+                self._write_waiting()
+            except LogError as error:
+                _log.warning("terms and vectors could not be stored: %s", error)
         self._connections.close()
         self._decoded.clear()
         self._stop_workers()
@@ -208,6 +220,7 @@ class SQLiteLog(TransactionTwins):
             return []
         with self._connections.write(durable=durable) as db:
             plan = self._append(db, key, batch)
+            self._waiting.write(db)
         return plan.build_entries(key)
 
     def append_planned(
@@ -231,6 +244,7 @@ class SQLiteLog(TransactionTwins):
             appended = self._append(db, key, batch) if batch else None
             for cache, text in caches:
                 self._write_document(db, key, cache.name, text, expected=cache.expected)
+            self._waiting.write(db)
         return [] if appended is None else appended.build_entries(key)
 
     def annotate(
@@ -401,6 +415,7 @@ class SQLiteLog(TransactionTwins):
         check_scope(scope, entry_ids)
         self._connections.reuse_wal()
         with self._connections.write() as db:
+            self._waiting.write(db)
             owner = scope.owner if isinstance(scope, ThreadKey) else scope
             number, _ = _find_owner(db, owner)
             _raise_epoch(db, number)
@@ -554,7 +569,8 @@ class SQLiteLog(TransactionTwins):
         with self._connections.read() as db:
             found = _load_segments(db, (_find_owner(db, owner)[0], after, fingerprint))
         # What cannot be read is derived anew.
-        return [StoredSegment(*row) for row in found if _is_readable(row)]
+        stored = [StoredSegment(*row) for row in found if _is_readable(row)]
+        return self._waiting.merge_into(stored, owner, fingerprint, after)
 
     def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
         """Add or overwrite rows; see `SegmentCache.save_segments`.
@@ -562,10 +578,24 @@ class SQLiteLog(TransactionTwins):
         They can be made again, so the disk is not waited for.
         """
         with self._connections.write(durable=False) as db:
+            self._waiting.write(db)
             _save_segments(db, owner, fingerprint, rows)
+
+    def keep_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+        """Have rows written with what is written next; see `SegmentBuffer.keep_segments`."""
+        self._connections.check_open()
+        self._waiting.put(owner, fingerprint, rows)
+        if len(self._waiting) > _WAITING_AT_ONCE:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            with self._connections.write(durable=False) as db:
+                self._waiting.write(db)
 
     def segment_fingerprints(self, owner: Owner) -> list[str]:
         """Return under which names there are vectors; see `SegmentCache.segment_fingerprints`."""
+        self._write_waiting()
         with self._connections.read() as db:
             found = db.execute(
                 "SELECT f.name FROM fingerprints f WHERE EXISTS ("
@@ -579,6 +609,7 @@ class SQLiteLog(TransactionTwins):
 
     def delete_segments(self, owner: Owner, fingerprint: str) -> int:
         """Delete rows, some thousands per transaction; see `SegmentCache.delete_segments`."""
+        self._write_waiting()
         with self._connections.write(durable=False) as db:
             delete_snapshots(db, _find_owner(db, owner)[0])
         deleted = 0
@@ -1037,3 +1068,75 @@ def _save_segments(
             for row in rows
         ],
     )
+
+
+class WaitingSegments:
+    """Segments that wait for the next write: a commit of their own would cost more than they do.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        # No lock, which a fork could leave held: each operation on a deque is whole.
+        self._rows: deque[tuple[Owner, str, StoredSegment]] = deque()
+
+    def __len__(self) -> int:
+        """Return how many rows wait."""
+        return len(self._rows)
+
+    def put(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+        """Keep rows until `write`."""
+        self._rows.extend((owner, fingerprint, row) for row in rows)
+
+    def merge_into(
+        self, stored: Sequence[StoredSegment], owner: Owner, fingerprint: str, after: int
+    ) -> list[StoredSegment]:
+        """Return stored rows as they will be once those that wait are written."""
+        mine = [
+            row
+            for whose, name, row in list(self._rows)
+            if whose == owner and name == fingerprint and row.position > after
+        ]
+        if not mine:
+            return list(stored)
+        by_place = {_get_place(row): row for row in stored}
+        for row in mine:
+            before = by_place.get(_get_place(row))
+            if before is not None and row.vector is None:
+                row = replace(row, vector=before.vector, vector_check=before.vector_check)  # noqa: PLW2901
+            by_place[_get_place(row)] = row
+        return [by_place[place] for place in sorted(by_place)]
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """Write what waits in the transaction under way, which a failure leaves as it was.
+
+        What cannot be written is let go: it can be made again.
+        """
+        taken = self._take()
+        if not taken:
+            return
+        db.execute("SAVEPOINT waiting")
+        try:
+            for (owner, fingerprint), rows in taken.items():
+                _save_segments(db, owner, fingerprint, rows)
+        except sqlite3.DatabaseError as error:
+            _log.warning("terms and vectors could not be stored: %s", error)
+            if db.in_transaction:
+                db.execute("ROLLBACK TO waiting")
+        if db.in_transaction:
+            db.execute("RELEASE waiting")
+
+    def _take(self) -> dict[tuple[Owner, str], list[StoredSegment]]:
+        found: dict[tuple[Owner, str], list[StoredSegment]] = {}
+        while self._rows:
+            try:
+                owner, fingerprint, row = self._rows.popleft()
+            except IndexError:  # another thread was faster
+                break
+            found.setdefault((owner, fingerprint), []).append(row)
+        return found
+
+
+def _get_place(row: StoredSegment) -> tuple[int, int, int]:
+    return row.position, row.part, row.segment

@@ -335,7 +335,7 @@ class OwnerIndex:
         self._stored.drop(gone)
         if self.vectors.missing:
             self._fill_missing(progress)
-        self._stored.save()
+        self._stored.save(may_wait=self._may_wait)
         return failure
 
     def _list_retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
@@ -533,7 +533,12 @@ class OwnerIndex:
     def _save_some(self) -> None:
         """Store what would be expensive to lose."""
         if not self._embedder.is_free or len(self._stored) >= _UNSAVED:
-            self._stored.save()
+            self._stored.save(may_wait=self._may_wait)
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether nobody asked for what is stored now to be stored."""
+        return self._sending not in ("all", "anew")
 
 
 # -- the indexes of a process, one for each set of owners -------------------------------------

@@ -22,8 +22,8 @@ import numpy as np
 from langchain_convmem.causes import report_problem
 from langchain_convmem.columns import GrowableArray, SavedColumns
 from langchain_convmem.errors import LogError
-from langchain_convmem.protocols import SegmentCache
-from langchain_convmem.recall.embedding import compute_fingerprint
+from langchain_convmem.protocols import SegmentBuffer, SegmentCache, is_valid_for
+from langchain_convmem.recall.embedding import compute_fingerprint, is_free
 from langchain_convmem.recall.line_store import EntryLines, LineStore, PackedLines
 from langchain_convmem.recall.vectors import HALF, to_half_bytes
 from langchain_convmem.records import DialogLine, Owner, Role, Scalar, StoredSegment, ThreadKey
@@ -815,6 +815,8 @@ class Neighbours:
 
 # -- what logs have stored of segments: terms and vectors, by segment number ---------------------
 _log = logging.getLogger("langchain_convmem")
+# Rows that may wait for the next write: those of a turn or two, which are soon made again.
+_FEW = 8
 
 
 class SegmentStore:
@@ -833,6 +835,10 @@ class SegmentStore:
     ) -> None:
         """Create a store for the segments of `table`; without a cache it holds nothing."""
         self._cache = cache
+        is_buffer = isinstance(cache, SegmentBuffer)
+        buffers = is_buffer and is_valid_for(cache, "keep_segments", "save_segments")
+        self._buffer = cache if isinstance(cache, SegmentBuffer) and buffers else None
+        self._is_free = is_free(embeddings)
         self._embeddings = embeddings
         self._table = table
         self._only = owners[0] if len(owners) == 1 else None
@@ -927,14 +933,21 @@ class SegmentStore:
             [place] = self._table.list_places([number])
             self._unsaved[self._find_owner(number)].pop(place, None)
 
-    def save(self) -> None:
-        """Store what waits; what cannot be stored waits on, since a recall has all it needs."""
+    def save(self, *, may_wait: bool = False) -> None:
+        """Store what waits; what cannot be stored waits on, since a recall has all it needs.
+
+        Args:
+            may_wait: Few rows that cost nothing may be stored with what the log writes next.
+        """
         for owner, unsaved in self._unsaved.items():
             if self._cache is None or not unsaved:
                 continue
             rows = list(unsaved.values())
             try:
-                self._cache.save_segments(owner, self.fingerprint, rows)
+                if may_wait and self._buffer is not None and self._are_cheap(rows):
+                    self._buffer.keep_segments(owner, self.fingerprint, rows)
+                else:
+                    self._cache.save_segments(owner, self.fingerprint, rows)
             except LogError as error:
                 self._note_failure(owner, "terms and vectors could not be stored", error)
                 continue
@@ -978,6 +991,11 @@ class SegmentStore:
 
     def _note_failure(self, owner: Owner, what: str, error: LogError) -> None:
         self._problem_of[owner] = report_problem(_log, what, error, ())
+
+    def _are_cheap(self, rows: Sequence[StoredSegment]) -> bool:
+        """Return whether little is lost with rows if the process ends before they are stored."""
+        is_free = self._is_free or all(row.vector is None for row in rows)
+        return is_free and len(rows) <= _FEW
 
     def _find_owner(self, number: int) -> Owner:
         return self._only or self._table.find_line(number).key.owner

@@ -247,6 +247,7 @@ _DISK = [
     "entries",
     "forget",
     "get_state",
+    "keep_segments",
     "load_segments",
     "read_thread",
     "save_segments",
