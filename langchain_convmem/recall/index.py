@@ -69,7 +69,8 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.segments import SegmentName
 
 
-_BATCH = 256
+BATCH = 256
+"""Texts that an embedder is sent at once."""
 _SMALL_BATCH = 32
 _UNSAVED = 2000
 _FEW = 16
@@ -372,7 +373,7 @@ class OwnerIndex:
         if not (fresh.start and len(fresh) <= _FEW and self._embedder.is_free):
             rows, is_complete = self._stored.load(fresh)
             self._has_overlooked |= not is_complete
-        size = _SMALL_BATCH if self.embeds_later and self._sending == "anew" else _BATCH
+        size = _SMALL_BATCH if self.embeds_later and self._sending == "anew" else BATCH
         for done, numbers in enumerate(_split_batches(fresh, size)):
             self._derive_batch(numbers, rows)
             self._save_some()
@@ -425,12 +426,12 @@ class OwnerIndex:
         if not self._may_send():
             return
         pending = sorted(self.vectors.missing)
-        for done, numbers in enumerate(_split_batches(pending, _BATCH)):
+        for done, numbers in enumerate(_split_batches(pending, BATCH)):
             made = dict(zip(numbers, self._embed(numbers, self.vectors.dim), strict=True))
             if self.fill(made) < len(made):
                 return
             if progress is not None:
-                progress(min((done + 1) * _BATCH, len(pending)), len(pending))
+                progress(min((done + 1) * BATCH, len(pending)), len(pending))
 
     def fill(self, made: Mapping[int, Vector | None]) -> int:
         """Take in and store vectors of lines that waited for them; return how many there were."""

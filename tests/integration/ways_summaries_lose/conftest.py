@@ -47,6 +47,11 @@ class Thread:
         return ConversationMemory(self.log, summarizer=summarizer, **own)
 
     @property
+    def settings(self) -> SummarySettings:
+        """What its memory goes by."""
+        return SETTINGS
+
+    @property
     def history(self) -> Any:
         return self.memory.history("t", user_id="ana")
 

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, SystemMessage
 from scripted_chat import ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer, everything
 
+from langchain_convmem import SummarySettings
 from langchain_convmem.offline import ExtractiveSummarizer
 
 FACTS = ["I met Carla.", "It costs 1200 euros.", "The code is XK-42.", "Come on 8 May.", "Ask Bo."]
@@ -44,9 +45,7 @@ def test_what_is_no_summary_takes_the_place_of_nothing(thread, kind):
 
 def test_a_summariser_that_fails_is_left_alone_for_a_while(stored):
     stored.say(*FACTS, "Noted.")
-    settings = type(stored.memory._summaries.compactor.settings)(
-        trigger=("messages", 4), keep=("messages", 2), first_pause_s=3600
-    )
+    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), first_pause_s=3600)
     broken = ScriptedSummarizer(ProviderError("overloaded"))
     memory = stored.with_summarizer(broken, summary_settings=settings)
     outcomes = [stored.summarize(memory).outcome for _ in range(3)]

@@ -120,7 +120,7 @@ def test_what_a_summary_before_told_of_is_gone_with_it_and_the_next_one_stays(te
 
 
 def test_what_is_forgotten_right_before_a_parent_is_written_is_not_told_by_it(telling):
-    settings = replace(telling.memory._summaries.compactor.settings, tree_tokens=32)
+    settings = replace(telling.settings, tree_tokens=32)
     memory = telling.with_summarizer(telling.summarizer, summary_settings=settings)
     assert telling.summarize(force=True)
     for number in (4, 6):

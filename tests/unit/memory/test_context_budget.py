@@ -16,7 +16,6 @@ from watched_runs import RunWatcher
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.views.context import ContextBudget
 from langchain_convmem.views.messages import count_tokens
 
@@ -98,19 +97,6 @@ def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn(
         # What was recalled beside the summary did not crowd out the latest exchange.
         assert "Rotterdam" in str(replies.seen[-1])
         assert replies.seen[-1][-2].type == "ai"
-
-
-def test_what_a_recall_of_its_own_wishes_for_counts_in_the_budget():
-    log = InMemoryLog()
-    settings = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 500))
-    options = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
-    modest = ConversationMemory(log, recall=LineRecall(log), **options)
-    modest.wrap(model(), context_tokens=4000, recall_tokens=None)
-    assert modest._summaries.compactor.settings.trigger_tokens == 2000
-    greedy = LineRecall(log, settings=RecallSettings(max_tokens=2500))
-    memory = ConversationMemory(log, recall=greedy, **options)
-    memory.wrap(model(), context_tokens=4000, recall_tokens=None)
-    assert "a budget of 1500 tokens" in memory._summaries.compactor.settings.notes[-1]
 
 
 def test_a_model_as_summarizer_and_a_budget_need_no_number():

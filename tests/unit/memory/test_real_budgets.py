@@ -128,27 +128,21 @@ def make_windowed(tokens, **fields):
     return Provider(profile={"max_input_tokens": tokens}, **fields)
 
 
-def settings_of(memory):
-    return memory._summaries.compactor.settings
-
-
-def test_fractions_are_shares_of_the_models_own_window():
-    settings = SummarySettings(trigger=("fraction", 0.5), keep=("fraction", 0.1))
-    with ConversationMemory.open(
-        ":memory:", summarizer=ExtractiveSummarizer(), summary_settings=settings
-    ) as memory:
-        assert settings_of(memory).trigger_tokens == 8000
-        memory.wrap(make_windowed(200_000)).invoke("Hello", AT)
-        assert settings_of(memory).trigger_tokens == 100_000
-        assert any("200,000" in note for note in settings_of(memory).notes)
-
-
-def test_a_small_window_lowers_marks_in_tokens():
-    with ConversationMemory.open(":memory:", summarizer=ExtractiveSummarizer()) as memory:
-        memory.wrap(make_windowed(4096)).invoke("Hello", AT)
-        fitted = settings_of(memory)
-    assert fitted.trigger_tokens + fitted.max_summary_tokens + fitted.facts_tokens <= 3072
-    assert fitted.notes
+@pytest.mark.parametrize("settings", [None, SummarySettings(trigger=("fraction", 0.5))])
+def test_threads_are_compacted_by_the_window_of_the_models_own(settings):
+    made = []
+    for tokens in (4096, 200_000):
+        with ConversationMemory.open(
+            ":memory:",
+            summarizer=ExtractiveSummarizer(),
+            summary_settings=settings,
+            summarize_when="foreground",
+        ) as memory:
+            chain = memory.wrap(make_windowed(tokens), recall=False)
+            for number in range(12):
+                chain.invoke(f"Number {number} is a matter of {'many words, ' * 120}", AT)
+            made.append(memory.history("t", user_id="ana").last_summary is not None)
+    assert made == [True, False]
 
 
 def test_without_a_known_window_the_note_says_what_is_assumed():

@@ -242,7 +242,7 @@ def test_recalls_of_the_same_lines_go_on_while_they_are_embedded_anew(
 def test_a_reindex_whose_embedder_fails_goes_on_where_it_stopped(
     sqlite_log, say, embedder, second, monkeypatch
 ):
-    monkeypatch.setattr(owner_index, "_BATCH", 4)
+    monkeypatch.setattr(owner_index, "BATCH", 4)
     recall = changed(sqlite_log, say, embedder, second)
     embed = second.embed_documents
 
@@ -287,7 +287,7 @@ class Dying(Embeddings):
         self.sent += len(texts)
         return [[1.0, 0.0] + [0.0] * 14 for _ in texts]
 
-owner_index._BATCH = 4
+owner_index.BATCH = 4
 LineRecall(SQLiteLog(sys.argv[1]), Dying()).reindex(Owner(user_id="ana"))
 """
 
