@@ -237,15 +237,15 @@ class _FaultyConnection(_Connection):
 # -- looking into a table -----------------------------------------------------------------------
 
 
-def items(log):
+def items(log, client):
     """Return everything that a log's table holds, by partition and sort key."""
-    pages = log._table._get_client().get_paginator("scan").paginate(TableName=log.table_name)
+    pages = client.get_paginator("scan").paginate(TableName=log.table_name)
     return {(item["pk"]["S"], item["sk"]["S"]): item for page in pages for item in page["Items"]}
 
 
-def kinds(log):
+def kinds(log, client):
     """Return the first part of every sort key: E for batches and generation, P, S."""
-    return sorted(sort.partition("#")[0] for _, sort in items(log))
+    return sorted(sort.partition("#")[0] for _, sort in items(log, client))
 
 
 def expire(log, client, key):
@@ -253,7 +253,7 @@ def expire(log, client, key):
 
     The batch of the thread after it knows when that is.
     """
-    there = items(log)
+    there = items(log, client)
     later = [
         other
         for other, item in there.items()

@@ -45,9 +45,14 @@ def faulty(endpoint, monkeypatch, open_log):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
     pauses = []
     monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=pauses.append))
+
+    def choose_none(attempt):
+        pauses.append(attempt)
+        return 0.0
+
+    monkeypatch.setattr("langchain_convmem.logs.dynamodb.client.choose_pause_s", choose_none)
     with (
         FaultyServer(endpoint) as server,
         DynamoDBLog(name, region_name="eu-central-1", endpoint_url=server.url) as log,
     ):
-        log._table.pause = pauses.append
         yield SimpleNamespace(log=log, server=server, pauses=pauses)

@@ -48,7 +48,7 @@ def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, 
     say(log, ANA, "two")
     assert main(["verify", "--db", address]) == 0
     assert capsys.readouterr().out.endswith("2 entries, 1 thread, 1 owner: no problems\n")
-    item = find_item(log, first)
+    item = find_item(client, log, first)
     item["rows"]["L"][0]["M"]["body"]["S"] += " "
     client.put_item(TableName=log.table_name, Item=item)
     assert main(["verify", "--db", address, "--json"]) == 1
@@ -65,7 +65,7 @@ def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, 
     assert (report["ok"], len(report["problems"])) == (False, 1)
 
 
-def find_item(log, entry):
+def find_item(client, log, entry):
     number = f"{compute_number(entry.position):012d}"
-    [item] = [item for key, item in items(log).items() if key[1].endswith(number)]
+    [item] = [item for key, item in items(log, client).items() if key[1].endswith(number)]
     return item

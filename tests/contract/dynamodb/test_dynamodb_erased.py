@@ -32,20 +32,22 @@ def test_everything_ends_at_its_time(open_log, client):
     say(log, ANA, "small")
     say(log, ANA, "large" * 100_000)
     log.set_state(ANA, "buffer", 1, expected=None)
-    for item in items(log).values():
+    for item in items(log, client).values():
         assert 3500 < int(item["expires"]["N"]) - time.time() <= 3600
     plain = open_log()
     say(plain, LONE, "kept")
-    assert all("expires" not in item for key, item in items(log).items() if key[0] == "T#t1")
+    assert all(
+        "expires" not in item for key, item in items(log, client).items() if key[0] == "T#t1"
+    )
 
 
 def test_what_has_ended_is_not_read_before_the_service_deletes_it(open_log, client):
     log = open_log(ttl_seconds=3600)
     first, second = say(log, ANA, HumanMessage("old", id="m1")), say(log, ANA, "new")
     written = log.set_state(ANA, "buffer", 1, expected=None)
-    heads = sorted(key for key in items(log) if key[1].startswith("E#"))
+    heads = sorted(key for key in items(log, client) if key[1].startswith("E#"))
     expire(log, client, heads[0])
-    expire(log, client, next(key for key in items(log) if key[1].startswith("S#")))
+    expire(log, client, next(key for key in items(log, client) if key[1].startswith("S#")))
     assert log.entries(ANA) == log.entries(ANA, last=5) == [second]
     assert log.changes(ANA.owner).entries == (second,)
     assert [info.entries for info in log.threads("ana")] == [1]
@@ -60,7 +62,7 @@ def test_numbers_grow_although_everything_has_ended(open_log, client, monkeypatc
     log = open_log(ttl_seconds=3600)
     old = say(log, ANA, "old")
     before = log.changes(ANA.owner)
-    [head] = items(log)
+    [head] = items(log, client)
     expire(log, client, head)
     if deleted:
         delete_item(log, client, head)
@@ -75,13 +77,13 @@ def test_numbers_grow_although_everything_has_ended(open_log, client, monkeypatc
 # -- forgetting -----------------------------------------------------------------------------------
 
 
-def test_nothing_of_a_forgotten_owner_stays_but_markers_that_end(log):
+def test_nothing_of_a_forgotten_owner_stays_but_markers_that_end(client, log):
     say_all(log, ANA, ["secret one", HumanMessage("secret two", id="secret id")])
     say(log, ANAS_OTHER, "secret" * 100_000)
     say(log, ThreadKey("bo", "t1"), "another's")
     log.set_state(ANA, "buffer", "secret", expected=None)
     log.forget(ANA.owner)
-    left = {key: item for key, item in items(log).items() if key[0] == "U#ana"}
+    left = {key: item for key, item in items(log, client).items() if key[0] == "U#ana"}
     assert "secret" not in str(left)
     assert "t1" not in str(left)
     for item in left.values():
@@ -90,20 +92,20 @@ def test_nothing_of_a_forgotten_owner_stays_but_markers_that_end(log):
     assert list_texts(log.entries(ThreadKey("bo", "t1"))) == ["another's"]
 
 
-def test_old_batches_leave_no_marker(log, monkeypatch):
+def test_old_batches_leave_no_marker(client, log, monkeypatch):
     for number in range(30):
         say(log, ANA, f"line {number}")
     later = time.time_ns() // 1000 + 2 * 3600 * 1_000_000
     monkeypatch.setattr(erasing, "read_clock_us", lambda: later)
     log.forget(ANA)
-    assert kinds(log) == ["E", "E"], "the newest number and the generation"
+    assert kinds(log, client) == ["E", "E"], "the newest number and the generation"
 
 
-def test_the_generation_of_an_owner_with_entries_does_not_end(log):
+def test_the_generation_of_an_owner_with_entries_does_not_end(client, log):
     say(log, ANA, "one")
     say(log, ANAS_OTHER, "two")
     log.forget(ANA)
-    [generation] = [item for (_, sort), item in items(log).items() if sort == "E"]
+    [generation] = [item for (_, sort), item in items(log, client).items() if sort == "E"]
     assert "expires" not in generation
 
 
@@ -113,7 +115,7 @@ def test_an_owner_of_whom_nothing_is_left_differs_from_every_earlier_one(log, cl
     seen.add(log.changes(ANA.owner).generation)
     log.forget(ANA.owner)
     seen.add(log.changes(ANA.owner).generation)
-    for key in items(log):
+    for key in items(log, client):
         delete_item(log, client, key)  # as the service does when the markers end
     seen.add(log.changes(ANA.owner).generation)
     say(log, ANA, "anew")

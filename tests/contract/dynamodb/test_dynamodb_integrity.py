@@ -30,7 +30,7 @@ def change(log, client):
     def put(entry, edit):
         item = next(
             item
-            for (_, sort), item in items(log).items()
+            for (_, sort), item in items(log, client).items()
             if sort == f"E#{compute_number(entry.position):012d}"
         )
         edit(item)
@@ -98,7 +98,7 @@ def test_a_missing_piece_is_a_named_gap_of_its_thread(log, client):
     before = say(log, ANA, "before")
     large = say(log, ANA, "a" * 800_000)
     after, other = say(log, ANA, "after"), say(log, ANAS_OTHER, "other")
-    piece = next(key for key in items(log) if key[1].startswith("P#"))
+    piece = next(key for key in items(log, client) if key[1].startswith("P#"))
     delete_item(log, client, piece)
     what = "2 of 3 pieces of its batch are there"
     found = [(entry.id, entry.damage) for entry in log.entries(ANA)]
@@ -154,7 +154,7 @@ def test_other_threads_and_users_notice_nothing(log, change):
 def test_a_damaged_document_is_an_error_and_a_damaged_cache_is_none(log, client, damage):
     for name in ("note", "cache:note"):
         log.set_state(ANA, name, ["secret"], expected=None)
-    for item in items(log).values():
+    for item in items(log, client).values():
         client.put_item(TableName=log.table_name, Item={**item, **damage})
     with pytest.raises(CorruptEntryError, match="'note' of thread 't1' is damaged") as caught:
         log.get_state(ANA, "note")

@@ -8,6 +8,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.testing.log_contract import ANA, LONE, list_texts, say, say_all
 
@@ -29,10 +30,10 @@ def test_owners_whose_ids_no_key_has_room_for_are_listed(log):
     assert set(log.owners()) == {key.owner for key in (keys[1], keys[2], ANA)}
 
 
-def test_an_id_stands_beside_its_hash_only(log):
+def test_an_id_stands_beside_its_hash_only(client, log):
     say(log, ANA, "Hi")
     say(log, ThreadKey(LONG, "t1"), "Hi")
-    users = {pk: item.get("user") for (pk, _), item in items(log).items()}
+    users = {pk: item.get("user") for (pk, _), item in items(log, client).items()}
     assert users.pop("U#ana") is None
     assert list(users.values()) == [{"S": LONG}]
 
@@ -40,13 +41,13 @@ def test_an_id_stands_beside_its_hash_only(log):
 def test_everybody_is_listed_over_many_pages(log, monkeypatch):
     for number in range(30):
         say(log, ThreadKey(f"user {number}", "t1"), "Hi")
-    scan = log._table.call
+    call = Table.call
 
-    def small_pages(operation, where="", **parameters):
+    def small_pages(self, operation, where="", **parameters):
         limit = {"Limit": 4} if operation == "scan" else {}
-        return scan(operation, where, **parameters, **limit)
+        return call(self, operation, where, **parameters, **limit)
 
-    monkeypatch.setattr(log._table, "call", small_pages)
+    monkeypatch.setattr(Table, "call", small_pages)
     assert set(log.owners()) == {Owner(user_id=f"user {number}") for number in range(30)}
 
 

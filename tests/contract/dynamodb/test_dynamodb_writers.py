@@ -15,6 +15,7 @@ from langchain_convmem.errors import (
     LogUnavailableError,
 )
 from langchain_convmem.logs.dynamodb import log as dynamodb
+from langchain_convmem.logs.dynamodb.batches import Batches
 from langchain_convmem.logs.verification import verify_log
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
@@ -23,36 +24,36 @@ pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")
 
 
-def in_between(log, monkeypatch, act):
-    """Let `act` happen once, after `log` has read the newest number and before it writes."""
-    read = log._batches.find_newest
+def in_between(monkeypatch, act):
+    """Let `act` happen once, after a log has read the newest number and before it writes."""
+    read = Batches.find_newest
     waiting = [act]
 
-    def newest(owner):
-        found = read(owner)
+    def newest(self, owner):
+        found = read(self, owner)
         if waiting:
             waiting.pop()()
         return found
 
-    monkeypatch.setattr(log._batches, "find_newest", newest)
+    monkeypatch.setattr(Batches, "find_newest", newest)
 
 
 def test_two_writers_of_one_number_both_get_through(open_log, monkeypatch):
     slow, fast = open_log(), open_log()
     say(slow, ANA, "before")
-    in_between(slow, monkeypatch, lambda: say_all(fast, ANA, ["fast a", "fast b"]))
+    in_between(monkeypatch, lambda: say_all(fast, ANA, ["fast a", "fast b"]))
     entry = say(slow, ANA, "slow")
     assert list_texts(slow.entries(ANA)) == ["before", "fast a", "fast b", "slow"]
     assert fast.entries(ANA)[-1] == entry
     assert fast.changes(ANA.owner).cursor == entry.position
 
 
-def test_two_writers_of_one_message_store_it_once(open_log, monkeypatch):
+def test_two_writers_of_one_message_store_it_once(client, open_log, monkeypatch):
     slow, fast = open_log(), open_log()
     message = HumanMessage("Hi" * 200_000, id="m1")
-    in_between(slow, monkeypatch, lambda: say(fast, ANA, message))
+    in_between(monkeypatch, lambda: say(fast, ANA, message))
     assert [say(slow, ANA, message)] == fast.entries(ANA)
-    assert kinds(slow) == ["E", "P", "P"], "the slower one took its pieces back"
+    assert kinds(slow, client) == ["E", "P", "P"], "the slower one took its pieces back"
 
 
 @pytest.mark.parametrize("by_id", [True, False])
@@ -66,17 +67,17 @@ def test_a_number_is_not_used_again_while_a_writer_holds_it(open_log, monkeypatc
         say(fast, ANAS_OTHER, "there")
         fast.forget(third, [gone.id] if by_id else None)
 
-    in_between(slow, monkeypatch, act)
+    in_between(monkeypatch, act)
     entry = say(slow, ANA, "slow")
     assert list_texts(fast.changes(ANA.owner).entries) == ["before", "there", "slow"]
     assert entry.position > fast.entries(ANAS_OTHER)[0].position
 
 
-def test_who_loses_a_number_takes_the_pieces_back(open_log, monkeypatch):
+def test_who_loses_a_number_takes_the_pieces_back(client, open_log, monkeypatch):
     slow, fast = open_log(), open_log()
-    in_between(slow, monkeypatch, lambda: say(fast, ANA, "fast"))
+    in_between(monkeypatch, lambda: say(fast, ANA, "fast"))
     say(slow, ANA, "slow" * 100_000)
-    assert kinds(slow) == ["E", "E", "P", "P"]
+    assert kinds(slow, client) == ["E", "E", "P", "P"]
     assert list_texts(slow.entries(ANA)) == ["fast", "slow" * 100_000]
 
 
@@ -100,35 +101,35 @@ def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
         say(fast, ANA, "of tomorrow")
         monkeypatch.setattr(dynamodb, "get_now_ms", lambda: today)
 
-    in_between(slow, monkeypatch, act)
+    in_between(monkeypatch, act)
     say(slow, ANA, "of today")
     assert list_texts(fast.entries(ANA)) == ["of tomorrow", "of today"]
 
 
 @pytest.mark.parametrize("key", [ANA, ANAS_OTHER])
-def test_who_follows_the_first_batch_at_once_finds_it_there(open_log, monkeypatch, key):
+def test_who_follows_the_first_batch_at_once_finds_it_there(client, open_log, monkeypatch, key):
     first, second = open_log(), open_log()
-    add, waiting = first._batches.add, [key]
+    add, waiting = Batches.add, [key]
 
-    def add_and_be_followed(*args):
-        batch = add(*args)
+    def add_and_be_followed(self, *args):
+        batch = add(self, *args)
         if waiting:
             say(second, waiting.pop(), "second")
         return batch
 
-    monkeypatch.setattr(first._batches, "add", add_and_be_followed)
+    monkeypatch.setattr(Batches, "add", add_and_be_followed)
     say(first, ANA, "first")
     assert verify_log(first).problems == ()
     assert list_texts(first.changes(ANA.owner).entries) == ["first", "second"]
-    assert kinds(first) == ["E", "E"], "and nobody wrote twice"
+    assert kinds(first, client) == ["E", "E"], "and nobody wrote twice"
 
 
 def test_a_writer_gives_up_after_a_while(log, monkeypatch):
-    monkeypatch.setattr(log._batches, "add", lambda *_: None)
+    monkeypatch.setattr(Batches, "add", lambda *_: None)
     moments = iter(range(0, 1000, 20))
     clock = SimpleNamespace(monotonic=lambda: next(moments), time=time.time)
     monkeypatch.setattr(dynamodb, "time", clock)
-    log._table.pause = lambda _: None
+    monkeypatch.setattr(dynamodb, "choose_pause_s", lambda _: 0.0)
     with pytest.raises(LogUnavailableError, match=rf"ana.*{log.table_name}") as caught:
         say(log, ANA, "Hi")
     assert caught.value.thread_id == "t1"

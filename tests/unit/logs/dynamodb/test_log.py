@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
@@ -126,22 +125,3 @@ def test_no_id_of_a_known_thread_is_ever_missing(batches):
         for one, its_rows in stored.items():
             if known.get_known_number(one) is not None:
                 assert not any(known.has_none_of(one, {hash_row(row)}, 0) for row in its_rows)
-
-
-@pytest.mark.parametrize("read_again_up_to", [None, 5])
-def test_what_another_thread_drops_meanwhile_is_not_taken_for_known(read_again_up_to):
-    class Interrupted(KnownIds):
-        """While it looks what it knows, another thread has it drop that and read the beginning."""
-
-        def get_known_number(self, key):
-            found = super().get_known_number(key)
-            self._threads.pop(key, None)
-            if read_again_up_to is not None:
-                self._threads[key] = (read_again_up_to, set())
-            return found
-
-    known = Interrupted()
-    known._threads[KEY] = (7, {hash_message_id("m7")})
-    known.learn(KEY, rows(8, "m8"), after=7, number=8)
-    assert KnownIds.get_known_number(known, KEY) == read_again_up_to
-    assert not known.has_none_of(KEY, {hash_message_id("m7")}, 8)
