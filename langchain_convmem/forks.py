@@ -48,7 +48,7 @@ class ForkGate:
 
     def __init__(self, patience_s: float = _PATIENCE_S) -> None:
         """Create a gate that nobody has entered; a fork waits so many seconds at most."""
-        self._patience_s = patience_s
+        self.patience_s = patience_s
         self._resources: WeakSet[ForkResource] = WeakSet()
         self._never_done: set[int] = set()
         self._begin({})
@@ -111,7 +111,7 @@ class ForkGate:
         thread = threading.get_ident()
         with self._lock:
             self._forking.add(thread)
-            patience_s = _PATIENCE_INSIDE_S if thread in self._inside else self._patience_s
+            patience_s = _PATIENCE_INSIDE_S if thread in self._inside else self.patience_s
             self._changed.wait_for(lambda: set(self._inside) <= {thread}, patience_s)
             resources = list(self._resources)
         for resource in resources:

@@ -95,14 +95,14 @@ T = TypeVar("T")
 _SCHEMA_NAME = re.compile("(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SEGMENTS_AT_ONCE = 1000
 """Segments per transaction: an owner's other writers wait for one such portion at most."""
-_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Between questions about a commit whose answer was lost."""
 
-_COLUMNS = (
+COLUMNS = (
     "e.position, e.id, e.turn, e.turn_name, textsend(e.role), textsend(e.payload), "
     "textsend(e.metadata), e.signature"
 )
-"""What `_read_row` takes, of the table `entries e`; text as bytes, whatever it is."""
+"""What `read_row` takes, of the table `entries e`; text as bytes, whatever it is."""
 _ROLES: Mapping[bytes, Role] = {role.encode(): role for role in get_args(Role)}
 _THREAD = (
     "(SELECT t.thread FROM {s}.threads t JOIN {s}.owners o ON o.owner = t.owner "
@@ -113,7 +113,7 @@ _DIALECT = Dialect(
     value="%s",
     tables="{s}.",
     position="position",
-    columns=_COLUMNS,
+    columns=COLUMNS,
     control="'control'",
     among=lambda _: "= ANY(%s::bigint[])",
 )
@@ -487,7 +487,7 @@ class PostgresLog:
     def _learn_outcome(self, lost: ConnectionLostError, transaction: Transaction) -> Steps[Any]:
         """Ask the server what became of a commit whose answer was lost."""
         yield from perform(self._connections.drop_idle, self._connections.adrop_idle)
-        for pause_s in _PAUSES_S:
+        for pause_s in PAUSES_S:
             fate = yield from self._read_fate(transaction)
             if fate == "committed":
                 return transaction.result
@@ -625,7 +625,7 @@ def _read_stored(tx: Transaction, thread: int, batch: Iterable[EncodedDraft]) ->
     found = yield tx.query(_BY_NUMBER.select_versions(len(hashes)), thread, hashes)
     if found:
         found += yield tx.query(_BY_NUMBER.controls, thread)
-    return [_read_row(columns) for columns in found]
+    return [read_row(columns) for columns in found]
 
 
 def _annotate(
@@ -639,7 +639,7 @@ def _annotate(
     found: list[tuple[Any, ...]] = []
     if is_ulid(entry_id):
         found = yield tx.query(
-            f"SELECT e.owner, {_COLUMNS} FROM {{s}}.entries e "
+            f"SELECT e.owner, {COLUMNS} FROM {{s}}.entries e "
             f"WHERE e.thread = {_THREAD} AND e.id = %s FOR NO KEY UPDATE OF e",
             *_name_thread(key),
             _to_uuid(entry_id),
@@ -648,7 +648,7 @@ def _annotate(
         msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
         raise LogError(msg, thread_id=key.thread_id)
     owner, *columns = found[0]
-    row = annotate_row(key, _read_row(columns), change, signer)
+    row = annotate_row(key, read_row(columns), change, signer)
     yield tx.change(
         "UPDATE {s}.entries SET metadata = %s, signature = %s WHERE owner = %s AND position = %s",
         row.metadata,
@@ -674,7 +674,7 @@ def _read_range(
     """Return a thread's entries after `after` up to `until`, ascending; the latest `last`."""
     bounds = cap_bound(after), cap_bound(until), cap_count(last)
     found = yield tx.query(_BY_NAME.entries, *_name_thread(key), *bounds)
-    return [decode_entry(key, _read_row(columns), signer) for columns in reversed(found)]
+    return [decode_entry(key, read_row(columns), signer) for columns in reversed(found)]
 
 
 def _find(
@@ -683,7 +683,7 @@ def _find(
     """Return a thread's entries with these message ids, ascending."""
     hashes = [hash_message_id(message_id) for message_id in wanted]
     found = yield tx.query(_BY_NAME.select_versions(len(hashes)), *_name_thread(key), hashes)
-    rows = [_read_row(columns) for columns in found]
+    rows = [read_row(columns) for columns in found]
     named = [row for row in rows if read_message_id(row.id, row.body) in wanted]
     return [decode_entry(key, row, signer) for row in named]
 
@@ -758,14 +758,14 @@ def _read_later(
         _digest_owner(owner),
     )
     found: list[tuple[Any, ...]] = yield tx.query(
-        f"SELECT t.thread_id, {_COLUMNS} FROM {{s}}.entries e "
+        f"SELECT t.thread_id, {COLUMNS} FROM {{s}}.entries e "
         "JOIN {s}.threads t ON t.thread = e.thread "
         "WHERE e.owner = %s AND e.position > %s ORDER BY e.position LIMIT %s",
         number,
         cap_bound(cursor),
         cap_count(limit),
     )
-    rows = add_thread_keys(owner, found, lambda columns, _: _read_row(columns), _read_name)
+    rows = add_thread_keys(owner, found, lambda columns, _: read_row(columns), _read_name)
     return rows, generation
 
 
@@ -1146,8 +1146,8 @@ def _to_ulid(value: UUID) -> str:
     return decode_ulid(value.bytes)
 
 
-def _read_row(columns: Sequence[Any]) -> Row:
-    """Return the row of `_COLUMNS`; what is wrong with them, if anything, is its `damage`."""
+def read_row(columns: Sequence[Any]) -> Row:
+    """Return the row of `COLUMNS`; what is wrong with them, if anything, is its `damage`."""
     position, entry_id, turn, turn_name, role, payload, metadata, signature = columns
     text_id = _to_ulid(entry_id)
     try:

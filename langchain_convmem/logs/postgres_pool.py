@@ -383,29 +383,30 @@ class Transaction:
 
     def fetch(self, text: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Run a statement; see `query`."""
-        self.cursor.execute(self._write_sql(text), values or None, binary=bool(values))
+        self.cursor.execute(self.write_sql(text), values or None, binary=bool(values))
         while self.cursor.nextset():
             pass
         return self.cursor.fetchall() if self.cursor.description else []
 
     async def afetch(self, text: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Run a statement; see `query`."""
-        await self.cursor.execute(self._write_sql(text), values or None, binary=bool(values))
+        await self.cursor.execute(self.write_sql(text), values or None, binary=bool(values))
         while self.cursor.nextset():
             pass
         return await self.cursor.fetchall() if self.cursor.description else []
 
     def count(self, text: str, values: tuple[Any, ...]) -> int:
         """Run a statement; see `change`."""
-        self.cursor.execute(self._write_sql(text), values)
+        self.cursor.execute(self.write_sql(text), values)
         return int(self.cursor.rowcount)
 
     async def acount(self, text: str, values: tuple[Any, ...]) -> int:
         """Run a statement; see `change`."""
-        await self.cursor.execute(self._write_sql(text), values)
+        await self.cursor.execute(self.write_sql(text), values)
         return int(self.cursor.rowcount)
 
-    def _write_sql(self, text: str) -> bytes:
+    def write_sql(self, text: str) -> bytes:
+        """Return a statement with the schema filled in."""
         return text.format(s=f'"{self.schema}"').encode()
 
 

@@ -53,11 +53,11 @@ _OPENED_AT_MOST = 3
 _PAGE_BYTES = 8192
 """Of a new file: twice the usual. What stays free after the last message of a page is a smaller
 share of it, and a commit takes no longer."""
-_BUSY_TIMEOUT_S = 30.0
+BUSY_TIMEOUT_S = 30.0
 _RETRY_PAUSE_S = 0.02
 _CHECKPOINT_PATIENCE_S = 0.2
-_FINE_QUIET_NS = 100_000_000
-_QUIET_NS = 3_000_000_000
+FINE_QUIET_NS = 100_000_000
+QUIET_NS = 3_000_000_000
 """How long nothing has changed in a folder whose next change is certain to show: more than the
 coarsest clock of a file system."""
 _LASTING = frozenset(
@@ -139,7 +139,7 @@ class SQLiteConnections:
             raise LogUnavailableError(msg) from error
 
     def _fold_in_time(self) -> None:
-        deadline = time.monotonic() + _BUSY_TIMEOUT_S
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
         while not self._fold():
             if time.monotonic() > deadline:
                 raise LogUnavailableError(f"the log on {self.path} is in use")
@@ -157,11 +157,11 @@ class SQLiteConnections:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
         with _Borrowing(self) as loan, self._write_lock:
             db = self.take(loan)
-            _set_patience(db, min(_CHECKPOINT_PATIENCE_S, _BUSY_TIMEOUT_S))
+            _set_patience(db, min(_CHECKPOINT_PATIENCE_S, BUSY_TIMEOUT_S))
             try:
                 return not db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0]
             finally:
-                _set_patience(db, _BUSY_TIMEOUT_S)
+                _set_patience(db, BUSY_TIMEOUT_S)
 
     def close(self) -> None:
         """Close idle connections; those in use close when they come back. Idempotent."""
@@ -246,7 +246,7 @@ class SQLiteConnections:
     def _connect(self) -> _SQLiteConnection:
         db = sqlite3.connect(
             self.path,
-            timeout=_BUSY_TIMEOUT_S,
+            timeout=BUSY_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
             factory=_SQLiteConnection,
@@ -541,7 +541,7 @@ def _is_quiet(folder: tuple[int, int, int] | None) -> bool:
     if folder is None or os.name == "nt":  # where that time is of its making
         return False
     is_fine = folder[2] % 1_000_000_000 != 0  # some file systems tell whole seconds
-    return time.time_ns() - folder[2] > (_FINE_QUIET_NS if is_fine else _QUIET_NS)
+    return time.time_ns() - folder[2] > (FINE_QUIET_NS if is_fine else QUIET_NS)
 
 
 def _create_file(path: str) -> None:
@@ -629,7 +629,7 @@ def _set_patience(db: sqlite3.Connection, seconds: float) -> None:
 
 def _use_wal(db: sqlite3.Connection) -> None:
     """Put a new file into WAL mode, where it stays; others may be doing the same right now."""
-    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
             db.execute("PRAGMA journal_mode = WAL")

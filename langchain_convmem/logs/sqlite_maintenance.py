@@ -30,7 +30,7 @@ from langchain_convmem.logs.sqlite_rows import is_damage, read_key, read_one
 from langchain_convmem.logs.verification import Finding, Progress, describe_place
 from langchain_convmem.records import ThreadKey
 
-_KEPT = 1_000
+MOST_KEPT = 1_000
 _ROWS_BETWEEN = 500
 _TABLES = ("owners", "threads", "entries", "documents", "segments")
 _THREAD_OF = "LEFT JOIN threads t ON t.thread = {}.thread LEFT JOIN owners o ON o.owner = t.owner"
@@ -126,7 +126,7 @@ class _Check:
     # -- findings and progress ------------------------------------------------------------------
 
     def _note(self, problem: str) -> None:
-        if len(self._problems) < _KEPT:
+        if len(self._problems) < MOST_KEPT:
             self._problems.append(problem)
         else:
             self._more += 1
@@ -169,7 +169,7 @@ class _Check:
                 self._note(f"the table or index {name} {state}")
 
     def _check_pages(self) -> None:
-        for (finding,) in self._db.execute(f"PRAGMA integrity_check({_KEPT})"):
+        for (finding,) in self._db.execute(f"PRAGMA integrity_check({MOST_KEPT})"):
             if finding != "ok":
                 self._note(f"SQLite: {' '.join(str(finding).split())}")
 
@@ -233,7 +233,7 @@ class _Check:
             damage = decode_entry(key, row, self._signer).damage
         if not damage:
             return True
-        if len(self._findings) < _KEPT:
+        if len(self._findings) < MOST_KEPT:
             user_id, thread_id = (None, None) if key is None else (key.user_id, key.thread_id)
             self._findings.append(Finding(user_id, thread_id, row.position, row.id, damage))
         self._note(f"{describe_place(key, row.position)}: {damage}")
@@ -296,7 +296,7 @@ _ODD_ROWS = {
 
 # -- copying ------------------------------------------------------------------------------------
 
-_PAGES_AT_ONCE = 1024
+PAGES_AT_ONCE = 1024
 _LEFTOVERS = ("-wal", "-journal")
 """Endings of files that SQLite would take for a part of a new file of that name."""
 
@@ -372,7 +372,7 @@ def _copy(
                 copy.execute("PRAGMA synchronous = OFF")
                 # All steps see the state that the transaction has begun with. Without one, SQLite
                 # starts anew whenever somebody writes, and never ends where many do.
-                db.backup(copy, pages=_PAGES_AT_ONCE, progress=report_pages, sleep=0)
+                db.backup(copy, pages=PAGES_AT_ONCE, progress=report_pages, sleep=0)
         except sqlite3.DatabaseError as error:
             raise _make_error(target, error) from error
 

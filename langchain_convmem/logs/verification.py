@@ -18,7 +18,7 @@ from langchain_convmem.records import Entry, Owner, ThreadKey
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the entries read so far, and all there are."""
 
-_KEPT = 1_000
+MOST_KEPT = 1_000
 _SHOWN_CHARS = 80
 
 
@@ -138,7 +138,7 @@ class _Verification:
             self.progress(self.entries, max(self.entries, self.total))
 
     def _note_damage(self, entry: Entry) -> None:
-        if len(self.problems) == _KEPT:
+        if len(self.problems) == MOST_KEPT:
             self.more += 1
             return
         key = entry.key

@@ -26,7 +26,7 @@ Failed: TypeAlias = Callable[[str, Exception], None]
 
 F = TypeVar("F", bound=VariableFunction)
 _LOG = logging.getLogger(__name__)
-_REGISTRY: dict[str, VariableFunction] = {}
+REGISTRY: dict[str, VariableFunction] = {}
 
 
 @overload
@@ -58,7 +58,7 @@ def variable_function(function: F | None = None, /, *, name: str = "") -> F | Ca
     def register(wanted: F) -> F:
         known_as = name or getattr(wanted, "__name__", "")
         check_functions({known_as: wanted})
-        _REGISTRY[known_as] = wanted
+        REGISTRY[known_as] = wanted
         return wanted
 
     return register if function is None else register(function)
@@ -66,7 +66,7 @@ def variable_function(function: F | None = None, /, *, name: str = "") -> F | Ca
 
 def list_variable_functions() -> dict[str, VariableFunction]:
     """Return a copy of the registry: the functions by their names in prompt files."""
-    return dict(_REGISTRY)
+    return dict(REGISTRY)
 
 
 def check_functions(functions: Mapping[str, VariableFunction]) -> None:
@@ -144,7 +144,7 @@ def evaluate_steps(
         Exception: In strict mode, whatever a function raises; LookupError if there is none and
             TypeError if it returns no string.
     """
-    found = {name: functions.get(name, _REGISTRY.get(name)) for name in names}
+    found = {name: functions.get(name, REGISTRY.get(name)) for name in names}
     yield Effect(partial(_refuse_asynchronous, found), _refuse_nothing)
     values: dict[str, str] = {}
     for name, function in found.items():

@@ -229,8 +229,8 @@ def test_a_key_comes_with_the_first_entry_or_not_at_all(server, schema, log):
 def test_who_does_not_know_the_key_cannot_sign(server, schema, change):
     with PostgresLog(server.dsn, schema=schema, signing_key=KEY) as log:
         say(log, ANA, "one")
-        [columns] = change(f"SELECT {postgres._COLUMNS} FROM {{s}}.entries e")
-        row = postgres._read_row(columns)
+        [columns] = change(f"SELECT {postgres.COLUMNS} FROM {{s}}.entries e")
+        row = postgres.read_row(columns)
         row.body = row.body.replace("one", "two")
         change(
             "UPDATE {s}.entries SET payload = %s, signature = %s",

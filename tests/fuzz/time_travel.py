@@ -26,7 +26,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_convmem import ConversationMemory, ids
 from langchain_convmem.errors import ConvMemError
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.memory import Profiles
 
 START_MS = 1_736_000_000_000
 STEP_MS = 60_000
@@ -248,9 +247,7 @@ def compare(seed: int) -> str | None:
         for thread, names in erased.items():
             if names:
                 fresh.forget(user_id=USER, thread_id=thread, entry_ids=names)
-        fresh.time_ms = ids.get_ulid_ms(last)
-        fresh._profiles = Profiles(fresh.log, now_ms=fresh.time_ms)
-        expected = describe(fresh)
+        expected = describe(fresh.as_of(last))
     if found == expected:
         return None
     names = [name for name, _ in script]

@@ -23,37 +23,6 @@ NOT_OURS = {
 }
 """Names by which IPython and LangChain call us, and those that others have as well."""
 
-NOT_YET: dict[str, int] = {
-    "contract/dynamodb/conftest.py": 1,
-    "contract/dynamodb/test_dynamodb_large.py": 3,
-    "contract/dynamodb/test_dynamodb_owners.py": 2,
-    "contract/dynamodb/test_dynamodb_writers.py": 6,
-    "contract/hosts/test_turn_options.py": 1,
-    "contract/test_postgres_integrity.py": 2,
-    "contract/test_postgres_log.py": 3,
-    "fuzz/time_travel.py": 1,
-    "integration/test_cli_files.py": 1,
-    "integration/test_postgres_failures.py": 5,
-    "integration/ways_summaries_lose/test_bad_summaries.py": 1,
-    "integration/ways_summaries_lose/test_forgetting_meanwhile.py": 1,
-    "local/test_local_session.py": 2,
-    "support/dynamodb_servers.py": 2,
-    "unit/logs/dynamodb/test_log.py": 1,
-    "unit/logs/test_postgres_pool.py": 1,
-    "unit/logs/test_sqlite.py": 13,
-    "unit/logs/test_sqlite_backup.py": 3,
-    "unit/logs/test_sqlite_forks.py": 12,
-    "unit/logs/test_sqlite_verify.py": 1,
-    "unit/logs/test_verification.py": 1,
-    "unit/memory/test_context_budget.py": 2,
-    "unit/memory/test_real_budgets.py": 1,
-    "unit/prompts/test_prompt_variables.py": 1,
-    "unit/recall/test_embedding_once.py": 1,
-    "unit/text/test_control_tokens.py": 1,
-    "unit/text/test_reply_chunks.py": 2,
-}
-"""How many private names a file still uses; a file that uses none leaves the list."""
-
 _IN_TEXT = re.compile(r"langchain_convmem[\w.]*\.(_\w+)")
 
 
@@ -123,15 +92,4 @@ history._repr_html_()
 
 def test_no_test_uses_a_private_name_of_the_package():
     found = {name: [*find_uses(text)] for name, text in list_tests()}
-    more = {name: uses for name, uses in found.items() if len(uses) > NOT_YET.get(name, 0)}
-    assert more == {}
-
-
-def test_a_file_that_has_come_clean_leaves_the_list():
-    found = dict(list_tests())
-    done = {
-        name: count
-        for name, count in NOT_YET.items()
-        if len([*find_uses(found.get(name, ""))]) < count
-    }
-    assert done == {}
+    assert {name: uses for name, uses in found.items() if uses} == {}

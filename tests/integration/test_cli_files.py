@@ -62,7 +62,7 @@ def test_each_problem_is_a_line_and_the_code_is_1(convmem, db):
 
 
 def test_problems_beyond_those_kept_are_counted(convmem, db, monkeypatch):
-    monkeypatch.setattr("langchain_convmem.logs.sqlite_maintenance._KEPT", 1)
+    monkeypatch.setattr("langchain_convmem.logs.sqlite_maintenance.MOST_KEPT", 1)
     damage(db, "UPDATE entries SET body = 'broken'")
     code, out, _ = convmem("verify", "--db", db)
     assert code == 1

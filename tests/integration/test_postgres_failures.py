@@ -89,10 +89,9 @@ def test_idle_connections_that_broke_are_noticed_by_nobody(server, log):
 
 
 def test_all_idle_connections_may_break_at_once(server, log):
-    pool = log._connections._own
-    with pool.lend(), pool.lend():
-        pass
-    assert len(server.backends()) == 2
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: log.entries(ANA), range(80)))
+    assert len(server.backends()) > 1
     server.kill(server.backends())
     say(log, ANA, "second")
     assert list_texts(log.entries(ANA)) == ["first", "second"]
@@ -180,7 +179,7 @@ def test_a_lost_answer_to_a_commit_is_looked_up(proxy, schema, log, reached, is_
 
 
 def test_a_commit_that_cannot_be_looked_up_is_said_to_be_unknown(proxy, schema, log, monkeypatch):
-    monkeypatch.setattr(postgres, "_PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(postgres, "PAUSES_S", (0.01, 0.01))
     with PostgresLog(proxy.dsn, schema=schema) as through:
         through.entries(ANA)
         proxy.cut(COMMIT, answered=True, cuts=100)
@@ -227,9 +226,9 @@ def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, own
     ],
 )
 def test_a_call_makes_no_more_round_trips_than_documented(log, monkeypatch, call, trips):
-    made, original = [], Transaction._write_sql
+    made, original = [], Transaction.write_sql
     monkeypatch.setattr(
-        Transaction, "_write_sql", lambda self, text: made.append(text) or original(self, text)
+        Transaction, "write_sql", lambda self, text: made.append(text) or original(self, text)
     )
     call(log)
     assert len(made) == trips

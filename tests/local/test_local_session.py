@@ -26,7 +26,8 @@ from langchain_convmem.protocols import (
     TokenCountingSession,
 )
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.local import LocalEngine
+from langchain_convmem.text.checkpoints import SessionCheckpoints
+from langchain_convmem.text.local import LocalCache, LocalEngine
 
 PROMPT = "<|im_start|>user\nWhere did I park?<|im_end|>\n<|im_start|>assistant\n"
 MORE = "<|im_end|>\n<|im_start|>user\nThe car, I mean: 车 🚗<|im_end|>\n<|im_start|>assistant\n"
@@ -47,7 +48,7 @@ def _written(session, **options) -> str:
 def _fresh(engine, session):
     """Return a session that read the same tokens all at once."""
     twin = engine.create_session()
-    twin.take_over(session.token_ids, type(session._cache)(engine), session._checkpoints)
+    twin.take_over(session.token_ids, LocalCache(engine), SessionCheckpoints())
     return twin
 
 

@@ -14,11 +14,9 @@ from langchain_convmem.errors import (
     LogUnavailableError,
 )
 from langchain_convmem.logs.dynamodb import DynamoDBLog
-from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import ANA, list_texts, say
 
 pytestmark = pytest.mark.sockets
-ANAS_OTHER = ThreadKey("ana", "t2")
 
 
 def test_throttled_calls_are_repeated_with_growing_pauses(faulty):

@@ -20,7 +20,6 @@ from langchain_convmem.records import Draft, Owner, ThreadKey
 from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
-ANAS_OTHER = ThreadKey("ana", "t2")
 
 
 def test_making_a_table_twice_does_nothing(client):

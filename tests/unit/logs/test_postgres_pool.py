@@ -1,4 +1,4 @@
-"""What a PostgreSQL log refuses before it connects, and how it opens a transaction."""
+"""What a PostgreSQL log refuses before it connects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs.postgres import PostgresLog
-from langchain_convmem.logs.postgres_pool import Mode, _write_begin
 
 WITHOUT_DRIVER = """
 import sys
@@ -74,28 +73,3 @@ def test_making_and_closing_a_log_connects_to_nothing():
     pytest.importorskip("psycopg")
     with PostgresLog("host=/nowhere dbname=base") as log:
         assert "base" in repr(log)
-
-
-def test_a_reader_sees_one_state_and_takes_no_transaction_number():
-    text = _write_begin(Mode.READ, 1.5)
-    assert text.startswith("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ")
-    assert "SET LOCAL statement_timeout = 1500" in text
-    assert "xact" not in text
-
-
-@pytest.mark.parametrize("mode", list(Mode))
-def test_nothing_is_set_beyond_the_transaction(mode):
-    for statement in _write_begin(mode, 30.0).split("; "):
-        assert statement.startswith(("BEGIN ", "SET LOCAL ", "SELECT pg_current_xact_id()"))
-    assert _write_begin(mode, 30.0).endswith("true)") == (mode is not Mode.READ)
-
-
-def test_erasing_may_run_as_long_as_it_takes_but_not_wait_so():
-    text = _write_begin(Mode.ERASE, 30.0)
-    assert "statement_timeout" not in text
-    assert "SET LOCAL lock_timeout = 30000" in text
-
-
-def test_without_a_limit_the_servers_settings_count():
-    for mode in Mode:
-        assert "timeout" not in _write_begin(mode, None)

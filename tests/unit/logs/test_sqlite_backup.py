@@ -17,7 +17,6 @@ from langchain_convmem.testing.log_contract import list_texts, say, say_all
 from langchain_convmem.views.codec import make_draft
 
 KEY = ThreadKey("ana", "t1")
-PAIRS = 40
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_what_was_forgotten_is_not_in_a_later_copy(log, copy):
 
 
 def test_progress_rises_to_the_number_of_pages(log, copy, monkeypatch):
-    monkeypatch.setattr(sqlite_maintenance, "_PAGES_AT_ONCE", 2)
+    monkeypatch.setattr(sqlite_maintenance, "PAGES_AT_ONCE", 2)
     say_all(log, KEY, ["0123456789" * 300] * 20)
     told = []
     log.backup(copy, progress=lambda done, total: told.append((done, total)))
@@ -96,7 +95,7 @@ def test_progress_rises_to_the_number_of_pages(log, copy, monkeypatch):
 def test_writes_between_two_steps_are_left_out_and_do_not_start_it_anew(
     path, log, copy, monkeypatch
 ):
-    monkeypatch.setattr(sqlite_maintenance, "_PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(sqlite_maintenance, "PAGES_AT_ONCE", 1)
     say_all(log, KEY, [f"before {number} " * 50 for number in range(50)])
     before = log.entries(KEY)
     done = []
@@ -115,7 +114,7 @@ def test_writes_between_two_steps_are_left_out_and_do_not_start_it_anew(
 
 
 def test_copies_are_consistent_while_threads_write(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_maintenance, "_PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(sqlite_maintenance, "PAGES_AT_ONCE", 1)
     stop = threading.Event()
     started = threading.Barrier(3)
 
@@ -278,7 +277,7 @@ KILLED_IN_A_COPY = """
 import os, signal, sys
 from langchain_convmem.logs import SQLiteLog, sqlite_maintenance
 
-sqlite_maintenance._PAGES_AT_ONCE = 2
+sqlite_maintenance.PAGES_AT_ONCE = 2
 def stop(done, total):
     if done:
         print("under way", flush=True)

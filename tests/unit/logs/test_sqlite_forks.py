@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
-import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -18,7 +16,6 @@ from langchain_core.messages import HumanMessage
 from benchmarks.chaos.forks import SCENARIOS, Run
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogClosedError, LogError, LogUnavailableError
-from langchain_convmem.forks import FORKS
 from langchain_convmem.logs import SQLiteLog, sqlite_file
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say, say_all
@@ -38,11 +35,6 @@ def path(tmp_path):
 def log(path):
     with SQLiteLog(path) as opened:
         yield opened
-
-
-def plain(path):
-    """Open the file as another program would."""
-    return contextlib.closing(sqlite3.connect(path, isolation_level=None))
 
 
 def in_child(body):
@@ -200,11 +192,7 @@ def test_a_transaction_that_goes_on_in_a_child_is_refused_there_alone(path, log,
     said = []
 
     def plan(_):
-        def commit():
-            with log._connections.write():
-                pass
-
-        uses = (lambda: log.entries(KEY), lambda: SQLiteLog(path), commit)
+        uses = (lambda: log.entries(KEY), lambda: SQLiteLog(path))
         said.extend(in_child(use) for use in uses)
         said.append(in_child(lambda: in_child(lambda: say(log, KEY, "grandchild"))))
         with SQLiteLog(tmp_path / "other.db") as other:
@@ -212,42 +200,25 @@ def test_a_transaction_that_goes_on_in_a_child_is_refused_there_alone(path, log,
         return [make_draft(HumanMessage("parent"))]
 
     log.append_planned(KEY, plan, after=0)
-    assert [one.startswith(REFUSED.format(path)) for one in said] == [True] * 4 + [False]
+    assert [one.startswith(REFUSED.format(path)) for one in said] == [True] * 3 + [False]
     assert said[-1] == "1"
     say(log, KEY, "after")
     assert list_texts(log.entries(KEY)) == ["parent", "after"]
 
 
 @needs_fork
-def test_a_block_does_not_end_in_two_processes(path, log):
-    for lend in (log._connections.write, log._connections.read, log._connections.read_apart):
-        child = -1
-        try:
-            with lend() as db:
-                child = os.fork()
-                if child == 0:  # pragma: no cover - the child is not measured
-                    with contextlib.suppress(sqlite3.Error):
-                        db.execute("SELECT count(*) FROM entries").fetchone()
-                        os._exit(9)
-        except LogError:
-            os._exit(7 if child == 0 else 8)  # pragma: no cover
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert log.verify().ok
-
-
-@needs_fork
-def test_a_child_that_was_forked_while_a_thread_reads_on_is_refused(path, log, monkeypatch):
-    monkeypatch.setattr("langchain_convmem.forks.FORKS._patience_s", 0.05)
+def test_a_child_that_was_forked_while_a_thread_writes_on_is_refused(path, log, monkeypatch):
+    monkeypatch.setattr("langchain_convmem.forks.FORKS.patience_s", 0.05)
     say(log, KEY, "parent")
     inside, may_end = threading.Event(), threading.Event()
 
-    def read():
-        with log._connections.read():
-            inside.set()
-            may_end.wait()
+    def plan(_):
+        inside.set()
+        may_end.wait()
+        return []
 
-    reader = threading.Thread(target=read)
-    reader.start()
+    writer = threading.Thread(target=lambda: log.append_planned(KEY, plan, after=0))
+    writer.start()
     inside.wait()
     try:
         assert in_child(lambda: log.entries(KEY)).startswith(REFUSED.format(path))
@@ -256,27 +227,9 @@ def test_a_child_that_was_forked_while_a_thread_reads_on_is_refused(path, log, m
         assert in_child(log.close) == "None"
     finally:
         may_end.set()
-        reader.join()
+        writer.join()
     say(log, KEY, "after")
     assert in_child(lambda: list_texts(log.entries(KEY))) == "['parent', 'after']"
-
-
-@needs_fork
-def test_a_fork_that_no_hook_saw_is_refused(path, log):
-    say(log, KEY, "parent")
-    parent = os.getpid()
-
-    def read_as_if_unseen():
-        FORKS.add(log._connections)
-        FORKS.pid = parent
-        return log.entries(KEY)
-
-    FORKS._resources.discard(log._connections)  # so it is neither closed before nor told after
-    try:
-        assert in_child(read_as_if_unseen).startswith(REFUSED.format(path))
-    finally:
-        FORKS.add(log._connections)
-    assert list_texts(log.entries(KEY)) == ["parent"]
 
 
 @needs_fork
@@ -349,8 +302,8 @@ def test_a_restored_backup_is_seen_instead_of_the_deleted_file(path, log):
 def make_quiet(monkeypatch):
     """Have every folder count as one where nothing has changed for long."""
     time.sleep(0.05)  # more than what clocks of file systems cannot tell apart
-    monkeypatch.setattr(sqlite_file, "_QUIET_NS", 0)
-    monkeypatch.setattr(sqlite_file, "_FINE_QUIET_NS", 0)
+    monkeypatch.setattr(sqlite_file, "QUIET_NS", 0)
+    monkeypatch.setattr(sqlite_file, "FINE_QUIET_NS", 0)
 
 
 def restore(path, copy):

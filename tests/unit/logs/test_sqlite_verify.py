@@ -260,7 +260,7 @@ def test_what_was_forgotten_is_no_problem(log):
 
 
 def test_a_damage_of_many_rows_is_counted_but_not_kept(path, log, monkeypatch):
-    monkeypatch.setattr(sqlite_maintenance, "_KEPT", 4)
+    monkeypatch.setattr(sqlite_maintenance, "MOST_KEPT", 4)
     damage(path, "UPDATE entries SET body = 'x'")
     report = log.verify()
     assert (len(report.problems), report.more) == (4, 2)

@@ -57,7 +57,7 @@ def test_a_row_of_another_thread_is_damaged(path, log):
 
 
 def test_many_problems_are_counted_and_not_kept(path, log, monkeypatch):
-    monkeypatch.setattr(verification, "_KEPT", 2)
+    monkeypatch.setattr(verification, "MOST_KEPT", 2)
     say_all(log, ANA, ["one", "two", "three"])
     damage(path, "UPDATE entries SET body = 'x'")
     report = verify_log(log)

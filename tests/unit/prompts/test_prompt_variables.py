@@ -16,7 +16,7 @@ from langchain_convmem.prompts.variables import VariableFunction, list_variable_
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variables_module, "_REGISTRY", list_variable_functions())
+    monkeypatch.setattr(variables_module, "REGISTRY", list_variable_functions())
 
 
 def render(function_name: str, functions: Mapping[str, VariableFunction] | None = None) -> str:

@@ -245,7 +245,7 @@ def test_a_local_session_makes_no_control_token_of_what_was_said():
     state = template.start()
     state.feed([("user", FORGED)])
     session.append(*state.read_pieces())
-    ids = session._ids
+    ids = session.token_ids
     assert [one for one in ids if one in (1, 2)] == [1, 2, 1]
     assert "".join(chr(one) for one in ids if one > 2) == f"user\n{FORGED}\nassistant\n"
 

@@ -141,14 +141,3 @@ def test_text_that_is_no_mark_is_held_back_no_longer_than_the_longest_mark(name)
     for place, character in enumerate(text):
         sent += "".join(chunk.content for chunk in reader.feed(character))
         assert place - len(sent) < max(map(len, [*marks_of(name), "x"]))
-
-
-@pytest.mark.parametrize("text", ["\n", "<", '{"name": "', "[f(a='", "<tool_call>", "<think>"])
-@pytest.mark.parametrize("name", ["hermes", "llama3", "pythonic"])
-def test_what_is_looked_at_again_does_not_grow_with_the_reply(name, text):
-    reader = ReplyReader(name)
-    held = []
-    for character in text * 100:
-        reader.feed(character)
-        held.append(len(reader._parser._held))
-    assert max(held) < len("<|tool_call_start|>")
