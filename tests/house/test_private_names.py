@@ -79,7 +79,7 @@ def list_tests() -> Iterator[tuple[str, str]]:
 
 def test_each_way_to_use_a_private_name_is_found():
     source = """
-from langchain_convmem.logs.postgres import _read_row
+from langchain_convmem.logs.sqlite import _connections
 log._connections
 monkeypatch.setattr(sqlite_file, "_connections", None)
 patch("langchain_convmem.logs.sqlite._connections")
