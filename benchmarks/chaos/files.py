@@ -85,8 +85,10 @@ def tear(path: Path, rng: random.Random) -> str:
         at -= at % _PAGE_BYTES
     with chosen.open("r+b") as file:
         if rng.random() < 0.5:
-            file.truncate(at)
-            return f"{chosen.name} cut at byte {at} of {size}"
+            # SQLite takes a file without a whole first page for a new one, as one that was deleted.
+            left = max(at, _PAGE_BYTES) if chosen == path else at
+            file.truncate(left)
+            return f"{chosen.name} cut at byte {left} of {size}"
         length = min(size - at, rng.choice([512, 4096, _PAGE_BYTES]))
         file.seek(at)
         file.write(bytes(length))
