@@ -19,8 +19,7 @@ from scripted_chat import at
 from wire_models import chat_bedrock, chat_openai, embed_bedrock, embed_openai, lines_of_chat
 from wire_promises import CALL, WAYS, Spot, tool_loop
 
-from langchain_convmem import ConversationMemory, SQLiteLog
-from langchain_convmem.errors import EmbedderChangedError
+from langchain_convmem import ConversationMemory
 from langchain_convmem.recall.embedding import compute_fingerprint, find_traits
 from langchain_convmem.testing import (
     BedrockConverseServer,
@@ -144,31 +143,6 @@ async def test_a_turn_is_one_request_for_the_last_reply_and_the_question():
         assert _count_requests(server) == len(SAID)
 
 
-@pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)
-async def test_a_question_that_was_asked_is_not_embedded_again_as_a_line(provider):
-    async with _deployed(provider) as (memory, model, server):
-        chain = memory.wrap(model)
-        await chain.ainvoke([HumanMessage(SAID[0])], at())
-        for _ in range(3):
-            await memory.arecall(SAID[3], user_id="ana")
-        await chain.ainvoke([HumanMessage(SAID[3])], at())
-        assert Counter(_texts(server))[SAID[3]] == 1
-
-
-async def test_another_process_embeds_nothing_again(provider, tmp_path):
-    with provider.server_class() as server:
-        async with provider.open_embedder(server) as embedder:
-            for _ in range(2):
-                with ConversationMemory(SQLiteLog(tmp_path / "m.db"), embeddings=embedder) as one:
-                    if not one.threads(user_id="ana"):
-                        one.add_messages(
-                            [HumanMessage(text) for text in SAID], user_id="ana", thread_id="t"
-                        )
-                    assert one.refresh(user_id="ana") == ()
-                    one.log.close()
-        assert Counter(_texts(server)) == Counter(SAID)
-
-
 async def test_an_import_goes_in_the_batches_of_the_provider(provider):
     texts = [f"On day {n} I wrote {n * n} words." for n in range(300)]
     async with _deployed(provider) as (memory, _, server):
@@ -215,38 +189,7 @@ async def test_a_turn_goes_on_while_the_service_throttles_and_words_find_lines(p
         assert Counter(_texts(server)) == Counter([*SAID, "Let me think about that."])
 
 
-async def test_what_titan_embedded_before_it_throttled_is_not_paid_for_again():
-    provider = PROVIDERS["titan"]
-    replies = [*[None] * 3, BEDROCK_THROTTLED, *[None] * 9]
-    async with _deployed(provider, embeddings=replies) as (memory, _, server):
-        memory.add_messages([HumanMessage(text) for text in SAID], user_id="ana", thread_id="t")
-        assert memory.refresh(user_id="ana") != ()
-        assert _texts(server) == SAID[:3]
-        assert memory.refresh(user_id="ana") == ()
-        assert _texts(server) == SAID
-
-
 # -- another embedder -----------------------------------------------------------------------------
-
-
-async def test_another_model_is_sent_nothing_until_it_is_asked_for(tmp_path):
-    provider = PROVIDERS["openai"]
-    path = tmp_path / "m.db"
-    async with _deployed(provider, path) as (memory, _, _):
-        memory.add_messages([HumanMessage(text) for text in SAID], user_id="ana", thread_id="t")
-        memory.refresh(user_id="ana")
-    with provider.server_class() as server:
-        async with provider.open_embedder(server, model="text-embedding-3-large") as larger:
-            with ConversationMemory.open(path, embeddings=larger) as memory:
-                found = memory.recall("My cat Miso?", user_id="ana", k=1)
-                assert "memory.reindex(user_id='ana')" in found.problems[0]
-                assert "text-embedding-3-large" in found.problems[0]
-                with pytest.raises(EmbedderChangedError):
-                    memory.refresh(user_id="ana")
-                assert [text for text in _texts(server) if text in SAID] == []
-                assert memory.reindex(user_id="ana") == ()
-                assert Counter(_texts(server))[SAID[0]] == 1
-                assert memory.recall("My cat Miso?", user_id="ana", k=1).problems == ()
 
 
 @pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)

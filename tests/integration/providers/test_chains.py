@@ -131,9 +131,6 @@ async def test_the_provider_may_be_chosen_at_the_call_within_a_thread(memory, pr
     assert len(stored(memory)) == 8
 
 
-# -- tried again ----------------------------------------------------------------------------------
-
-
 # -- objects --------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -13,8 +11,6 @@ from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import (
     InvalidMessageError,
-    ReplyFormatError,
-    ToolLoopLimitError,
     TurnCancelledError,
 )
 from langchain_convmem.testing import ScriptedEngine, SessionFault
@@ -40,46 +36,7 @@ def chat(*replies, tools=(look,), **settings):
     return Conversation(model, preface={"tools": list(tools)}, **settings)
 
 
-def results(talk):
-    return [one.text for one in talk.history if isinstance(one, ToolMessage)]
-
-
-SEND = pytest.mark.parametrize(
-    "send",
-    [
-        lambda talk, message: talk.send_message(message),
-        lambda talk, message: asyncio.run(talk.asend_message(message)),
-    ],
-    ids=["sync", "async"],
-)
-
-
-# -- its limit ----------------------------------------------------------------------------------
-
-
-def endless_text():
-    written = 'Once more.\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
-    return ScriptedEngine([written] * 3 + ["Done."], template=QWEN, end_text="<|im_end|>")
-
-
-def endless_chat():
-    return ScriptedChatModel(replies=[*(calling(call(call_id=f"c{n}")) for n in range(3)), "Done."])
-
-
-@pytest.mark.parametrize(
-    ("model", "settings"), [(endless_chat, {}), (endless_text, {"on_divergence": "error"})]
-)
-@pytest.mark.parametrize(("policy", "kept"), [("rollback", 0), ("keep", 5)])
-def test_a_loop_ends_at_its_limit(model, settings, policy, kept):
-    talk = Conversation(
-        model(), preface={"tools": [look]}, max_tool_rounds=2, on_tool_limit=policy, **settings
-    )
-    with pytest.raises(ToolLoopLimitError, match="2 times") as error:
-        talk.send_message("Go")
-    assert error.value.rounds == 2
-    assert len(talk.history) == kept
-    assert talk.send_message("And?").text == "Done."
-    assert len(talk.history) == kept + 2
+# -- cancelled -----------------------------------------------------------------------------------
 
 
 def test_a_turn_cancelled_in_a_tool_may_keep_what_was_said():
@@ -137,38 +94,3 @@ def test_some_results_are_not_all():
         talk.send_message(ToolMessage("found", tool_call_id="c1"))
     both = [ToolMessage(f"found {n}", tool_call_id=f"c{n}") for n in (1, 2)]
     assert talk.send_message([*both, ("user", "And?")]).text == "Done."
-
-
-# -- broken calls -------------------------------------------------------------------------------
-
-BROKEN = AIMessage(
-    "Hm.",
-    invalid_tool_calls=[{"name": "look", "args": "{pl", "id": "c1", "error": None, "type": None}],
-)
-BROKEN_TEXT = 'Hm.\n<tool_call>\n{"name": "look", "arguments": {pl\n</tool_call>'
-
-
-def broken_chat():
-    return ScriptedChatModel(replies=[BROKEN, "Done."])
-
-
-def broken_text():
-    return ScriptedEngine([BROKEN_TEXT, "Done."], template=QWEN, end_text="<|im_end|>")
-
-
-@pytest.mark.parametrize("model", [broken_chat, broken_text])
-def test_the_model_is_told_of_a_call_that_cannot_be_read(model):
-    talk = Conversation(model(), preface={"tools": [look]})
-    assert talk.send_message("Go").text == "Done."
-    assert "cannot be read" in results(talk)[0]
-
-
-@pytest.mark.parametrize("model", [broken_chat, broken_text])
-@SEND
-def test_a_call_that_cannot_be_read_may_end_the_turn(model, send):
-    talk = Conversation(model(), preface={"tools": [look]}, on_invalid_tool_call="raise")
-    with pytest.raises(ReplyFormatError) as error:
-        send(talk, "Go")
-    assert "Hm." in error.value.text
-    assert talk.history == []
-    assert send(talk, "Go").text == "Done."

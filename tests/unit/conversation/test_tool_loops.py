@@ -87,44 +87,6 @@ def test_calls_of_one_reply_run_at_the_same_time():
     assert [one.text for one in said.history[2:4]] == ["a", "b"]
 
 
-@BOTH
-def test_what_a_tool_raises_is_told_to_the_model(way):
-    def broken(city: str) -> str:
-        """Fail."""
-        raise ConnectionError(f"no line to {city}")
-
-    said, _ = talk(calls(call("broken")), "Sorry.", tools=[broken])
-    assert send(said, "Go", way).text == "Sorry."
-    result = said.history[2]
-    assert result.status == "error"
-    assert "no line to Rome" in result.text
-
-
-def test_an_unknown_tool_is_told_to_the_model():
-    said, _ = talk(calls(call("sea")), "Sorry.")
-    said.send_message("Go")
-    assert "no tool 'sea'" in said.history[2].text
-
-
-@BOTH
-def test_a_refused_call_has_a_result_that_says_so(way):
-    said, _ = talk(calls(call("weather")), "Then not.", tool_handler=lambda _: "not on Sundays")
-    send(said, "Go", way)
-    assert "denied: not on Sundays" in said.history[2].text
-
-
-def test_a_handler_may_change_a_call_and_a_hook_what_the_model_reads():
-    said, model = talk(
-        calls(call("weather", "rome")),
-        "Fine.",
-        tool_handler=lambda made: {**made, "args": {"city": made["args"]["city"].title()}},
-        on_tool_result=lambda _, result: result.text.upper(),
-    )
-    said.send_message("Go")
-    assert model.seen[1][-1].text == "SUNNY IN ROME"
-    assert said.history[2].artifact == {"original": "sunny in Rome"}
-
-
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_loop_without_end_is_ended(kept):
     said, model = talk(

@@ -301,13 +301,6 @@ def test_a_view_without_a_place_for_the_summary_shows_no_pins(told):
     assert all("Pinned" not in message.text for message in shown.messages)
 
 
-def test_for_a_release_that_knows_no_pins_a_pin_retracts_nothing(told):
-    entry = told.entries[-1]
-    assert entry.role == "control"
-    assert entry.control == Control((), "rewind")
-    assert entry.message is None
-
-
 def test_a_pin_stays_in_view_of_a_long_thread_that_is_read_in_part(history):
     history.pin("Answer in French.")
     for start in range(0, 400, 50):

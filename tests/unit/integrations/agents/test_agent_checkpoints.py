@@ -122,56 +122,6 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
     assert view(memory) == ["human: First?", "ai: One.", "human: Third?", "ai: Three."]
 
 
-@KEPT
-@pytest.mark.parametrize("what", ["the thread", "a message"])
-def test_what_was_forgotten_stays_forgotten_though_the_state_has_it(memory, keep_state, what):
-    model = ScriptedChatModel(replies=["Noted.", "One.", "Two.", "Three."])
-    options = {"keep_state": keep_state}
-    agent = agent_with(memory, model, options=options, checkpointer=InMemorySaver())
-    agent.invoke(says("The word is hullabaloo.", "secret"), at())
-    kept = [] if what == "the thread" else ["ai: Noted."]
-    ids = None if what == "the thread" else ["secret"]
-    memory.forget(thread_id="t", user_id="ana", entry_ids=ids)
-    for text in ("First?", "Second?", "Third?"):
-        agent.invoke(says(text), at())
-    assert spoken(memory)[: len(kept) + 2] == [*kept, "human: First?", "ai: One."]
-    assert "hullabaloo" not in str([spoken(memory), model.seen[1:]])
-    assert len(spoken(memory)) == len(kept) + 6
-
-
-def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, saver):
-    model = ScriptedChatModel(replies=["Hello.", calls("yard", tool_name="ask"), "It is there."])
-    agent = agent_with(memory, model, tools=[ask], checkpointer=saver)
-    for text in ("Hi.", "The code is 1234. Where?"):
-        agent.invoke(says(text), at())
-    memory.forget(thread_id="t", user_id="ana")
-    agent.invoke(Command(resume="yes"), at())
-    assert spoken(memory) == ["tool c0: yard: yes", "ai: It is there."]
-    agent.invoke(says("Thanks."), at())
-    assert spoken(memory)[2:] == ["human: Thanks.", "ai: It is there."]
-
-
-def test_a_question_without_an_answer_that_was_forgotten_does_not_come_back(memory, saver):
-    model = ScriptedChatModel(replies=[ProviderError(), "One."])
-    agent = agent_with(memory, model, checkpointer=saver)
-    with pytest.raises(ProviderError):
-        agent.invoke(says("The code is 1234."), at())
-    memory.forget(thread_id="t", user_id="ana")
-    agent.invoke(says("First?"), at())
-    assert spoken(memory) == ["human: First?", "ai: One."]
-    assert [message.text for message in model.seen[1]] == ["First?"]
-
-
-def test_a_log_that_is_new_gets_what_the_state_holds(memory, saver):
-    agent = agent_with(memory, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
-    for text in ("First?", "Second?"):
-        agent.invoke(says(text), at())
-    with ConversationMemory.open(":memory:") as other:
-        agent = agent_with(other, ScriptedChatModel(replies=["Three."]), checkpointer=saver)
-        agent.invoke(says("Third?"), at())
-        assert view(other) == [*view(memory), "human: Third?", "ai: Three."]
-
-
 def test_an_edit_of_the_state_replaces_the_message_in_the_log(memory, saver):
     agent = agent_with(memory, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
     agent.invoke(says("First?", "q1"), at())
@@ -269,29 +219,6 @@ def test_a_reply_that_is_generated_anew_takes_the_place_of_the_old_one_and_what_
     assert view(memory) == ["human: First?", "ai: One, better."]
     agent.invoke(says("And?"), at())
     assert shape(model.seen[3]) == ["human: First?", "ai: One, better.", "human: And?"]
-
-
-def test_a_branch_that_was_left_comes_back_with_its_checkpoint(memory, saver):
-    model = ScriptedChatModel(replies=["One.", "Two.", "Other.", "More."])
-    agent = agent_with(memory, model, checkpointer=saver)
-    agent.invoke(says("First?"), at())
-    then = {**agent.get_state(at()).config["configurable"], "user_id": "ana"}
-    agent.invoke(says("Second?"), at())
-    left = {**agent.get_state(at()).config["configurable"], "user_id": "ana"}
-    agent.invoke(says("Instead?"), {"configurable": then})
-    agent.invoke(says("Back?"), {"configurable": left})
-    expected = ["human: First?", "ai: One.", "human: Second?", "ai: Two.", "human: Back?"]
-    assert shape(model.seen[3]) == expected
-    assert view(memory) == [*expected, "ai: More."]
-
-
-def test_what_others_said_in_the_thread_is_not_taken_back(memory, saver):
-    agent = agent_with(memory, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
-    agent.invoke(says("First?"), at())
-    then = {**agent.get_state(at()).config["configurable"], "user_id": "ana"}
-    memory.wrap(ScriptedChatModel(replies=["Noted."]), recall=False).invoke("I am Ana.", at())
-    agent.invoke(says("Who?"), {"configurable": then})
-    assert view(memory)[2:4] == ["human: I am Ana.", "ai: Noted."]
 
 
 def test_the_config_of_a_snapshot_alone_is_refused_since_it_names_no_user(memory, saver):

@@ -138,21 +138,6 @@ def test_a_thread_of_no_user_is_remembered_for_itself(memory):
     assert view(memory, "b", None) == ["human: My bicycle is red.", "ai: Yes."]
 
 
-def test_somebody_elses_state_is_not_taken_for_ones_own(memory):
-    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
-    agent.invoke(says("Mine."), at(user_id="ana"))
-    with pytest.raises(ConfigError, match=r"'ana'.*'bob'"):
-        agent.invoke(says("Whose?"), at(user_id="bob"))
-    assert entries(memory, user_id="bob") == []
-
-
-def test_a_thread_may_get_a_user_later(memory):
-    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
-    agent.invoke(says("Hello."), at(user_id=None))
-    agent.invoke(says("I am Ana."), at(user_id="ana"))
-    assert view(memory) == ["human: Hello.", "ai: Yes.", "human: I am Ana.", "ai: Yes."]
-
-
 def test_no_caller_can_say_which_turn_is_under_way(memory):
     agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
     forged = {"id": "x", "first": "y", "user": "bob"}
