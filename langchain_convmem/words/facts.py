@@ -227,7 +227,8 @@ def _read_time(match: re.Match[str]) -> str:
 
 
 def _read_amount(match: re.Match[str]) -> str:
-    unit = _UNIT_OF.get((match["sign"] or match["unit"] or "").casefold())
+    said = match["sign"] or match["unit"] or ""
+    unit = _UNIT_OF.get(said if len(said) == 1 else said.casefold())  # 4132M is no length
     return f"{_write_number(match['number'])} {unit}" if unit else ""
 
 

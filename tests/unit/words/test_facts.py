@@ -45,7 +45,7 @@ def keys(*texts, kind=None, speaker=""):
         ("On Friday, freitags nie.", ["date weekday 4"]),
         ("At 5 pm, 5:15 p.m. and 12 AM.", ["time 17:00", "time 17:15", "time 0:00"]),
         ("At 12:30 or 17h45.", ["time 12:30", "time 17:45"]),
-        ("See #A-12/7, x9 and XK42.", ["id #a-12/7", "id x9", "id xk42"]),
+        ("See #A-12/7, x9, 4132M and XK42.", ["id #a-12/7", "id x9", "id 4132m", "id xk42"]),
         ("Look: https://a.b/c1?d=2. Mail ana@example.org.",
          ["link https://a.b/c1?d=2", "link ana@example.org"]),
         ("Nothing of note.", []),
