@@ -63,9 +63,9 @@ def test_turns_at_once_stand_question_and_answer_together(filed, saver):
 
 
 @pytest.mark.parametrize("schema", KINDS)
-async def test_tasks_at_once_on_one_thread_are_all_stored(memory, kept, schema):
+async def test_tasks_at_once_on_one_thread_are_all_stored(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     await asyncio.gather(
         *(graph.ainvoke(says(schema, f"question {number}"), at()) for number in range(8))
     )
@@ -100,8 +100,8 @@ def a_graph_that_asks_several(memory, saver, model):
     return builder.compile(checkpointer=saver)
 
 
-def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, kept):
-    graph = a_graph_that_asks_several(memory, kept, ScriptedChatModel(replies=[echo]))
+def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, saver):
+    graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[echo]))
     found = graph.invoke({"questions": ["one", "two", "three"]}, at())
     assert found["answers"] == ["re: one", "re: two", "re: three"]
     assert turns_of(memory) == [
@@ -111,13 +111,13 @@ def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, kept
     ]
 
 
-def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_nothing(memory, kept):
+def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_nothing(memory, saver):
     failures = [ProviderError("overloaded")]
 
     def answer(messages):
         return failures.pop() if failures and "two" in messages[-1].text else echo(messages)
 
-    graph = a_graph_that_asks_several(memory, kept, ScriptedChatModel(replies=[answer]))
+    graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[answer]))
     with pytest.raises(ProviderError):
         graph.invoke({"questions": ["one", "two"]}, at())
     found = graph.invoke(None, at())
@@ -125,7 +125,7 @@ def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_not
     assert turns_of(memory) == [["one", "re: one"], ["two", "re: two"]]
 
 
-def test_a_part_of_the_messages_that_is_sent_takes_the_others_out_of_nothing(memory, kept):
+def test_a_part_of_the_messages_that_is_sent_takes_the_others_out_of_nothing(memory, saver):
     builder = StateGraph(MessagesState)
     builder.add_node("all", recall_node(memory))
     builder.add_node("some", recall_node(memory))
@@ -133,21 +133,21 @@ def test_a_part_of_the_messages_that_is_sent_takes_the_others_out_of_nothing(mem
     builder.add_conditional_edges(
         "all", lambda state: [Send("some", {"messages": state["messages"][-1:]})]
     )
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
     for text in ("one", "two", "three"):
         graph.invoke(says(MessagesState, text), at())
     assert shown(memory) == ["one", "two", "three"]
     assert spoken(memory) == ["one", "two", "three"]
 
 
-def test_a_message_that_is_sent_without_an_id_is_stored_once(memory, kept):
+def test_a_message_that_is_sent_without_an_id_is_stored_once(memory, saver):
     def a_graph(memory):
         builder = StateGraph(MessagesState)
         builder.add_node("recall", recall_node(memory))
         builder.add_conditional_edges(
             START, lambda _: [Send("recall", {"messages": [HumanMessage("Hi")]})]
         )
-        return builder.compile(checkpointer=kept)
+        return builder.compile(checkpointer=saver)
 
     crashing = ConversationMemory(CrashingLog(memory.log, 1))
     with pytest.raises(Crash):

@@ -63,7 +63,7 @@ def test_langgraph_lets_a_node_end_and_starts_no_other_when_a_reader_leaves():
     assert said == ["Hi", "Well?", "All of it."], "the state never holds what was said first"
 
 
-def test_a_graph_of_ones_own_keeps_the_question_of_a_stream_that_is_left(memory, kept):
+def test_a_graph_of_ones_own_keeps_the_question_of_a_stream_that_is_left(memory, saver):
     model = ScriptedChatModel(replies=["In the hall.", "At noon."])
     builder = StateGraph(MessagesState)
     builder.add_node("recall", recall_node(memory))
@@ -72,7 +72,7 @@ def test_a_graph_of_ones_own_keeps_the_question_of_a_stream_that_is_left(memory,
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "model")
     builder.add_edge("model", "record")
-    _leave(builder.compile(checkpointer=kept), MessagesState)
+    _leave(builder.compile(checkpointer=saver), MessagesState)
     assert spoken(memory) == ["Where?"]
 
 
@@ -95,9 +95,9 @@ def test_a_reply_whose_reader_left_is_kept(memory, schema, has_saver):
 
 
 @PARTED
-def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, kept, schema):
+def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     with closing(graph.stream(says(schema, "Where?", "q1"), at(), stream_mode="messages")) as parts:
         next(parts)
     graph.invoke(says(schema, "Where?", "q1"), at())
@@ -105,18 +105,18 @@ def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory
 
 
 @PARTED
-def test_a_run_that_is_resumed_after_its_reader_left_has_one_answer(memory, kept, schema):
+def test_a_run_that_is_resumed_after_its_reader_left_has_one_answer(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     _leave(graph, schema)
     reply = answer_of(graph.invoke(None, at()))
     assert shown(memory) == ["Where?", reply]
 
 
 @PARTED
-def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, kept, schema):
+def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     value, modes = says(schema, "Where?"), ["messages", "updates"]
     with closing(
         graph.stream(value, at(), stream_mode=modes, interrupt_before=["record"])
@@ -130,17 +130,17 @@ def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, kept, schem
 
 
 @PARTED
-def test_of_a_turn_that_is_not_to_be_stored_nothing_is(memory, kept, schema):
+def test_of_a_turn_that_is_not_to_be_stored_nothing_is(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept, remember=False)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver, remember=False)
     _leave(graph, schema)
     assert spoken(memory) == []
 
 
 @PARTED
-def test_who_reads_to_the_end_finds_the_reply_stored_once(memory, kept, schema):
+def test_who_reads_to_the_end_finds_the_reply_stored_once(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     for named in (graph, graph.with_config(tags=["a"])):
         list(named.stream(says(schema, "Where?"), at(), stream_mode="messages"))
     assert shown(memory) == ["Where?", "In the hall.", "Where?", "In the hall."]

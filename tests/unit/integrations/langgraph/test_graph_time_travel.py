@@ -49,9 +49,9 @@ def test_going_on_from_an_earlier_checkpoint_takes_back_the_later_turns(memory, 
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_a_rewound_turn_is_recalled_no_more(memory, kept, schema):
+def test_a_rewound_turn_is_recalled_no_more(memory, saver, schema):
     model = ScriptedChatModel(replies=["Noted."])
-    graph = a_graph(memory, kept, schema, model)
+    graph = a_graph(memory, saver, schema, model)
     chat(graph, schema, "Hello there", "I parked on level C")
     first = [state.config for state in graph.get_state_history(at()) if not state.next][-1]
     graph.invoke(
@@ -64,8 +64,8 @@ def test_a_rewound_turn_is_recalled_no_more(memory, kept, schema):
 
 
 @pytest.mark.parametrize("schema", FORMS)
-def test_going_back_to_the_very_beginning_takes_back_everything(memory, kept, schema):
-    graph = a_graph(memory, kept, schema)
+def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver, schema):
+    graph = a_graph(memory, saver, schema)
     chat(graph, schema, "one", "two")
     beginning = snapshot(graph, lambda s: s.next == ("__start__",) and s.metadata["step"] == -1)
     graph.invoke(says(schema, "anew"), beginning)
@@ -73,9 +73,11 @@ def test_going_back_to_the_very_beginning_takes_back_everything(memory, kept, sc
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_going_back_to_the_beginning_reaches_no_further_than_the_checkpointer(memory, kept, schema):
+def test_going_back_to_the_beginning_reaches_no_further_than_the_checkpointer(
+    memory, saver, schema
+):
     chat(a_graph(memory, InMemorySaver(), schema), schema, "long ago")
-    graph = a_graph(memory, kept, schema)
+    graph = a_graph(memory, saver, schema)
     chat(graph, schema, "one", "two")
     beginning = snapshot(graph, lambda s: s.next == ("__start__",) and s.metadata["step"] == -1)
     graph.invoke(says(schema, "anew"), beginning)
@@ -84,10 +86,10 @@ def test_going_back_to_the_beginning_reaches_no_further_than_the_checkpointer(me
 
 @pytest.mark.parametrize("schema", KINDS)
 @pytest.mark.parametrize("node", ["recall", "model", "record"])
-def test_running_a_turn_again_from_within_replaces_it(memory, kept, schema, node):
+def test_running_a_turn_again_from_within_replaces_it(memory, saver, schema, node):
     replies = [lambda _, number=number: f"answer {number}" for number in range(9)]
     model = ScriptedChatModel(replies=replies)
-    graph = a_graph(memory, kept, schema, model)
+    graph = a_graph(memory, saver, schema, model)
     chat(graph, schema, "one", "two", "three")
 
     two = [s for s in graph.get_state_history(at()) if s.next == (node,)][1]
@@ -98,9 +100,9 @@ def test_running_a_turn_again_from_within_replaces_it(memory, kept, schema, node
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_a_branch_that_was_left_is_found_again(memory, kept, schema):
+def test_a_branch_that_was_left_is_found_again(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = a_graph(memory, kept, schema, model)
+    graph = a_graph(memory, saver, schema, model)
     chat(graph, schema, "one", "two", "three")
     graph.invoke(says(schema, "another two"), snapshot(graph, ended("one")))
     graph.invoke(says(schema, "four"), snapshot(graph, ended("three")))
@@ -117,9 +119,9 @@ def test_a_branch_that_was_left_is_found_again(memory, kept, schema):
     assert len(spoken(memory)) == 2 * 7
 
 
-def test_a_question_edited_in_a_fork_is_answered_anew(memory, kept):
+def test_a_question_edited_in_a_fork_is_answered_anew(memory, saver):
     model = ScriptedChatModel(replies=[echo])
-    graph = a_graph(memory, kept, MessagesState, model)
+    graph = a_graph(memory, saver, MessagesState, model)
     chat(graph, MessagesState, "one", "two", "three")
     asked = messages_of(graph)[2]
     before = snapshot(
@@ -134,8 +136,8 @@ def test_a_question_edited_in_a_fork_is_answered_anew(memory, kept):
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_the_same_checkpoint_can_be_gone_back_to_again_and_again(memory, kept, schema):
-    graph = a_graph(memory, kept, schema)
+def test_the_same_checkpoint_can_be_gone_back_to_again_and_again(memory, saver, schema):
+    graph = a_graph(memory, saver, schema)
     chat(graph, schema, "one", "two")
     back = snapshot(graph, ended("one"))
     for said in ("a", "b", "c"):
@@ -144,8 +146,8 @@ def test_the_same_checkpoint_can_be_gone_back_to_again_and_again(memory, kept, s
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_the_latest_checkpoint_named_in_full_takes_back_nothing(memory, kept, schema):
-    graph = a_graph(memory, kept, schema)
+def test_the_latest_checkpoint_named_in_full_takes_back_nothing(memory, saver, schema):
+    graph = a_graph(memory, saver, schema)
     for said in ("one", "two", "three"):
         newest = graph.get_state(at()).config["configurable"]
         graph.invoke(says(schema, said), {"configurable": {**newest, "user_id": "ana"}})
@@ -154,8 +156,8 @@ def test_the_latest_checkpoint_named_in_full_takes_back_nothing(memory, kept, sc
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_going_back_leaves_alone_what_others_said_in_the_thread(memory, kept, schema):
-    graph = a_graph(memory, kept, schema)
+def test_going_back_leaves_alone_what_others_said_in_the_thread(memory, saver, schema):
+    graph = a_graph(memory, saver, schema)
     chat(graph, schema, "one")
     memory.history("t", user_id="ana").add("user", "from elsewhere")
     chat(graph, schema, "two")
@@ -164,9 +166,9 @@ def test_going_back_leaves_alone_what_others_said_in_the_thread(memory, kept, sc
     assert "two" not in shown(memory)
 
 
-def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, kept):
+def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, saver):
     for schema in (MemoryState, MessagesState):
-        graph = a_graph(memory, kept, schema)
+        graph = a_graph(memory, saver, schema)
         thread = at(schema.__name__)
         graph.invoke(says(schema, "one"), thread)
         graph.invoke(says(schema, "two"), thread)
@@ -176,16 +178,16 @@ def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, kept):
         assert memory.threads() == []
 
 
-def test_a_turn_resumed_for_another_user_is_refused(memory, kept):
-    graph = a_graph(memory, kept, MemoryState)
+def test_a_turn_resumed_for_another_user_is_refused(memory, saver):
+    graph = a_graph(memory, saver, MemoryState)
     graph.invoke({"input": "one"}, at(), interrupt_before=["model"])
     with pytest.raises(ConfigError, match="pass the same user_id"):
         graph.invoke(None, at(user_id="ben"))
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, kept, schema):
-    graph = a_graph(memory, kept, schema)
+def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, saver, schema):
+    graph = a_graph(memory, saver, schema)
     chat(graph, schema, "one", "two")
     history = memory.history("t", user_id="ana")
     history.add_summary("They said one and two.", history.summary_window())
@@ -198,12 +200,12 @@ def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, kept, s
 
 
 @pytest.mark.parametrize("schema", KINDS)
-def test_going_back_reaches_turns_that_a_subgraph_stored(memory, kept, schema):
+def test_going_back_reaches_turns_that_a_subgraph_stored(memory, saver, schema):
     builder = StateGraph(schema)
     inner = memory_graph(memory, ScriptedChatModel(replies=[echo]), state_schema=schema)
     builder.add_node("chat", inner)
     builder.add_edge(START, "chat")
-    graph = builder.compile(checkpointer=kept)
+    graph = builder.compile(checkpointer=saver)
     chat(graph, schema, "one", "two", "three")
     graph.invoke(says(schema, "another two"), snapshot(graph, ended("one")))
     assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
