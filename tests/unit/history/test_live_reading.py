@@ -140,12 +140,6 @@ def test_a_note_that_cannot_be_written_costs_nothing_but_time(history, monkeypat
     assert history.context(max_tokens=50).messages[-1].content == "answer 499"
 
 
-def test_a_note_that_another_release_wrote_is_not_used(history):
-    talk(history, 500)
-    history.log.set_state(KEY, "cache:live", {"form": 99, "floor": 10**9}, expected=None)
-    assert history.context(max_tokens=50).messages[-1].content == "answer 499"
-
-
 def test_forgetting_what_a_note_keeps_is_seen(history):
     history.add_messages([SystemMessage("Be kind.", id="s")])
     talk(history, 500)

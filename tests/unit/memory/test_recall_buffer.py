@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -79,22 +78,6 @@ def test_a_recall_updates_the_buffer_of_its_thread_and_returns_it(memory):
     assert (said(third.blocks), said(third.buffer)) == ([], [DOG, BOAT])
 
 
-def test_an_asynchronous_recall_does_the_same(memory):
-    async def both():
-        await memory.arecall("What about the boat?", user_id="ana", thread_id="now")
-        unseen = await memory.arecall(
-            "And the dog?", user_id="ana", thread_id="now", remember=False
-        )
-        return unseen, await memory.arecall("What else?", user_id="ana", thread_id="now")
-
-    unseen, kept = asyncio.run(both())
-    assert (said(unseen.buffer), said(kept.buffer)) == ([DOG, BOAT], [BOAT])
-
-
-def test_a_recall_without_a_current_thread_has_no_buffer(memory):
-    assert memory.recall("What about the boat?", user_id="ana").buffer == ()
-
-
 def test_a_question_that_the_write_hook_takes_away_shows_the_buffer_all_the_same(tmp_path):
     def hook(message):
         return None if "secret" in str(message.text) else message
@@ -107,38 +90,6 @@ def test_a_question_that_the_write_hook_takes_away_shows_the_buffer_all_the_same
         found = memory.recall("A secret about my dog", user_id="ana", thread_id="now")
         assert (found.blocks, said(found.buffer)) == ((), [BOAT])
         assert memory.recall("A secret about my dog", user_id="ana").buffer == ()
-
-
-def test_live_lines_are_never_repeated(memory):
-    memory.recall("What about the boat?", user_id="ana", thread_id="now")
-    found = memory.recall("And the dog?", user_id="ana", thread_id="earlier")
-    assert (found.blocks, found.buffer) == ((), ()), "the model sees this thread anyway"
-
-
-def test_another_handle_goes_on_with_the_buffer(tmp_path):
-    def opened():
-        return ConversationMemory.open(
-            tmp_path / "m.db", embeddings=TopicEmbeddings(), settings=SETTINGS
-        )
-
-    with opened() as one:
-        one.add_messages(TALK, thread_id="earlier", user_id="ana")
-        one.recall("What about the boat?", user_id="ana", thread_id="now")
-        with opened() as two:
-            two.recall("And the dog?", user_id="ana", thread_id="now")
-        kept = one.recall("What else?", user_id="ana", thread_id="now")
-    assert said(kept.buffer) == [DOG, BOAT]
-
-
-def test_what_is_forgotten_is_in_no_buffer(memory):
-    for question in ("What about the boat?", "And the dog?"):
-        memory.recall(question, user_id="ana", thread_id="now")
-    boat = memory.history("earlier", user_id="ana").entries[0]
-    memory.forget(user_id="ana", thread_id="earlier", entry_ids=[boat.id])
-    kept = memory.recall("What else?", user_id="ana", thread_id="now")
-    assert said(kept.buffer) == [DOG]
-    memory.forget(user_id="ana", thread_id="earlier")
-    assert memory.recall("What else?", user_id="ana", thread_id="now").buffer == ()
 
 
 # -- in a chain ---------------------------------------------------------------------------------

@@ -161,24 +161,6 @@ def test_what_is_asked_and_stored_goes_through_the_network_once(log, tmp_path, m
     memory.close()
 
 
-def test_a_text_that_was_said_before_is_not_embedded_again(sqlite_log, say, encoder):
-    say(sqlite_log, ["ok", "car", "ok"])
-    recall = LineRecall(sqlite_log, encoder)
-    recall.refresh(ANA)
-    say(sqlite_log, ["car", "ok", "boat"], thread="later")
-    settled(recall)
-    assert sorted(encoder.embedded) == ["boat", "car", "ok"]
-    assert stored(sqlite_log) == 6
-
-
-def test_the_next_process_embeds_nothing_again(sqlite_log, say, encoder, tiny):
-    say(sqlite_log, TEXTS)
-    LineRecall(sqlite_log, encoder).refresh(ANA)
-    later = WatchedEncoder(tiny)
-    assert LineRecall(sqlite_log, later).refresh(ANA) == ()
-    assert later.embedded == []
-
-
 def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
     say(sqlite_log, TEXTS)
     recall = LineRecall(sqlite_log, encoder)
@@ -239,15 +221,6 @@ def test_closing_finishes_the_batch_under_way_and_leaves_the_rest_for_later(
     assert sorted([*encoder.embedded, *later.embedded]) == sorted(TEXTS)
 
 
-def test_closing_finishes_few_lines(path, say, encoder):
-    with ConversationMemory.open(path, embeddings=encoder) as memory:
-        say(memory.log, ["the car"])
-        memory.line_recall.recall(ANA, "car", patience_s=0)
-    assert encoder.embedded == ["the car"]
-    with SQLiteLog(path) as log:
-        assert stored(log) == 1
-
-
 async def test_closing_from_an_event_loop(path, say, encoder):
     async with ConversationMemory.open(path, embeddings=encoder) as memory:
         say(memory.log, ["the car"])
@@ -293,14 +266,6 @@ def test_owners_take_turns(log, say, encoder):
     first = [text.split()[0] for text in encoder.embedded]
     assert len(first) == 2 * len(TEXTS)
     assert first.index("ben") < len(TEXTS)
-
-
-def test_progress_is_told_up_to_the_end(log, say, encoder):
-    say(log, TEXTS)
-    seen = []
-    LineRecall(log, encoder).refresh(ANA, lambda done, total: seen.append((done, total)))
-    assert seen[0] == (0, len(TEXTS))
-    assert seen[-1] == (len(TEXTS), len(TEXTS))
 
 
 # -- processes -----------------------------------------------------------------------------------

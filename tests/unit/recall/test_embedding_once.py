@@ -9,7 +9,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from langchain_core.messages import HumanMessage
 
 from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import EmbedderChangedError, LogUnavailableError
@@ -19,7 +18,6 @@ from langchain_convmem.recall import index as known_texts
 from langchain_convmem.recall import index as owner_index
 from langchain_convmem.recall import segments as segment_store
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
-from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
 BEN = Owner(user_id="ben")
@@ -367,33 +365,7 @@ def test_each_user_changes_alone(sqlite_log, say, embedder, second):
     assert second.embedded == ["boat"]
 
 
-def test_without_a_stored_vector_there_is_no_change(log, say, embedder, second):
-    recall = changed(log, say, embedder, second)
-    assert recall.recall(ANA, "car").problems == ()
-    assert second.embedded == TEXTS
-    assert recall.reindex(ANA) == ()
-
-
 # -- crashes and forgetting --------------------------------------------------------------------
-
-
-def test_a_crash_between_the_line_and_its_vector_loses_nothing(sqlite_log, say, embedder):
-    class Killed(BaseException):
-        pass
-
-    def die(*_):
-        raise Killed
-
-    say(sqlite_log, TEXTS)
-    dying = LineRecall(sqlite_log, embedder)
-    sqlite_log.save_segments = die
-    with pytest.raises(Killed):
-        dying.recall(ANA, "car")
-    del sqlite_log.save_segments
-    for recall in (dying, LineRecall(sqlite_log, embedder)):
-        assert best(recall.recall(ANA, "boat number 3", k=1)) == "boat number 3"
-    [fingerprint] = sqlite_log.segment_fingerprints(ANA)
-    assert len(sqlite_log.load_segments(ANA, fingerprint)) == len(TEXTS)
 
 
 def test_an_index_in_memory_drops_what_is_forgotten_and_sends_nothing(log, say, embedder):
@@ -437,12 +409,3 @@ def test_a_generation_of_one_owner_rebuilds_the_index_of_all(log, say, embedder)
     both.catch_up()
     assert [both.table.get_text(n) for n in range(len(both.table))] == ["car two", "boat one"]
     assert embedder.embedded == ["car one", "car two", "boat one"]
-
-
-def test_nobody_retracts_what_another_one_said(log, embedder):
-    [bens] = log.append(ThreadKey("ben", "t"), [make_draft(HumanMessage("boat"))])
-    retraction = Draft(role="control", control=Control((bens.id,), "undo"))
-    log.append(ThreadKey("ana", "t"), [retraction])
-    both = owner_index.OwnerIndex(log, (ANA, BEN), embedder)
-    both.catch_up()
-    assert both.table.live.all()

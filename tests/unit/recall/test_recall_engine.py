@@ -253,15 +253,6 @@ def test_a_line_written_after_a_recall_is_found_by_the_next(log, say, embedder):
     assert recall.recall(ANA, "piano", k=1).matches[0].line.text == "the piano is out of tune"
 
 
-def test_each_line_is_embedded_once(log, say, embedder):
-    recall = LineRecall(log, embedder)
-    for start in range(0, 6, 2):
-        say(log, TEXTS[start : start + 2])
-        recall.recall(ANA, "car")
-        recall.recall(ANA, "dog")
-    assert embedder.embedded == TEXTS
-
-
 def test_retracted_lines_are_gone_and_come_back_when_the_retraction_is_retracted(
     log, say, embedder
 ):
@@ -292,49 +283,6 @@ def test_what_the_log_forgot_is_forgotten(log, say, embedder):
     log.forget(ANA)
     assert recall.recall(ANA, "car").blocks == ()
     assert texts(recall.recall(Owner(user_id="bo"), "car")) == ["bo's car"]
-
-
-SCRIPT = st.lists(
-    st.one_of(
-        st.tuples(st.just("say"), st.integers(0, 5), st.sampled_from("ab")),
-        st.tuples(st.just("long"), st.integers(0, 5), st.sampled_from("ab")),
-        st.tuples(st.just("retract"), st.integers(0, 30), st.just("")),
-        st.tuples(st.just("redo"), st.integers(0, 30), st.just("")),
-        st.tuples(st.just("forget"), st.integers(0, 30), st.just("")),
-        st.tuples(st.just("recall"), st.integers(0, 5), st.just("")),
-    ),
-    max_size=14,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(SCRIPT)
-def test_an_index_kept_up_to_date_equals_one_built_anew(say, word_embeddings, script):
-    log = InMemoryLog()
-    warm = LineRecall(log, word_embeddings())
-    entries, controls = [], []
-    for verb, number, thread in script:
-        if verb == "say":
-            entries += say(log, [TEXTS[number]], thread=thread)
-        elif verb == "long":
-            entries += say(log, [f"{TEXTS[number]}. " * 30], thread=thread)
-        elif verb == "retract" and entries:
-            entry = entries[number % len(entries)]
-            controls.append(retract(log, entry, thread=entry.key.thread_id))
-        elif verb == "redo" and controls:
-            control = controls[number % len(controls)]
-            controls.append(retract(log, control, thread=control.key.thread_id))
-        elif verb == "forget" and entries:
-            entry = entries[number % len(entries)]
-            log.forget(entry.key, [entry.id])
-        elif verb == "recall":
-            warm.recall(ANA, TEXTS[number])
-    cold = LineRecall(log, word_embeddings())
-    for query in TEXTS[::2]:
-        for asked in ({"k": 2}, {"max_tokens": 60}):
-            assert value(warm.recall(ANA, query, **asked)) == value(
-                cold.recall(ANA, query, **asked)
-            )
 
 
 def test_only_the_latest_owners_stay_in_memory(log, say, embedder):
@@ -515,13 +463,6 @@ def test_refreshing_reports_progress_up_to_the_total(log, say, embedder):
     seen = []
     LineRecall(log, embedder).refresh(ANA, lambda done, total: seen.append((done, total)))
     assert seen[-1] == (6, 6)
-
-
-async def test_the_asynchronous_twin_answers_the_same(log, say, embedder):
-    say(log, TEXTS)
-    recall = LineRecall(log, embedder)
-    assert await recall.arefresh(ANA) == ()
-    assert await recall.arecall(ANA, "car", k=2) == recall.recall(ANA, "car", k=2)
 
 
 async def test_nothing_blocks_the_event_loop(log, say, embedder, monkeypatch):
