@@ -45,11 +45,11 @@ def read_hostile() -> dict[str, str]:
 def make_limits(seconds: float, megabytes: int) -> TemplateLimits:
     """Return the limits that a service sets for strangers; a few values may be in use at once."""
     return TemplateLimits(
-        max_tokens=10_000,
+        max_source=25_000,
         max_seconds=seconds,
-        max_memory=megabytes * MEGABYTE // 2,
-        max_value=megabytes * MEGABYTE // 8,
-        max_output=megabytes * MEGABYTE // 8,
+        max_memory=megabytes * MEGABYTE // 4,
+        max_value=megabytes * MEGABYTE // 16,
+        max_output=megabytes * MEGABYTE // 16,
     )
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from jinja2 import meta, nodes
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
-from langchain_convmem.text.allowed import create_strftime
 from langchain_convmem.text.control_tokens import SEAL, ControlTokens, show_seals
 from langchain_convmem.text.ledger import RenderState
 from langchain_convmem.text.messages import (
@@ -25,9 +24,15 @@ from langchain_convmem.text.messages import (
     build_template_tools,
     make_plain,
 )
-from langchain_convmem.text.meter import LimitExceededError, Meter, TemplateLimits
-from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, Sandbox, translate_errors
-from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, split_template
+from langchain_convmem.text.sandbox import (
+    RAISED_BY_TEMPLATES,
+    Budget,
+    LimitExceededError,
+    Sandbox,
+    TemplateLimits,
+    create_strftime,
+    translate_errors,
+)
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -65,8 +70,8 @@ _PROBED: tuple[tuple[str, ...], ...] = (
 class ChatTemplate:
     """A chat template in the dialect of Hugging Face, run in a sandbox.
 
-    `render` writes a whole prompt. `start` begins a conversation whose prompts are written by what
-    is new in them, and compared with what the model's session really received.
+    `render` writes a whole prompt. `start` begins a conversation whose prompts are compared with
+    what the model's session really received, so that it is sent only what is new.
 
     Messages are LangChain messages, text (the user's), maps as templates know them, or pairs of
     role and content. Bytes of images and sounds never reach a template.
@@ -121,10 +126,10 @@ class ChatTemplate:
             if len(source) > longest:
                 raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
             self._tree = self.sandbox.parse(source)
-            metered = self.sandbox.parse(source)
-            self._template = self.sandbox.compile_metered(metered)
-            # Jinja computes constants where it looks for variables: not before these are metered.
-            self._undeclared = meta.find_undeclared_variables(metered)
+            limited = self.sandbox.parse(source)
+            self._template = self.sandbox.compile_limited(limited)
+            # Jinja computes constants where it looks for variables: not before these are limited.
+            self._undeclared = meta.find_undeclared_variables(limited)
         self.roles = {**_find_own_roles(self._tree), **(roles or {})}
         """What the template calls a role, where that differs from our name."""
 
@@ -230,8 +235,10 @@ class ChatTemplate:
             ]
             try:
                 text = self.render_converted(
-                    messages, {**given, "add_generation_prompt": True}, Meter(limits)
+                    messages, {**given, "add_generation_prompt": True}, Budget(limits)
                 )
+            except LimitExceededError:
+                return []  # one that runs away from a short chat does so from the next
             except (ChatTemplateError, *RAISED_BY_TEMPLATES):
                 continue
             return text.split(_PROBE)
@@ -246,19 +253,6 @@ class ChatTemplate:
     def _is_for_parts(self) -> bool:
         """Whether it renders one message at a time, and never looks at all of them."""
         return self.supports_pending and "messages" not in self.variables
-
-    @property
-    def refusal(self) -> str | None:
-        """Why no prompt of it can be written by what is new alone; None if some can."""
-        return self.parts if isinstance(self.parts, str) else None
-
-    @cached_property
-    def parts(self) -> SplitTemplate | str:
-        """The template cut at its loop over the messages, or why it cannot be cut."""
-        try:
-            return split_template(self.sandbox, self.source)
-        except NotSeparableError as refusal:
-            return str(refusal)
 
     @cached_property
     def _wants_parts(self) -> bool:
@@ -361,12 +355,12 @@ class ChatTemplate:
         self,
         messages: Sequence[TemplateMessage],
         variables: Mapping[str, Any],
-        meter: Meter | None = None,
+        budget: Budget | None = None,
     ) -> str:
         """Return a prompt of converted messages; raises what the template raises."""
-        meter = meter or Meter(self.sandbox.limits)
+        budget = budget or Budget(self.sandbox.limits)
         if not self._is_for_parts:
-            return self._render(messages, variables, meter)
+            return self._render(messages, variables, budget)
         last, prompt = len(messages) - 1, variables["add_generation_prompt"]
         return "".join(
             self.render_part(
@@ -374,7 +368,7 @@ class ChatTemplate:
                 {**variables, "add_generation_prompt": prompt and number == last},
                 is_first=True,
                 is_last=True,
-                meter=meter,
+                budget=budget,
             )
             for number, message in enumerate(messages)
         )
@@ -383,9 +377,9 @@ class ChatTemplate:
         self,
         messages: Sequence[TemplateMessage],
         variables: Mapping[str, Any],
-        meter: Meter | None,
+        budget: Budget | None,
     ) -> str:
-        return self.sandbox.render(self._template, {**variables, "messages": messages}, meter)
+        return self.sandbox.render(self._template, {**variables, "messages": messages}, budget)
 
     def render_unended(
         self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
@@ -419,7 +413,7 @@ class ChatTemplate:
         *,
         is_first: bool,
         is_last: bool,
-        meter: Meter | None = None,
+        budget: Budget | None = None,
     ) -> str:
         """Return the text of a part of a turn."""
         given = {
@@ -431,7 +425,7 @@ class ChatTemplate:
             "is_last_part": is_last,
         }
         with translate_errors(self.name):
-            return self._render([], given, meter)
+            return self._render([], given, budget)
 
     def _collect_variables(self, tools: Sequence[Any] | None) -> dict[str, Any]:
         now = create_strftime(self._now())

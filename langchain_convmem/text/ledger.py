@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
 from langchain_convmem.text.control_tokens import SEAL, show_seals, split_at_seals
 from langchain_convmem.text.messages import MessageLike, TemplateMessage, join_content
-from langchain_convmem.text.meter import LimitExceededError
-from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, translate_errors
-from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, Walk, WalkMark
+from langchain_convmem.text.sandbox import translate_errors
 
 if TYPE_CHECKING:
     from langchain_convmem.text.chat_template import ChatTemplate
@@ -26,10 +24,6 @@ class RenderStats(NamedTuple):
     """How the text of one turn came about.
 
     Attributes:
-        mode: `incremental`: only what is new was rendered. `full`: everything was, and compared
-            with what the session holds. `part`: a part of a turn was appended.
-        reason: Why everything was rendered; None if it was not.
-        rendered: How many messages the template wrote.
         reused_chars: Code points that the session keeps.
         sent_chars: Code points that it is sent.
         diverged_at: Where the prompt differs from what the session holds; None if it goes on from
@@ -40,9 +34,6 @@ class RenderStats(NamedTuple):
         neutralized: How many control tokens in the text of messages were broken up in what is sent.
     """
 
-    mode: Literal["incremental", "full", "part"]
-    reason: str | None
-    rendered: int
     reused_chars: int
     sent_chars: int
     diverged_at: int | None = None
@@ -52,7 +43,7 @@ class RenderStats(NamedTuple):
     neutralized: int = 0
 
 
-_NOTHING = RenderStats(mode="part", reason=None, rendered=0, reused_chars=0, sent_chars=0)
+_NOTHING = RenderStats(reused_chars=0, sent_chars=0)
 
 
 class Increment(NamedTuple):
@@ -92,7 +83,6 @@ class RenderState:
         self._call_names: dict[str, str] = {}
         self._ledger = SessionLedger()
         self._open_part: TemplateMessage | None = None
-        self._writer = PromptWriter(template)
         self._stats: RenderStats | None = None
 
     # -- reading ----------------------------------------------------------------------------------
@@ -135,7 +125,6 @@ class RenderState:
         twin._messages = self._messages.copy()
         twin._call_names = self._call_names.copy()
         twin._ledger = self._ledger.copy()
-        twin._writer = self._writer.copy()
         return twin
 
     # -- what the session does --------------------------------------------------------------------
@@ -157,7 +146,6 @@ class RenderState:
         if not 0 <= length <= len(self._ledger):
             raise ConfigError(f"the session holds {len(self._ledger)} code points, not {length}")
         self._ledger.cut(length)
-        self._writer.rewind(length)
 
     def begin_again(self) -> None:
         """Forget the messages, but not what the session holds.
@@ -166,7 +154,6 @@ class RenderState:
         messages, and reports how far the session still holds what the template writes for them.
         """
         self._messages, self._call_names, self._open_part = [], {}, None
-        self._writer = PromptWriter(self._template, "the conversation changed")
 
     def update(self, **variables: Any) -> None:
         """Change variables for all turns to come; `tools` is one of them.
@@ -233,10 +220,7 @@ class RenderState:
         )
         self._call_names.update(new_names)
         self._messages += added[:-1]
-        increment = self._settle(
-            RenderedPrompt(0, text, len(everything), "its last message goes on")
-        )
-        self._writer.rewind(increment.kept)
+        increment = self._settle(text)
         self._stats = increment.stats
         return increment
 
@@ -253,22 +237,15 @@ class RenderState:
     def _feed_whole(self, added: list[TemplateMessage], variables: dict[str, Any]) -> Increment:
         everything = [*self._messages, *added]
         with translate_errors(self._template.name):
-            written = self._writer.write(everything, variables)
+            text = self._template.render_converted(everything, variables)
         self._messages = everything
-        return self._settle(written)
+        return self._settle(text)
 
-    def _settle(self, written: RenderedPrompt) -> Increment:
+    def _settle(self, text: str) -> Increment:
         """Compare a prompt with what the session holds; make the session hold the prompt."""
-        kept = self._ledger.match(written.kept, written.text)
-        sent = written.text[kept - written.kept :]
-        stats = RenderStats(
-            mode="incremental" if written.reason is None else "full",
-            reason=written.reason,
-            rendered=written.rounds,
-            reused_chars=kept,
-            sent_chars=len(sent),
-            neutralized=sent.count(SEAL),
-        )
+        kept = self._ledger.match(text)
+        sent = text[kept:]
+        stats = RenderStats(reused_chars=kept, sent_chars=len(sent), neutralized=sent.count(SEAL))
         if kept < len(self._ledger):
             stats = stats._replace(
                 diverged_at=kept,
@@ -319,7 +296,6 @@ class RenderState:
         added_text = "".join(texts)
         sent = before.text + show_seals(added_text)
         stats = before.stats._replace(
-            mode="part",
             reused_chars=before.kept,
             sent_chars=len(sent),
             neutralized=before.stats.neutralized + added_text.count(SEAL),
@@ -407,17 +383,14 @@ class SessionLedger:
         """Return who wrote the code point at `place`, which must be within the text."""
         return self._origins[self._locate(place)[0]]
 
-    def match(self, start: int, text: str) -> int:
-        """Return up to which code point the session's text goes on from `start` as `text` does."""
-        number, within = self._locate(start)
+    def match(self, text: str) -> int:
+        """Return how many code points the session's text and another share at the beginning."""
         seen = 0
-        for part in self._parts[number:]:
-            rest = part[within:]
-            within = 0
-            if not text.startswith(rest, seen):
-                return start + seen + _match_length(rest, text[seen : seen + len(rest)])
-            seen += len(rest)
-        return start + seen
+        for part in self._parts:
+            if not text.startswith(part, seen):
+                return seen + _match_length(part, text[seen : seen + len(part)])
+            seen += len(part)
+        return seen
 
     def _locate(self, offset: int) -> tuple[int, int]:
         """Return the part that holds a code point, and where in it."""
@@ -435,110 +408,3 @@ def _match_length(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-# -- The prompt of a growing conversation ---------------------------------------------------------
-
-
-_TRIES = 2
-"""How often a template may turn out to need the whole chat: one may begin with too little."""
-
-
-class RenderedPrompt(NamedTuple):
-    """A prompt, but for its beginning.
-
-    Attributes:
-        kept: Code points at the beginning that are as they were.
-        text: What comes after them.
-        rounds: How many messages were written.
-        reason: Why that was all of them; None if it was not, or in the first turn.
-    """
-
-    kept: int
-    text: str
-    rounds: int
-    reason: str | None
-
-
-class PromptWriter:
-    """Writes the prompts of one conversation. Not thread-safe; copies are independent.
-
-    An error changes nothing.
-    """
-
-    def __init__(self, template: ChatTemplate, anew: str | None = None) -> None:
-        """Create a writer that has written nothing.
-
-        Args:
-            template: The template.
-            anew: Why the first prompt is not really the first one.
-        """
-        self._template = template
-        self._variables: dict[str, Any] | None = None
-        self._walk: Walk | None = None
-        self._mark: WalkMark | None = None
-        self._refusals: tuple[str, ...] = ()
-        self._anew = anew
-
-    def copy(self) -> PromptWriter:
-        """Return one that goes on by itself."""
-        twin = PromptWriter(self._template)
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def rewind(self, length: int) -> None:
-        """Note that no more than `length` code points of the latest prompt are left."""
-        if self._mark is not None and length < self._mark.length:
-            self._mark, self._anew = None, "the session was taken back"
-
-    def write(
-        self, messages: Sequence[TemplateMessage], variables: dict[str, Any]
-    ) -> RenderedPrompt:
-        """Return the prompt of messages that begin as those of the last call did."""
-        parts = self._template.parts
-        if isinstance(parts, str):
-            return self._write_whole(messages, variables, parts)
-        known = {**variables}
-        if parts.prompt_in_tail:
-            del known[_PROMPT]
-        draft = self.copy()
-        if known != self._variables:
-            is_first = self._variables is None
-            draft = PromptWriter(self._template, None if is_first else "the variables changed")
-            draft._variables = known
-        found = draft._write_next(parts, messages, variables)
-        self.__dict__.update(draft.__dict__)
-        return found
-
-    def _write_next(
-        self,
-        parts: SplitTemplate,
-        messages: Sequence[TemplateMessage],
-        variables: dict[str, Any],
-    ) -> RenderedPrompt:
-        if len(self._refusals) >= _TRIES:
-            return self._write_whole(messages, variables, self._refusals[-1])
-        try:
-            walk = self._walk or Walk(self._template.sandbox, parts, variables, messages)
-            walked = walk.run(messages, self._mark, prompt=variables[_PROMPT])
-        except LimitExceededError:
-            raise  # a whole prompt would take as much
-        except NotSeparableError as refusal:
-            self._refusals += (str(refusal),)
-            return self._write_whole(messages, variables, str(refusal))
-        except RAISED_BY_TEMPLATES:
-            # A whole prompt decides whether the messages are at fault, or running them one by one.
-            found = self._write_whole(messages, variables, "it fails message by message")
-            self._refusals = ("it fails message by message",) * _TRIES
-            return found
-        kept = self._mark.length if self._mark else 0
-        reason = None if self._mark else self._anew
-        self._walk, self._mark, self._anew = walk, walked.mark, None
-        return RenderedPrompt(kept, walked.text, walked.rounds, reason)
-
-    def _write_whole(
-        self, messages: Sequence[TemplateMessage], variables: dict[str, Any], reason: str
-    ) -> RenderedPrompt:
-        text = self._template.render_converted(messages, variables)
-        self._mark, self._anew = None, reason
-        return RenderedPrompt(0, text, len(messages), reason)

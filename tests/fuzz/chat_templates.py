@@ -1,10 +1,10 @@
 """Random chats through chat templates: `python -m tests.fuzz.chat_templates --chats 50`.
 
-Every turn is rendered by what is new and, by plain Jinja2, whole. The session that follows the
+Every turn is rendered by a state of ours and by plain Jinja2. The session that follows the
 increments must hold exactly the whole prompt, control tokens in texts broken up in both alike, must
-have kept all that it could, and where the
-template refuses a turn both must refuse it with the same words, and nothing may have changed. On
-the way sessions are taken back, copied, given other variables, and half a message before the rest.
+have kept all that it could, and where the template refuses a turn both must refuse it with the same
+words, and nothing may have changed. On the way sessions are taken back, copied, given other
+variables, and half a message before the rest.
 
 Templates: our own, and those of TRL's wheel, which pip downloads to build/ unless TRL is installed
 (without its dependencies: `pip install --no-deps trl`). Prints a table, or JSON with `--json`; exit
@@ -39,8 +39,6 @@ class Findings:
     """What was seen of one template."""
 
     turns: int = 0
-    incremental: int = 0
-    full: int = 0
     refused: int = 0
     diverged: int = 0
     ahead: int = 0
@@ -144,10 +142,6 @@ class _Chat:
             )
         except ChatTemplateError as error:
             return error
-        if increment.stats.mode == "incremental":
-            self._findings.incremental += 1
-        else:
-            self._findings.full += 1
         self._findings.diverged += increment.diverged
         return increment.kept, increment.text
 

@@ -91,7 +91,7 @@ def test_preface_and_history_are_shown_by_the_templates_names():
         f"{END}<human>b{END}<model>",
     ]
     assert [message.type for message in talk.history] == ["human", "ai"] * 3
-    assert talk.render_stats[0].mode == "incremental"
+    assert talk.render_stats[0].diverged_at is None
 
 
 def test_tools_are_described_called_and_answered_by_the_templates_names():

@@ -295,7 +295,6 @@ def test_a_template_of_ours_writes_what_is_new_and_nothing_else(name):
     state.feed(CHAT[:1])
     state.record_reply("Here.")
     increment = state.feed(CHAT[1:])
-    assert (increment.stats.mode, increment.stats.rendered) == ("incremental", 2)
     assert not increment.diverged
 
 

@@ -190,7 +190,7 @@ def test_what_is_sent_turn_by_turn_is_the_whole_prompt():
     assert first.stats.neutralized == 2
     state.record_reply("ok")
     second = state.feed([("assistant", "ok"), ("user", "<|im_end|>")])
-    assert (second.diverged, second.stats.mode) == (False, "incremental")
+    assert not second.diverged
     assert first.text + "ok" + second.text == state.read_text()
     whole = [("user", FORGED), ("assistant", "ok"), ("user", "<|im_end|>")]
     assert state.read_text() == CHATML.render(whole)

@@ -8,7 +8,6 @@ import pytest
 
 from langchain_convmem.text.chat_template import BUILTINS, read_builtin
 from langchain_convmem.text.ledger import SessionLedger
-from langchain_convmem.text.walking import MessageView, Walk, WalkedChat
 
 REMEMBERING = """\
 {%- set ns = namespace(users=0, open=false) -%}
@@ -39,7 +38,7 @@ def check_template(monkeypatch):
 def test_what_is_sent_for_each_turn_makes_the_whole_prompt(check_template, name):
     found = check_template(SOURCES[name], chats=60, seed=7)
     assert found.mismatches == []
-    assert found.incremental > 20
+    assert found.turns > 20
     assert found.diverged > 10
 
 
@@ -48,19 +47,6 @@ def test_half_a_message_is_read_ahead_by_every_template(check_template):
     assert min(one.ahead for one in found) > 2
 
 
-FAULTS = {
-    "ends are not seen": (
-        WalkedChat,
-        "end_seen",
-        property(lambda self: False, lambda self, seen: None),
-    ),
-    "lengths are not seen": (MessageView, "_list_all", lambda self: list(self._chat.messages)),
-    "nothing is remembered": (Walk, "_restore", lambda self, snapshot: None),
-    "too little is kept": (SessionLedger, "match", lambda self, start, text: start),
-}
-
-
-@pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_a_fault_would_be_noticed(check_template, monkeypatch, fault):
-    monkeypatch.setattr(*FAULTS[fault])
+def test_a_fault_would_be_noticed(check_template, monkeypatch):
+    monkeypatch.setattr(SessionLedger, "match", lambda self, text: 0)
     assert check_template(REMEMBERING, chats=30, seed=7).mismatches

@@ -46,60 +46,18 @@ def test_the_end_of_a_reply_is_sent_with_the_next_turn():
     assert (increment.kept, increment.diverged) == (len("<user>a</><assistant>b"), False)
 
 
-def test_a_turn_renders_what_is_new_however_long_the_chat_is():
-    state = ChatTemplate(PLAIN).start()
-    state.feed([user("x"), reply("y")] * 500)
-    stats = state.feed([user("z")]).stats
-    assert (stats.mode, stats.rendered, stats.reason) == ("incremental", 1, None)
-    assert state.render_stats is stats
-
-
-def test_a_look_at_the_end_renders_the_messages_again_that_it_can_change():
+def test_what_a_look_at_the_end_changes_is_sent_again():
     source = "{% for m in messages %}{{ m.content }}{{ '!' if loop.last else ',' }}{% endfor %}"
     state = ChatTemplate(source).start()
     state.feed([user("a"), user("b")])
     increment = state.feed([user("c")])
-    assert (increment.stats.rendered, increment.kept, increment.text) == (2, 3, ",c!")
+    assert (increment.kept, increment.text) == (3, ",c!")
     assert increment.diverged
 
 
-def test_a_template_that_looks_at_the_end_first_is_rendered_whole_and_says_so():
+def test_a_template_that_looks_at_the_end_first_diverges_at_its_beginning():
     stats = started(SCANNING).feed([reply("b"), user("c")]).stats
-    assert (stats.mode, stats.rendered) == ("full", 3)
-    assert stats.reason == "it looks at the end of the conversation before its loop"
     assert (stats.diverged_at, stats.session_had[:2], stats.prompt_has[:2]) == (0, "1:", "3:")
-
-
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ("{% for m in messages %}x{% endfor %}{% for m in messages %}y{% endfor %}", "2 loops"),
-        ("{% for m in messages if m.content %}{{ m.content }}{% endfor %}", "filtered"),
-        ("{% for m in messages %}{% break %}x{% endfor %}", "early"),
-        ("{% for m in messages[::-1] %}x{% endfor %}", "the end"),
-        ("{% for m in messages | selectattr('role') %}x{% endfor %}", "does not run over"),
-        ("{% for m in messages %}{{ m.content }}{{ loop }}{% endfor %}", "prints"),
-        ("{% set s = joiner() %}{% for m in messages %}{{ s() }}x{% endfor %}", "joiner"),
-        (
-            "{% set n = namespace(i=0) %}{% set k = n %}{% for m in messages %}x{% endfor %}",
-            "hands",
-        ),
-        (
-            "{% set r = [1] | map('int') %}{% for m in messages %}{{ r | first }}{% endfor %}",
-            "iter",
-        ),
-        ("{% for m in messages %}{{ messages.offset }}x{% endfor %}", "messages.offset"),
-        ("{% set convmem_x = 1 %}{% for m in messages %}x{% endfor %}", "convmem_"),
-    ],
-    ids=range(11),
-)
-def test_what_cannot_be_taken_back_is_rendered_whole(source, reason):
-    template = ChatTemplate(source)
-    state = template.start()
-    stats = state.feed([user("a"), user("b")]).stats
-    assert stats.mode == "full"
-    assert reason in stats.reason
-    assert state.read_text() == template.render([user("a"), user("b")])
 
 
 def test_what_a_template_remembers_goes_on_with_the_chat():
@@ -117,7 +75,6 @@ def test_what_a_template_remembers_goes_on_with_the_chat():
         chat += new
         state.feed(new)
         assert state.read_text() == template.render(chat)
-        assert state.render_stats.rendered <= len(new) + 1
 
 
 # -- replies that the template shows otherwise ----------------------------------------------------
@@ -146,7 +103,6 @@ def test_a_session_that_was_lost_is_filled_anew():
     increment = state.feed([reply("b"), user("c")])
     assert (increment.kept, increment.diverged) == (0, False)
     assert increment.text == "<user>a</><assistant>b</><user>c</><assistant>"
-    assert (increment.stats.mode, increment.stats.reason) == ("full", "the session was taken back")
 
 
 @pytest.mark.parametrize("length", [-1, 99])
@@ -161,25 +117,25 @@ def test_a_session_cannot_be_taken_to_where_it_never_was(length):
 def test_a_variable_of_one_turn_is_gone_in_the_next():
     state = started(head="[calm]")
     loud = state.feed([reply("b"), user("c")], extra_context={"head": "[loud]"})
-    assert (loud.kept, loud.diverged, loud.stats.reason) == (1, True, "the variables changed")
+    assert (loud.kept, loud.diverged) == (1, True)
     assert state.read_text().startswith("[loud]")
     state.feed([user("d")])
     assert state.read_text().startswith("[calm]<user>a")
 
 
-def test_a_change_for_good_diverges_once_and_then_goes_on_by_what_is_new():
+def test_a_change_for_good_diverges_once():
     state = started()
     state.update(head="!", tools=[{"name": "t"}])
     assert state.feed([reply("b"), user("c")]).diverged
-    stats = state.feed([reply("d"), user("e")]).stats
-    assert (stats.mode, stats.rendered) == ("incremental", 2)
+    state.record_reply("d")
+    assert not state.feed([reply("d"), user("e")]).diverged
 
 
-def test_a_generation_prompt_that_comes_and_goes_renders_nothing_again():
+def test_a_generation_prompt_that_comes_and_goes_is_sent_alone():
     state = ChatTemplate(PLAIN).start()
     state.feed([user("a"), reply("b")], add_generation_prompt=False)
     increment = state.feed([user("c")])
-    assert (increment.text, increment.stats.rendered) == ("<user>c</><assistant>", 1)
+    assert increment.text == "<user>c</><assistant>"
 
 
 def test_the_time_stands_still_within_a_conversation():
@@ -230,8 +186,8 @@ def test_copies_go_on_by_themselves():
     state = started()
     twin = state.copy()
     twin.record_reply(" and more")
-    assert twin.feed([reply("b and more"), user("other")]).stats.rendered == 2
-    assert state.feed([reply("b"), user("c")]).stats.rendered == 2
+    assert not twin.feed([reply("b and more"), user("other")]).diverged
+    assert not state.feed([reply("b"), user("c")]).diverged
     assert twin.read_text() == "<user>a</><assistant>b and more</><user>other</><assistant>"
     assert state.read_text() == "<user>a</><assistant>b</><user>c</><assistant>"
 
@@ -264,7 +220,6 @@ def test_a_turn_can_come_in_parts():
         "lo",
         "!</><assistant>",
     ]
-    assert [one.stats.mode for one in (first, second, last)] == ["part"] * 3
     assert state.messages[-1]["content"] == "Hello!"
     state.record_reply("Yes?")
     increment = state.feed([reply("Yes?"), user("No.")])

@@ -14,27 +14,12 @@ from benchmarks.templates_hostile import make_limits, read_hostile, render_both
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 from langchain_convmem.text import TemplateLimits
-from langchain_convmem.text.meter import (
-    CountedValues,
-    LimitExceededError,
-    Meter,
-    measure,
-    measure_made,
-)
 from langchain_convmem.text.template_chat_model import TemplateChatModel
 
 USER = {"role": "user", "content": "Hi"}
 HOSTILE = read_hostile()
-
-REFUSED = {
-    "append": "SecurityError",
-    "center": "NotAllowed",
-    "include": "NotAllowed",
-    "lipsum": "NotAllowed",
-    "number to bytes": "NotAllowed",
-    "operation by its name": "NotAllowed",
-    "the same argument twice": "TemplateSyntaxError",
-}
+HARMLESS = {"nested namespaces"}
+"""They show nothing of what they hold, so such a template may finish."""
 
 
 def _outcome(source, **limits):
@@ -48,28 +33,21 @@ def _outcome(source, **limits):
 
 
 def test_there_are_enough_hostile_templates():
-    assert len(HOSTILE) >= 40
+    assert len(HOSTILE) >= 100
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name.startswith("nested list") else ())
-        for name in sorted(HOSTILE)
-    ],
-)
+@pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_a_hostile_template_ends_with_our_error_within_its_memory(name):
     # Time of this process is not asserted: it is the benchmark that says what it took.
     tracemalloc.start()
     try:
-        ends = render_both(HOSTILE[name], make_limits(0.2, 32))
+        ends = render_both(HOSTILE[name], make_limits(0.2, 64))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert "finished" not in ends
     assert ends[0] == ends[1]
-    assert ends[0] == REFUSED.get(name, ends[0])
-    assert peak <= 32_000_000
+    assert (ends[0] == "finished") == (name in HARMLESS)
+    assert peak <= 64_000_000
 
 
 # -- what counts ----------------------------------------------------------------------------------
@@ -78,93 +56,45 @@ def test_a_hostile_template_ends_with_our_error_within_its_memory(name):
 @pytest.mark.parametrize(
     ("source", "limit"),
     [
-        ("{% for a in range(100) %}{% endfor %}", {"max_steps": 90}),
-        ("{% for a in range(100) if false %}{% endfor %}", {"max_steps": 90}),
-        ("{{ range(100) | map('string') | list | length }}", {"max_steps": 90}),
         ("{% set x = 'x' * 3000 %}{{ x | length }}", {"max_value": 2_000}),
         ("{% set x = 'é' * 600 %}{{ x | length }}", {"max_value": 2_000}),
+        ("{% set x %}{{ 'x' * 1500 }}{{ 'x' * 1500 }}{% endset %}{{ x }}", {"max_value": 2_000}),
         ("{% for a in range(99) %}{% set x = 'x' * 2000 %}{% endfor %}", {"max_memory": 100_000}),
+        ("{% for a in range(999) %}{% set x = messages[0:] %}{% endfor %}", {"max_memory": 999}),
         ("{{ 'x' * 200 }}{{ 'x' * 200 }}", {"max_output": 300}),
         ("{% macro f(n) %}{{ f(n - 1) if n }}{% endmacro %}{{ f(9) }}", {"max_depth": 8}),
-        (
-            "{% if true %}{% if true %}{% if true %}x{% endif %}{% endif %}{% endif %}",
-            {"max_depth": 3},
-        ),
-        ("{{ 1 + 1 + 1 + 1 + 1 + 1 }}", {"max_tokens": 10}),
     ],
-    ids=range(10),
+    ids=range(7),
 )
 def test_each_limit_stops_what_goes_beyond_it_and_nothing_else(source, limit):
     assert _outcome(source, **limit) == "LimitExceeded"
     assert _outcome(source) != "LimitExceeded"
 
 
-def test_a_limit_names_itself_and_the_line():
-    template = ChatTemplate("\n{{ 'x' * 9000 }}", limits=TemplateLimits(max_value=1000))
-    with pytest.raises(ChatTemplateError, match="larger than 1000 bytes") as caught:
+def test_a_limit_names_itself_the_template_and_the_line():
+    limits = TemplateLimits(max_value=1000)
+    template = ChatTemplate("\n{{ 'x' * 9000 }}", limits=limits, name="mine")
+    with pytest.raises(ChatTemplateError, match=r"mine, line 2 .*than 1000 bytes") as caught:
         template.render([])
     assert (caught.value.kind, caught.value.line) == ("LimitExceeded", 2)
 
 
 def test_every_turn_of_a_conversation_has_all_of_its_limits():
-    source = (
-        "{% for m in messages %}{% for a in range(90) %}{% endfor %}{{ m.content }}{% endfor %}"
-    )
-    state = ChatTemplate(source, limits=TemplateLimits(max_steps=200)).start()
-    for number in range(9):
-        assert state.feed([{"role": "user", "content": str(number)}]).text == str(number)
-
-
-def test_a_value_is_as_large_as_its_text_however_it_is_shared():
-    shared = ["x" * 100]
-    assert measure([shared, shared], 10_000) == 64 + 2 * (64 + 64 + 100)
-    for _ in range(60):
-        shared = [shared, shared]
-    with pytest.raises(LimitExceededError):
-        measure(shared, 10_000)
-
-
-def test_a_value_is_counted_before_it_is_made():
-    meter = Meter(TemplateLimits(max_value=100))
-    with pytest.raises(LimitExceededError):
-        meter.make(101)
-    assert meter.made > 100
-
-
-def test_words_that_are_capitalised_one_by_one_are_counted_one_by_one():
-    assert ChatTemplate("{{ 'two words'|title }}").render([]) == "Two Words"
-    template = ChatTemplate("{{ ('a ' * 1000000)|title }}")
-    with pytest.raises(ChatTemplateError, match="the template makes a value"):
-        template.render([])
-
-
-def test_values_that_come_one_by_one_count_one_by_one():
-    meter = Meter(TemplateLimits())
-    values = CountedValues(meter, iter("abc"))
-    assert next(values) == "a"
-    assert meter.steps == 1
-
-
-def test_one_wide_character_makes_its_text_wide():
-    assert measure_made(10, "abc", "") == 10
-    assert measure_made(10, "abc", "é") == 40
-
-
-def test_what_is_written_is_counted_before_it_is_joined():
-    meter = Meter(TemplateLimits(max_memory=300_000))
-    with pytest.raises(LimitExceededError):
-        meter.join(["x" * 100_000, "é"])
+    source = "{{ ('x' * 1000) | length }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    state = ChatTemplate(source, limits=TemplateLimits(max_memory=20_000)).start()
+    for number in range(30):
+        state.feed([{"role": "user", "content": str(number)}])
 
 
 def test_a_share_is_of_time_and_memory():
-    limits = TemplateLimits(max_memory=80, max_seconds=8, max_steps=9)
-    assert limits.share(8) == TemplateLimits(max_memory=10, max_seconds=1, max_steps=9)
+    limits = TemplateLimits(max_memory=80, max_seconds=8, max_depth=9)
+    assert limits.share(8) == TemplateLimits(max_memory=10, max_seconds=1, max_depth=9)
 
 
 def test_a_rendering_keeps_nothing_of_what_it_made():
     source = (
         "{% set ns = namespace(x='x' * 1000000) %}"
-        "{% macro f(n) %}{{ f(n - 1) if n else ns.x | length }}{% endmacro %}{{ f(1) }}"
+        "{% macro f() %}{{ ns.x | length }}{% endmacro %}{{ f() }}"
     )
     template = ChatTemplate(source)
     template.render([USER])
@@ -181,13 +111,11 @@ def test_a_rendering_keeps_nothing_of_what_it_made():
 
 
 def test_the_parts_of_one_prompt_share_its_limits():
-    source = (
-        "{% for a in range(90) %}{% endfor %}{{ message.content }}{{ is_appending_to_prefill }}"
-    )
-    template = ChatTemplate(source, limits=TemplateLimits(max_steps=1000))
-    assert template.render([USER] * 2) == "HiTrueHiTrue"
-    with pytest.raises(ChatTemplateError, match="more than 1000 steps"):
-        template.render([USER] * 20)
+    source = "{{ ('x' * 1000) | length }}{{ message.content }}{{ is_appending_to_prefill }}"
+    template = ChatTemplate(source, limits=TemplateLimits(max_memory=20_000))
+    assert template.render([USER] * 2) == "1000HiTrue" * 2
+    with pytest.raises(ChatTemplateError, match="more than 20000 bytes"):
+        template.render([USER] * 90)
 
 
 # -- where limits hold ----------------------------------------------------------------------------
@@ -231,9 +159,11 @@ async def test_limits_hold_in_async_code_and_the_model_is_not_called():
             "{{ 'abab'.rsplit('b', 1)[0] }}{{ 'ab'.strip('b') }}{{ 'ab'.replace('', '.') }}",
             "abaa.a.b.",
         ),
-        ("{{ '%s is %05.2f%%' % ('x', 1.5) }}{{ '%(a)s' % {'a': 1} }}", "x is 01.50%1"),
-        ("{{ '{} {k:>3}'.format(1, k=2) }}{{ '%s' | format('x') }}", "1   2x"),
-        ("{{ [3, 1, 2] | sort | join }}{{ [1, 2] | sum }}{{ [1, 1] | unique | list }}", "1233[1]"),
+        (
+            "{{ [3, 1, 2] | reverse | join('-') }}{{ [1, 2] | map('string') | list }}",
+            "2-1-3['1', '2']",
+        ),
+        ("{{ {'a': [1, 'é']} | tojson }}{{ [1] | tojson(indent=1) }}", '{"a": [1, "é"]}[\n 1\n]'),
         ("{{ messages | selectattr('role', 'equalto', 'user') | list | length }}", "1"),
         ("{{ messages | map(attribute='content') | first }}", "Hi"),
         ("{{ {'a': {'b': 1}}.get('a').b }}{{ {'b': 1}.items() | list }}", "1[('b', 1)]"),
@@ -241,14 +171,8 @@ async def test_limits_hold_in_async_code_and_the_model_is_not_called():
         ("{{ 'b' in 'abc' and 1 in [1] and 'k' in {'k': 1} and 1 < 2 <= 2 }}", "True"),
         ("{{ 7 // 2 - 1 }}{{ 2 ** 3 }}{{ 7 % 3 }}{{ [1] + [2] }}{{ [0] * 2 }}", "281[1, 2][0, 0]"),
         ("{{ 'abc'[::-1] }}{{ [1, 2, 3][1:] }}{{ 'abc'[-1] }}", "cba[2, 3]c"),
-        (
-            "{{ '<&>' | e }}{{ ('<' | safe) + '<' }}{{ 'a\nb' | indent(2) }}",
-            "&lt;&amp;&gt;<&lt;a\n  b",
-        ),
-        (
-            "{{ '12' | int + 1 }}{{ '1.5' | float }}{{ 2.567 | round(1) }}{{ -3 | abs }}",
-            "131.52.63",
-        ),
+        ("{{ ('<' | safe) + '<' }}{{ '<' | safe }}", "<&lt;<"),
+        ("{{ '12' | int + 1 }}{{ '1.5' | float }}{{ -3 | abs }}", "131.53"),
         (
             "{% macro f(x) %}[{{ x }}{{ caller() }}]{% endmacro %}{% call f(1) %}y{% endcall %}",
             "[1y]",
@@ -264,7 +188,7 @@ async def test_limits_hold_in_async_code_and_the_model_is_not_called():
         ("{% filter upper %}a{{ 'b' }}{% endfilter %}{% set x %}c{% endset %}{{ x }}", "ABc"),
         ("{% if false %}{{ 'x' | center(9) }}{% endif %}ok", "ok"),
     ],
-    ids=range(20),
+    ids=range(19),
 )
 def test_what_chat_templates_use_does_what_it_does_in_jinja(source, written):
     assert ChatTemplate(source).render([USER]) == written
@@ -273,22 +197,24 @@ def test_what_chat_templates_use_does_what_it_does_in_jinja(source, written):
 @pytest.mark.parametrize(
     ("source", "name"),
     [
-        ("{{ 'x' | center(9) }}", "filter 'center'.*extra_filters"),
-        ("{{ ['x'] | map('center', 9) | list }}", "filter 'center'.*extra_filters"),
-        ("{{ 'x' is escaped }}", "test 'escaped'"),
-        ("{{ ['x'] | select('escaped') | list }}", "test 'escaped'"),
-        ("{{ lipsum() }}", "function 'lipsum'.*extra_functions"),
-        ("{{ 'x'.center(9) }}", "method 'str.center'"),
-        ("{{ (5).bit_length() }}", "method 'int.bit_length'"),
-        ("{% include 'x' %}", "tag 'include'"),
-        ("{% if true %}{{ 'x' | center(9) }}{% endif %}", "filter 'center'"),
+        ("{{ 'x' | center(9) }}", "filter named 'center'"),
+        ("{{ ['x'] | map('center', 9) | list }}", "filter named 'center'"),
+        ("{{ ['x'] | map('rounds of a loop', 9) | list }}", "filter named 'rounds of a loop'"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
+        ("{{ 'x'.center(9) }}", "attribute 'center' of 'str' object is unsafe"),
+        ("{{ '{:>9}'.format(1) }}", "attribute 'format' of 'str' object is unsafe"),
+        ("{{ 'x'['format'](1) }}", "attribute 'format' of 'str' object is unsafe"),
+        ("{{ '%9s' % 'x' }}", "does not format text"),
+        ("{{ (5).bit_length() }}", "attribute 'bit_length' of 'int' object is unsafe"),
+        ("{{ messages.append(1) }}", "attribute 'append' of 'list' object is unsafe"),
+        ("{{ strftime_now.__globals__ }}x{{ strftime_now.__globals__.x }}", "is unsafe"),
+        ("{% include 'x' %}", "no loader"),
     ],
-    ids=range(9),
+    ids=range(12),
 )
 def test_what_chat_templates_do_not_use_is_refused_by_name(source, name):
-    with pytest.raises(ChatTemplateError, match=name) as caught:
+    with pytest.raises(ChatTemplateError, match=name):
         ChatTemplate(source).render([USER])
-    assert caught.value.kind == "NotAllowed"
 
 
 def test_an_application_may_add_filters_and_functions_whose_values_count():
@@ -304,8 +230,8 @@ def test_an_application_may_add_filters_and_functions_whose_values_count():
 
 
 def test_names_that_no_template_can_write_are_refused():
-    with pytest.raises(ConfigError, match="convmem-tick"):
-        ChatTemplate("", extra_filters={"convmem-tick": str})
+    with pytest.raises(ConfigError, match="rounds of a loop"):
+        ChatTemplate("", extra_filters={"rounds of a loop": str})
 
 
 def test_the_words_of_a_template_are_cut_short():
