@@ -74,6 +74,11 @@ def serve(folder: Path, sizes: Sizes, *, first: bool) -> None:
 
     With `first`, only recall once from files that are there.
     """
+    import langchain_convmem
+
+    checkout = os.environ["PYTHONPATH"]
+    if not Path(langchain_convmem.__file__).is_relative_to(checkout):
+        raise SystemExit(f"{checkout} is not what is imported")
     operations = {"first recall": _open_recall(folder)} if first else _prepare(folder, sizes)
     print(json.dumps(list(operations)), flush=True)
     for line in sys.stdin:
