@@ -2035,6 +2035,7 @@ class Summaries:
     def _find_words_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[str]]:
         """Return for each fact words that are not its own and by which recall finds it, or ""."""
         from langchain_convmem.summarizing.record import pick_words
+        from langchain_convmem.words.facts import check_told
 
         recall = self._recaller.recall
         by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
@@ -2048,18 +2049,9 @@ class Summaries:
                     key.owner, words, k=_BLOCKS, ranking=0, settings=by_words
                 )
                 text = "\n".join(block.text for block in lines.blocks)
-                found.update(dict.fromkeys(_find_stated(wanted, text), words))
+                told = zip(wanted, check_told(wanted, text), strict=True)
+                found |= {one.key: words for one, so in told if so or one.sentence in text}
         return [found.get(fact.key, "") for fact in facts]
-
-
-def _find_stated(facts: Sequence[Fact], text: str) -> set[str]:
-    """Return the keys of the facts that a text states."""
-    from langchain_convmem.words.facts import find_untold
-
-    # Most stand in the sentence they were said in, and taking a text apart is expensive.
-    others = [fact for fact in facts if fact.sentence not in text]
-    missing = find_untold(others, text) if others else []
-    return {fact.key for fact in facts} - {fact.key for fact in missing}
 
 
 def _find_place(log: MessageLog) -> Hashable:

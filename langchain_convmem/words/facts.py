@@ -190,10 +190,6 @@ cm centimetre centimetres centimeter centimeters
 mm millimetre millimetres millimeter millimeters
 l litre litres liter liters
 ml millilitre millilitres milliliter milliliters
-h hour hours stunde stunden heures horas
-min minute minutes minuten minuti minutos
-day days tag tage jours días dagen
-week weeks woche wochen semaines semanas weken
 """
 _UNIT_OF = {
     name: row.split()[0] for row in _UNIT_NAMES.strip().splitlines() for name in row.split()
@@ -232,10 +228,6 @@ def _read_amount(match: re.Match[str]) -> str:
     return f"{_write_number(match['number'])} {unit}" if unit else ""
 
 
-def _read_number(match: re.Match[str]) -> str:
-    return _write_number(match[0])
-
-
 def _write_number(said: str) -> str:
     """Return a number without what groups its digits, with a point before its fraction."""
     plain = "".join(str(int(one)) if one.isdecimal() else one for one in said).lstrip("+")
@@ -258,7 +250,7 @@ _READERS: tuple[tuple[Kind, re.Pattern[str], _Reader], ...] = (
     *(("time", pattern, _read_time) for pattern in _TIMES),
     ("amount", _AMOUNT, _read_amount),
     ("id", _CODE, _read_text),
-    ("number", _BARE_NUMBER, _read_number),
+    ("number", _BARE_NUMBER, lambda match: _write_number(match[0])),
 )
 
 
@@ -449,14 +441,14 @@ def is_promise(sentence: str) -> bool:
     return _PROMISE.search(_fold_apostrophes(sentence)) is not None
 
 
-def is_personal(sentence: str, speaker: str = "") -> bool:
+def is_personal(sentence: str) -> bool:
     """Return whether a sentence tells something of those who talk.
 
-    Neither a question does, nor what a tool says, as `speaker` or the beginning of the line tells.
+    Neither a question does, nor what a tool says, as the beginning of the line tells.
     """
-    is_talk = speaker.casefold() != "tool" and not sentence.casefold().startswith("tool:")
     told = _ASIDE.sub("", _fold_apostrophes(sentence))
-    return is_talk and not is_asking(sentence) and _PERSON.search(told) is not None
+    is_talk = not is_asking(sentence) and not sentence.casefold().startswith("tool:")
+    return is_talk and _PERSON.search(told) is not None
 
 
 def _fold_apostrophes(sentence: str) -> str:

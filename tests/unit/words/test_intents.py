@@ -71,18 +71,17 @@ def test_what_says_neither_is_taken_for_neither(sentence):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "speaker", "is_told"),
+    ("sentence", "is_told"),
     [
-        ("My dentist is called Nora Lund.", "user", True),
-        ("Meine Zahn\u00e4rztin hei\u00dft Nora Lund.", "user", True),
-        ("User: The user's dentist is Nora Lund.", "", True),
-        ("Nora Lund, who is my dentist, was late.", "", True),
-        ("User: Nora sold the drill.", "", False),
-        ("Nora sold the drill, which reminded me of our trip.", "user", False),
-        ("What is my dentist called?", "user", False),
-        ("Your order is on its way.", "tool", False),
-        ("Tool: Your order is on its way.", "", False),
+        ("My dentist is called Nora Lund.", True),
+        ("Meine Zahn\u00e4rztin hei\u00dft Nora Lund.", True),
+        ("User: The user's dentist is Nora Lund.", True),
+        ("Nora Lund, who is my dentist, was late.", True),
+        ("User: Nora sold the drill.", False),
+        ("Nora sold the drill, which reminded me of our trip.", False),
+        ("What is my dentist called?", False),
+        ("Tool: Your order is on its way.", False),
     ],
 )
-def test_what_is_told_of_those_who_talk_is_known(sentence, speaker, is_told):
-    assert is_personal(sentence, speaker) == is_told
+def test_what_is_told_of_those_who_talk_is_known(sentence, is_told):
+    assert is_personal(sentence) == is_told
