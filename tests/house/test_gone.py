@@ -44,6 +44,9 @@ GONE = {
         "prompts convert", "prompts test", "prompts serve", ".prompt.yaml", "language server",
         "pygls", "editors/", "TextMate", "convmem[lsp", "to_yaml", "from_yaml",
     ),
+    "metering of templates": (
+        "text/metered", "text/allowed", "text/meter.py", "text/walking", "template.refusal",
+    ),
     "seeded faults": ("seeded fault", "seeded index fault"),
     "benchmarks": tuple(
         f"benchmarks.{name}"

@@ -13,11 +13,8 @@ from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row
 from langchain_convmem.logs.dynamodb.items import (
     ENTRIES_PER_BATCH,
-    GENERATION_KEY,
     INLINE_BYTES,
     PIECE_BYTES,
-    PIECE_RANGE,
-    STATE_RANGE,
     Batch,
     choose_number,
     compute_base_number,
@@ -31,18 +28,15 @@ from langchain_convmem.logs.dynamodb.items import (
     make_batch_item,
     make_batch_key,
     make_batch_range,
-    make_cache_range,
     make_generation_item,
     make_marker_item,
     make_partition_key,
-    make_piece_key,
     make_state_key,
     make_state_range,
     make_thread_key,
     make_thread_range,
     read_batch,
     read_owner,
-    read_revision,
 )
 from langchain_convmem.logs.signatures import Signer
 from langchain_convmem.records import Owner, ThreadKey
@@ -74,16 +68,6 @@ def test_owners_share_a_partition_only_if_they_are_one(first, second):
     assert len(make_partition_key(first).encode()) <= 2048
 
 
-def test_keys_can_be_read_by_people():
-    key = ThreadKey("ana@example.org", "car #7")
-    assert make_partition_key(key.owner) == "U#ana@example.org"
-    assert make_partition_key(ThreadKey(None, "t1").owner) == "T#t1"
-    assert make_batch_key(2_077_700_001) == "E#002077700001"
-    assert make_thread_key(key, 12) == "car %237#000000000012"
-    assert make_state_key(key, "buffer") == "S#car %237#buffer"
-    assert make_piece_key("01JX", 3) == "P#01JX#00003"
-
-
 @given(names, names, numbers, numbers, numbers)
 def test_a_range_holds_the_batches_of_its_thread_and_no_others(one, other, first, low, number):
     mine, others = ThreadKey("ana", one), ThreadKey("ana", other)
@@ -107,38 +91,12 @@ def test_an_owner_can_be_told_from_a_batch_of_its_own(owner, name):
     assert read_owner(make_partition_key(owner), thread_id, user_id) == owner
 
 
-@given(names, names, names)
-def test_a_range_holds_the_caches_of_its_thread(one, other, name):
-    mine, others = ThreadKey("ana", one), ThreadKey("ana", other)
-    bounds = make_cache_range(mine)
-    for key in (mine, others):
-        cache = make_state_key(key, f"cache:{name}")
-        assert between(cache, bounds) == cache.startswith(bounds[0]) == (key == mine)
-        for document in (name, f"cache{name}", f"cache;{name}", f"Cache:{name}", "cache;"):
-            is_cache = document.startswith("cache:") and key == mine
-            assert make_state_key(key, document).startswith(bounds[0]) == is_cache
-
-
 @given(names, names, names, names)
 def test_a_range_holds_the_documents_of_its_thread_and_no_others(one, other, name, another):
     mine, others = ThreadKey("ana", one), ThreadKey("ana", other)
     assert between(make_state_key(others, name), make_state_range(mine)) == (one == other)
     assert (make_state_key(mine, name) == make_state_key(mine, another)) == (name == another)
     assert len(make_state_key(mine, name).encode()) <= 1024
-
-
-@given(names, numbers)
-def test_kinds_of_items_are_kept_apart(name, number):
-    state = make_state_key(ThreadKey("ana", name), name)
-    ranges = {"E": make_batch_range(), "P": PIECE_RANGE, "S": STATE_RANGE}
-    for kind, key in (
-        ("E", make_batch_key(number)),
-        ("P", make_piece_key("01JX", 7)),
-        ("S", state),
-    ):
-        assert [found for found, bounds in ranges.items() if between(key, bounds)] == [kind]
-    assert make_batch_range()[0] > GENERATION_KEY
-    assert not between(GENERATION_KEY, make_batch_range())
 
 
 @given(numbers, numbers)
@@ -151,25 +109,6 @@ def test_a_position_names_its_batch(number, place):
     position = compute_position(number, place)
     assert compute_number(position) == number
     assert position < compute_position(number + 1, 0)
-
-
-def test_positions_before_all_batches_name_none():
-    assert compute_number(0) == compute_number(-5) == 0
-
-
-def test_positions_behind_all_batches_still_make_keys_that_sort():
-    key = ThreadKey("ana", "t1")
-    first, last = make_thread_range(key, compute_number(2**62), compute_number(2**80))
-    assert between(
-        make_thread_key(key, compute_base_number(2**42)),
-        make_thread_range(key, 0, compute_number(2**80)),
-    )
-    assert not between(make_thread_key(key, compute_base_number(2**42)), (first, last))
-    assert first <= last
-
-
-def test_a_piece_names_its_revision():
-    assert read_revision(make_piece_key("01JX", 3)) == "01JX"
 
 
 def test_positions_of_this_century_are_exact_in_every_json_reader():
