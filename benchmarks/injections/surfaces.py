@@ -49,7 +49,7 @@ _HINT = "The spade stands in the shed."
 _HEADER = re.compile(r"\[[^\]]*\]|\(\d{4}-\d\d-\d\d\)")
 _SPEAKER = re.compile(r"(.*?):(?: (.*))?")
 _TAG = re.compile(
-    r"<\s*/?\s*(?:recalled|summary|context|transcript|previous_summary|missing)\b", re.IGNORECASE
+    r"<\s*/?\s*(?:recalled|summary|context|transcript|previous_summary)\b", re.IGNORECASE
 )
 _HEADING = re.compile(r"\*\*.*:\*\*")
 _NAMED = (
