@@ -106,12 +106,14 @@ class Score:
         killed: How many a test noticed.
         survivors: Those that none did, for people.
         untested: How many of these stand where no test comes.
-        seconds: How long it took.
+        broken: How many of the tests fail without any fault, and are left out.
+        seconds: How long it took, without the first run of the tests.
     """
 
     killed: int = 0
     survivors: list[str] = field(default_factory=list)
     untested: int = 0
+    broken: int = 0
     seconds: int = 0
 
     @property
@@ -298,7 +300,7 @@ class Trial:
         seconds: Sequence[float],
         reached: Mapping[int, Sequence[int]],
     ) -> Score:
-        score = Score()
+        score = Score(broken=sum(1 for needed in seconds if needed == math.inf))
         tree = ast.parse(Path(path).read_text(encoding="utf-8"))
         mutants = list(find_mutants(tree))
         random.Random(self._seed).shuffle(mutants)
@@ -474,7 +476,7 @@ def _report(
     known = f" ({before['killed']} of {before['mutants']} before)" if before else ""
     print(
         f"{file}: {score.killed} of {score.mutants} killed{known}; {score.untested} where no test"
-        f" comes; {score.seconds} s",
+        f" comes; {score.broken} tests fail without a fault; {score.seconds} s",
         *survivors,
         sep="\n  ",
         flush=True,
