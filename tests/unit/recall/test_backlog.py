@@ -8,16 +8,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from forked_processes import ForkedProcess
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 from tiny_encoder import WatchedEncoder, write_encoder
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.effects import run_sync
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.recall import LineRecall, MiniLMEmbeddings
+from langchain_convmem.recall import LineRecall
 from langchain_convmem.recall import index as backlog
-from langchain_convmem.recall.embedding import Network
 from langchain_convmem.records import Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
@@ -134,30 +132,6 @@ def test_a_reply_is_embedded_without_another_recall(log, encoder):
     chain.invoke("Which house?", {"configurable": {"user_id": "ana", "thread_id": "t"}})
     settled(memory.line_recall)
     assert sorted(encoder.embedded) == ["It is in the garden.", "Which house?"]
-    memory.close()
-
-
-# -- once ----------------------------------------------------------------------------------------
-
-
-def test_what_is_asked_and_stored_goes_through_the_network_once(log, tmp_path, monkeypatch):
-    texts = []
-    vectors = Network.embed
-
-    def counting(self, ids):
-        texts.extend(map(tuple, ids))
-        return vectors(self, ids)
-
-    monkeypatch.setattr(Network, "embed", counting)
-    encoder = MiniLMEmbeddings(folder=write_encoder(tmp_path / "encoder"))
-    memory = ConversationMemory(log, embeddings=encoder)
-    memory.add_messages([HumanMessage("the dog")], user_id="ana", thread_id="before")
-    memory.refresh(user_id="ana")
-    chain = memory.wrap(RunnableLambda(lambda _: "ok"))
-    for text in ("the boat number seven", "ok", "the car"):
-        chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": text}})
-        settled(memory.line_recall)
-    assert len(texts) == len(set(texts))
     memory.close()
 
 
