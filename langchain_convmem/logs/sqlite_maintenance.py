@@ -27,10 +27,9 @@ from langchain_convmem.logs.sqlite_file import (
     read_row,
 )
 from langchain_convmem.logs.sqlite_rows import is_damage, read_key, read_one
-from langchain_convmem.logs.verification import Finding, Progress, describe_place
+from langchain_convmem.logs.verification import MOST_KEPT, Finding, Progress, describe_place
 from langchain_convmem.records import ThreadKey
 
-MOST_KEPT = 1_000
 _ROWS_BETWEEN = 500
 _TABLES = ("owners", "threads", "entries", "documents", "segments")
 _THREAD_OF = "LEFT JOIN threads t ON t.thread = {}.thread LEFT JOIN owners o ON o.owner = t.owner"

@@ -176,7 +176,7 @@ class Budget:
         """Count a value that was made and return it; what comes one by one becomes a list."""
         kind = type(value)
         if kind is str:
-            self.spend(_VALUE + (len(value) if value.isascii() else 4 * len(value)))
+            self.spend(_VALUE + _measure_text(value))
         elif kind in _SHORT or (kind is int and value.bit_length() < _SHORT_BITS):
             self.spend(_VALUE)
         elif isinstance(value, Iterator):
@@ -564,9 +564,7 @@ def _count_copies(items: Any, times: Any) -> int:
 # -- what Jinja compiles to Python's own ----------------------------------------------------------
 @pass_context
 def _write_value(context: BudgetContext, value: Any) -> str:
-    text = value if type(value) is str else str(value)
-    context.budget.spend(_VALUE + (len(text) if text.isascii() else 4 * len(text)))
-    return text
+    return context.budget.write(value)
 
 
 @pass_context
