@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
@@ -242,7 +242,8 @@ class RedisLog(kit.AsyncTwins):
         pipe.sadd(self._key("threads", key.owner), json.dumps(key.thread_id))
 
     def _put_row(self, pipe: Any, key: ThreadKey, row: kit.Row) -> kit.Row:
-        text = json.dumps([key.thread_id, *astuple(row)])
+        columns = row.id, row.position, row.turn_id, row.role, row.body, row.metadata
+        text = json.dumps([key.thread_id, *columns])
         pipe.hset(self._key("rows", key.owner), row.position, text)
         return row
 
