@@ -85,7 +85,7 @@ NOT_YET: dict[str, int] = {
     "settings of recall": 35,
     "public names of the root": 69,
     "public names": 130,
-    "lines of tests": 88_123,
+    "lines of tests": 88_124,
     "lines of benchmarks": 16_698,
 }
 """What is still above its ceiling, and what it may have until it is within."""
