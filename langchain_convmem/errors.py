@@ -241,7 +241,7 @@ class LogClosedError(LogError, RuntimeError):
 
 
 class ReadOnlyError(LogError, RuntimeError):
-    """Something was to be written into a memory as of an earlier time; see `memory.as_of`."""
+    """Something was to be written where nothing can be: into the past, or a file without rights."""
 
 
 class HistoryWriteError(LogError, RuntimeError):

@@ -32,6 +32,9 @@ class ForkResource(Protocol):
     def prepare_fork(self) -> None:
         """Close what a child must not inherit. Nobody is inside, unless waiting was in vain."""
 
+    def resume_after_fork(self) -> None:
+        """Go on in the parent."""
+
     def begin_in_child(self) -> None:
         """Begin anew in a child; what is still open now belongs to the parent."""
 
@@ -60,6 +63,7 @@ class ForkGate:
         self._changed = threading.Condition(self._lock)
         self._inside = inside
         self._forking: set[int] = set()
+        self._prepared: dict[int, list[ForkResource]] = {}
 
     def add(self, resource: ForkResource) -> None:
         """Have a resource closed before each fork; it is held weakly."""
@@ -113,8 +117,8 @@ class ForkGate:
             self._forking.add(thread)
             patience_s = _PATIENCE_INSIDE_S if thread in self._inside else self.patience_s
             self._changed.wait_for(lambda: set(self._inside) <= {thread}, patience_s)
-            resources = list(self._resources)
-        for resource in resources:
+            self._prepared[thread] = list(self._resources)
+        for resource in self._prepared[thread]:
             resource.prepare_fork()
         self._wait_for_imports(thread)
 
@@ -129,6 +133,8 @@ class ForkGate:
 
     def resume_after_fork(self) -> None:
         """Let callers in again, in the parent."""
+        for resource in self._prepared.pop(threading.get_ident(), ()):
+            resource.resume_after_fork()
         with self._lock:
             self._forking.discard(threading.get_ident())
             self._changed.notify_all()

@@ -432,18 +432,6 @@ class SegmentCache(Protocol):
 
 
 @runtime_checkable
-class SegmentBuffer(Protocol):
-    """Optional ability of a `SegmentCache`: rows that cost little wait for the log's next write."""
-
-    def keep_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
-        """Add or overwrite rows as `save_segments` does, at the next write of anything or at close.
-
-        They are read as if they were written. If the process ends before, they are gone.
-        """
-        ...
-
-
-@runtime_checkable
 class IndexSnapshots(Protocol):
     """Optional ability of a log: keeps the index of an owner's lines whole. Always rebuildable.
 
@@ -462,7 +450,7 @@ class IndexSnapshots(Protocol):
         ...
 
     def save_snapshot(self, owner: Owner, name: str, snapshot: IndexSnapshot) -> bool:
-        """Put a snapshot in the place of the owner's last one, in many short steps.
+        """Put a snapshot in the place of the owner's last one.
 
         Args:
             owner: Whose lines it holds.
@@ -484,6 +472,11 @@ class EndsWithProcess(Protocol):
     """Optional ability of a log: it keeps nothing beyond this process, so no cache is missed."""
 
     ends_with_process: Literal[True]
+
+
+def find_segment_cache(log: object) -> SegmentCache | None:
+    """Return a log that keeps segments beyond this process; None for another."""
+    return log if isinstance(log, SegmentCache) and not isinstance(log, EndsWithProcess) else None
 
 
 def is_valid_for(log: object, name: str, *others: str) -> bool:

@@ -227,7 +227,7 @@ class FloorStore:
         self._db.execute(
             "INSERT INTO main.entries(thread, id, turn, role, key_hash, body, metadata) "
             "SELECT ?, id, turn, role, key_hash, body, metadata FROM log.entries "
-            "ORDER BY seq LIMIT ? OFFSET ?",
+            "ORDER BY place LIMIT ? OFFSET ?",
             (number, 2 * turns, 2 * first),
         )
         self._db.execute("DETACH log")

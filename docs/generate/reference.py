@@ -129,8 +129,8 @@ PAGES = (
         "Where entries are kept. [One of your own](../../how_to/own_log.md).",
         ("logs",),
         (
-            "logs.sqlite_maintenance.VerifyReport",
-            "logs.verification",
+            "logs.sqlite.restore",
+            "logs.verify",
         ),
     ),
     ApiPage(
@@ -322,7 +322,7 @@ def _write_storage() -> Iterator[tuple[str, str]]:
         "",
         "## PostgreSQL",
         "",
-        "What `PostgresLog` runs; `{s}` is the schema's name, `convmem` unless you pass another.",
+        "What `PostgresLog` runs in its schema, which is called `convmem` unless you pass another.",
         "",
         "```sql",
         *_describe_postgres(),
@@ -374,10 +374,12 @@ def _describe_sqlite() -> Iterator[str]:
 
 
 def _describe_postgres() -> Iterator[str]:
-    from langchain_convmem.logs.postgres import SCHEMA, SCHEMA_VERSION
+    from langchain_convmem.logs.postgres import TABLES
+    from langchain_convmem.logs.sql_log import SCHEMA_VERSION
 
     yield f"-- version {SCHEMA_VERSION}"
-    yield SCHEMA.strip()
+    for statement in TABLES:
+        yield f"{statement};"
 
 
 def _describe_dynamodb() -> list[str]:

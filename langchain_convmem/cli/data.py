@@ -15,6 +15,7 @@ import click
 
 from langchain_convmem.cli.options import (
     LOG,
+    CommandGroup,
     command,
     db_option,
     find_latest_thread,
@@ -32,8 +33,6 @@ from langchain_convmem.cli.profile import as_of_option
 from langchain_convmem.errors import ConfigError, ConvMemError
 
 if TYPE_CHECKING:
-    from langchain_convmem.logs.sqlite_maintenance import VerifyReport
-    from langchain_convmem.logs.verification import LogReport
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.protocols import MessageLog
     from langchain_convmem.records import Owner
@@ -543,44 +542,35 @@ def _confirm(terminal: Terminal, scope: str) -> bool:
     return terminal.ask(f"Erase {scope}, for good?")
 
 
-# -- verify and backup ----------------------------------------------------------------------------
+# -- db: the log as a whole -----------------------------------------------------------------------
 
 
-@command("verify", "convmem verify", "convmem verify --db memory.db --json")
+@click.group("db", cls=CommandGroup, no_args_is_help=False)
+def db_commands() -> None:
+    """Check, copy and restore a database."""
+
+
+@command("verify", "convmem db verify", "convmem db verify --db memory.db --json")
 @db_option
 def verify(terminal: Terminal, *, db: str) -> int:
     """Check a log from end to end.
 
-    Reads every page and every row; others may write meanwhile. Each problem is reported by thread
-    and position, never with message text. Exits with 1 if there is one. Of a server, named by its
-    address, all entries are read, and each is checked as it is by every reader. Entries that are
-    missing are not noticed. A key comes from CONVMEM_SIGNING_KEY.
+    Every entry is read and compared with its checksum, and those that are missing are counted;
+    others may write meanwhile. Each problem is reported by thread and position, never with message
+    text. Exits with 1 if there is one. A key comes from CONVMEM_SIGNING_KEY.
     """
-    if is_address(db):
-        return _verify_server(terminal, db)
-    with closing(open_existing_file(db)) as log, terminal.show_progress() as add_stage:
-        report = log.verify(progress=add_stage("checking"))
-    if terminal.as_json:
-        terminal.print_json(_encode_verification(report, db))
-    else:
-        _print_verification(terminal, report, db)
-    return 0 if report.ok else 1
+    from langchain_convmem.logs.verify import verify_log
 
-
-def _encode_verification(report: VerifyReport | LogReport, name: str) -> dict[str, Any]:
-    return {"path": name, **asdict(report), "ok": report.ok} | {"path": name}
-
-
-def _verify_server(terminal: Terminal, db: str) -> int:
-    from langchain_convmem.logs.verification import verify_log
-
-    name = _name_log(db)
+    name = _name_log(db) if is_address(db) else db
     with closing(open_existing_log(db)) as log, terminal.show_progress() as add_stage:
         report = verify_log(log, progress=add_stage("checking"))
     if terminal.as_json:
-        terminal.print_json(_encode_verification(report, name))
+        terminal.print_json({"path": name, **report.to_json()})
         return 0 if report.ok else 1
-    _print_problems(terminal, report)
+    for problem in report.problems:
+        terminal.print_line(problem)
+    if report.more:
+        terminal.print_line(f"and {format_count(report.more, 'more problem')}")
     counts = (
         _count_entries(report.entries),
         format_count(report.threads, "thread"),
@@ -591,49 +581,59 @@ def _verify_server(terminal: Terminal, db: str) -> int:
     return 0 if report.ok else 1
 
 
-def _print_problems(terminal: Terminal, report: VerifyReport | LogReport) -> None:
-    for problem in report.problems:
-        terminal.print_line(problem)
-    if report.more:
-        terminal.print_line(f"and {format_count(report.more, 'more problem')}")
-
-
-def _print_verification(terminal: Terminal, report: VerifyReport, db: str) -> None:
-    _print_problems(terminal, report)
-    for path in report.unfinished_copies:
-        terminal.note(f"an unfinished copy, which backup and forget remove: {path}")
-    counts = (
-        _count_entries(report.entries),
-        format_count(report.threads, "thread"),
-        format_count(report.owners, "owner"),
-        format_count(report.documents, "document"),
-        format_count(report.segments, "index row"),
-    )
-    problems = format_count(len(report.problems) + report.more, "problem")
-    terminal.print_line(f"{db}: {', '.join(counts)}: {'no problems' if report.ok else problems}")
-
-
-@command("backup", "convmem backup copy.db", "convmem backup /backups/monday.db --db memory.db")
+@command("backup", "convmem db backup copy.db", "convmem db backup monday.db --db memory.db")
 @click.argument("target", metavar="TARGET", type=click.Path())
+@click.option("--overwrite", is_flag=True, help="Replace a file of that name.")
 @db_option
-def backup(terminal: Terminal, *, target: str, db: str) -> int:
+def backup(terminal: Terminal, *, target: str, overwrite: bool, db: str) -> int:
     """Copy a database file while it is in use.
 
-    TARGET must not exist yet. The copy holds everything stored when the command began, and appears
-    under its name only when it is complete. Takes no server's address.
+    The copy holds everything stored when the command began, and appears under its name only when it
+    is complete. Takes no server's address.
     """
-    with closing(open_existing_file(db)) as log, terminal.show_progress() as add_stage:
-        report = log.backup(target, progress=add_stage("copying"))
+    with closing(open_existing_file(db)) as log:
+        log.backup(target, overwrite=overwrite)
     size = Path(target).stat().st_size
-    for problem in report.problems:
-        terminal.note(f"copied as it is: {problem}")
     if terminal.as_json:
-        terminal.print_json(
-            {"path": target, "bytes": size, "ok": report.ok, "problems": list(report.problems)}
-        )
+        terminal.print_json({"path": target, "bytes": size})
     else:
         terminal.print_line(f"{target}: {size} bytes")
-    return 0 if report.ok else 1
+    return 0
+
+
+@command("restore", "convmem db restore copy.db", "convmem db restore copy.db --fetch")
+@click.argument("source", metavar="BACKUP", type=click.Path())
+@click.option(
+    "--fetch",
+    is_flag=True,
+    help="Go on with what the file holds, and take from BACKUP only what it has lost.",
+)
+@db_option
+def restore(terminal: Terminal, *, source: str, fetch: bool, db: str) -> int:
+    """Put a backup in the place of a database file.
+
+    Close the file everywhere first. What is there now is kept under a name that ends with the time.
+    """
+    from langchain_convmem.logs.sqlite import restore as restore_file
+
+    if is_address(db):
+        raise ConfigError("this is the address of a server; expected the path of a database file")
+    done = restore_file(source, db, signing_key=read_signing_key(), fetch=fetch)
+    kept = None if done.kept is None else str(done.kept)
+    if terminal.as_json:
+        counts = {"entries": done.entries, "fetched": done.fetched}
+        terminal.print_json({"path": db, **counts, "kept": kept})
+        return 0
+    terminal.print_line(f"{db}: {_count_entries(done.entries)}")
+    if fetch:
+        terminal.print_line(f"taken from {source}: {_count_entries(done.fetched)}")
+    if kept is not None:
+        terminal.print_line(f"what was there before: {kept}")
+    return 0
+
+
+for _command in (verify, backup, restore):
+    db_commands.add_command(_command)
 
 
 def _count_entries(number: int) -> str:

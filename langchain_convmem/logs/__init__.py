@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_convmem._lazy import load_lazily
-from langchain_convmem.logs.in_memory import InMemoryLog
-from langchain_convmem.logs.sqlite import SQLiteLog
+from langchain_convmem.logs.sqlite import InMemoryLog, SQLiteLog
 
 if TYPE_CHECKING:
     from langchain_convmem.logs.dynamodb import DynamoDBLog, to_dynamodb

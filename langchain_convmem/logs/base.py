@@ -11,7 +11,7 @@ the synchronous methods of `MessageLog` and `ThreadState`:
 - `annotate` puts `annotate_metadata` of the stored text in its place.
 - `forget` checks what it was given (`check_scope`), raises the owner's generation, and gives no
   position again.
-- A log may keep a checksum of each row (`logs.signatures`): `plan_append(sign=...)` makes it, and
+- A log may keep a checksum of each row (`logs.checksums`): `plan_append(sign=...)` makes it, and
   what reads rows takes the `Signer`. A row that is damaged becomes an entry that says so
   (`damage`) and takes nothing else down.
 - `set_state` stores `encode_state` under `make_version`, if the version is the one expected.
@@ -39,7 +39,7 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import name_twin
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
-from langchain_convmem.logs.signatures import Signer, format_checksum
+from langchain_convmem.logs.checksums import Signer, format_checksum
 from langchain_convmem.protocols import (
     CACHE_PREFIX,
     MessageLog,
@@ -581,13 +581,13 @@ def encode_state(value: Any) -> str:
     return dump_json(value, what="state document")
 
 
-def decode_document(
+def read_document(
     key: ThreadKey,
     name: str,
     stored: tuple[Any, Any, Any],
     signer: Signer,
 ) -> StateDocument | None:
-    """Return a stored document; None for a cache that is damaged, which can be made again.
+    """Return a stored document; None if it is damaged.
 
     Args:
         key: Its thread.
@@ -595,9 +595,6 @@ def decode_document(
         stored: Version, JSON text (or the bytes of it), and what `Signer.sign_document` made of
             both.
         signer: That of the log.
-
-    Raises:
-        CorruptEntryError: If it is damaged and no cache.
     """
     version, value, checksum = stored
     try:
@@ -606,8 +603,23 @@ def decode_document(
             return StateDocument(load_json(text), version)
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
         pass  # which may quote what it could not read
-    if name.startswith(CACHE_PREFIX):
-        return None
+    return None
+
+
+def decode_document(
+    key: ThreadKey,
+    name: str,
+    stored: tuple[Any, Any, Any],
+    signer: Signer,
+) -> StateDocument | None:
+    """Return what `read_document` does; only a cache, which can be made again, may be damaged.
+
+    Raises:
+        CorruptEntryError: If it is damaged and no cache.
+    """
+    document = read_document(key, name, stored, signer)
+    if document is not None or name.startswith(CACHE_PREFIX):
+        return document
     msg = (
         f"state document {name!r} of thread {key.thread_id!r} is damaged; restore it from a "
         "backup, or delete it with delete_state"

@@ -26,7 +26,12 @@ from langchain_convmem.effects import Effect
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.priority import mark_background
-from langchain_convmem.protocols import LineSource, MessageLog, SegmentCache, is_valid_for
+from langchain_convmem.protocols import (
+    LineSource,
+    MessageLog,
+    find_segment_cache,
+    is_valid_for,
+)
 from langchain_convmem.recall.embedding import (
     ChosenEmbedder,
     EmbeddedEmbeddings,
@@ -104,7 +109,7 @@ class OwnerIndex:
         self.lock = GatedLock()
         self.embedding = make_lock()  # held, before `lock`, by `PendingLines`
         self.embeddings = embeddings
-        self._cache = log if isinstance(log, SegmentCache) else None
+        self._cache = find_segment_cache(log)
         self._embedder_problem = problem
         self._embedder = LineEmbedder(embeddings)
         self.embeds_later = isinstance(embeddings, MiniLMEmbeddings)

@@ -22,7 +22,7 @@ import numpy as np
 from langchain_convmem.causes import report_problem
 from langchain_convmem.columns import GrowableArray, SavedColumns
 from langchain_convmem.errors import LogError
-from langchain_convmem.protocols import SegmentBuffer, SegmentCache, is_valid_for
+from langchain_convmem.protocols import SegmentCache
 from langchain_convmem.recall.embedding import compute_fingerprint, is_free
 from langchain_convmem.recall.line_store import EntryLines, LineStore, PackedLines
 from langchain_convmem.recall.vectors import HALF, to_half_bytes
@@ -815,7 +815,7 @@ class Neighbours:
 
 # -- what logs have stored of segments: terms and vectors, by segment number ---------------------
 _log = logging.getLogger("langchain_convmem")
-# Rows that may wait for the next write: those of a turn or two, which are soon made again.
+# Rows that may wait for more: those of a few turns, which are soon made again.
 _FEW = 8
 
 
@@ -835,9 +835,6 @@ class SegmentStore:
     ) -> None:
         """Create a store for the segments of `table`; without a cache it holds nothing."""
         self._cache = cache
-        is_buffer = isinstance(cache, SegmentBuffer)
-        buffers = is_buffer and is_valid_for(cache, "keep_segments", "save_segments")
-        self._buffer = cache if isinstance(cache, SegmentBuffer) and buffers else None
         self._is_free = is_free(embeddings)
         self._embeddings = embeddings
         self._table = table
@@ -937,17 +934,16 @@ class SegmentStore:
         """Store what waits; what cannot be stored waits on, since a recall has all it needs.
 
         Args:
-            may_wait: Few rows that cost nothing may be stored with what the log writes next.
+            may_wait: A few rows that cost nothing may wait until there are more.
         """
         for owner, unsaved in self._unsaved.items():
             if self._cache is None or not unsaved:
                 continue
             rows = list(unsaved.values())
+            if may_wait and self._are_cheap(rows):
+                continue
             try:
-                if may_wait and self._buffer is not None and self._are_cheap(rows):
-                    self._buffer.keep_segments(owner, self.fingerprint, rows)
-                else:
-                    self._cache.save_segments(owner, self.fingerprint, rows)
+                self._cache.save_segments(owner, self.fingerprint, rows)
             except LogError as error:
                 self._note_failure(owner, "terms and vectors could not be stored", error)
                 continue

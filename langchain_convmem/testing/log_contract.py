@@ -54,12 +54,11 @@ from langchain_convmem.errors import (
     LogError,
 )
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid, make_ulid
-from langchain_convmem.logs.verification import averify_log, verify_log
+from langchain_convmem.logs.verify import verify_log
 from langchain_convmem.protocols import (
     LineSource,
     MessageLog,
     OwnerListing,
-    SegmentBuffer,
     SegmentCache,
     StateBatches,
     ThreadState,
@@ -129,7 +128,7 @@ class MessageLogContract(ABC):
 
     What a log does not declare is skipped, and the skip says so. Optional abilities are known by
     their protocols: a log that is an `OwnerListing`, a `LineSource`, a `SegmentCache`, a
-    `SegmentBuffer`, a `StateBatches` or a `ThreadTransactions` is tested as one.
+    `StateBatches` or a `ThreadTransactions` is tested as one.
 
     Attributes:
         persistent: Entries outlive the handle: a closed log can be opened again.
@@ -723,7 +722,6 @@ class MessageLogContract(ABC):
         assert (report.owners, report.threads, report.entries) == (2, 3, 17)
         assert (report.ok, report.damaged, report.more) == (True, (), 0)
         assert seen[-1] == (17, 17)
-        assert asyncio.run(averify_log(log)) == report
 
     # -- following the changes of an owner --------------------------------------------------------
 
@@ -1062,7 +1060,7 @@ class MessageLogContract(ABC):
         assert list_texts(appended) == ["0", "1"]
         assert read == appended == log.entries(ANA)
 
-    # -- segments, and rows that wait to be written -----------------------------------------------
+    # -- segments ---------------------------------------------------------------------------------
 
     def test_segments_are_kept_by_owner_and_fingerprint(self, log: ContractLog) -> None:
         cache = _require_cache(log)
@@ -1124,56 +1122,6 @@ class MessageLogContract(ABC):
         assert cache.load_segments(ANA.owner, "model b") == rows
         assert cache.load_segments(ANA.owner, "words alone") == [_make_segment(one, vector=None)]
         assert cache.load_segments(BO.owner, "model a") == [_make_segment(bos)]
-
-    def test_rows_that_wait_are_read_as_if_they_were_written(self, log: ContractLog) -> None:
-        buffer, cache = _require_buffer(log)
-        one, two = say_all(log, ANA, ["one", "two"])
-        cache.save_segments(ANA.owner, "model", [_make_segment(one)])
-        buffer.keep_segments(
-            ANA.owner, "model", [_make_segment(two), _make_segment(one, "harbour", vector=None)]
-        )
-        expected = [_make_segment(one, "harbour"), _make_segment(two)]
-        assert cache.load_segments(ANA.owner, "model") == expected
-        assert cache.load_segments(ANA.owner, "model", after=one.position) == [_make_segment(two)]
-        assert cache.load_segments(ANA.owner, "other") == []
-        assert cache.load_segments(LONE.owner, "model") == []
-        assert cache.segment_fingerprints(ANA.owner) == ["model"]
-        buffer.keep_segments(ANA.owner, "other", [_make_segment(one)])
-        say(log, ANA, "three")
-        assert cache.load_segments(ANA.owner, "model") == expected
-        assert cache.delete_segments(ANA.owner, "other") == 1
-
-    def test_rows_that_wait_are_written_with_the_next_entry_or_at_close(
-        self, open_log: OpenLog
-    ) -> None:
-        here = open_log()
-        buffer, _ = _require_buffer(here)
-        self._require_several_handles()
-        _, there = _require_buffer(open_log())
-        one = say(here, ANA, "one")
-        buffer.keep_segments(ANA.owner, "model", [_make_segment(one)])
-        two = say(here, ANA, "two")
-        assert there.load_segments(ANA.owner, "model") == [_make_segment(one)]
-        buffer.keep_segments(ANA.owner, "model", [_make_segment(two)])
-        here.close()
-        assert there.load_segments(ANA.owner, "model") == [_make_segment(one), _make_segment(two)]
-
-    def test_rows_that_wait_are_forgotten_with_their_entry(self, open_log: OpenLog) -> None:
-        log = open_log()
-        buffer, cache = _require_buffer(log)
-        one, two = say_all(log, ANA, ["one", "two"])
-        buffer.keep_segments(ANA.owner, "model", [_make_segment(one), _make_segment(two)])
-        assert log.forget(ANA, [one.id]).segments == 1
-        assert cache.load_segments(ANA.owner, "model") == [_make_segment(two)]
-        other = open_log() if self.several_handles else log
-        buffer.keep_segments(
-            ANA.owner, "model", [_make_segment(one), _make_segment(two, "harbour")]
-        )
-        other.forget(ANA, [two.id])
-        three = say(log, ANA, "three")
-        assert cache.load_segments(ANA.owner, "model") == []
-        buffer.keep_segments(ANA.owner, "model", [_make_segment(three)])
-        assert log.forget(ANA.owner).segments == 1
 
     # -- forgetting -------------------------------------------------------------------------------
 
@@ -1712,12 +1660,6 @@ def _require_cache(log: ContractLog) -> SegmentCache:
     if not isinstance(log, SegmentCache):
         pytest.skip("declared: keeps no segments")
     return log
-
-
-def _require_buffer(log: ContractLog) -> tuple[SegmentBuffer, SegmentCache]:
-    if not isinstance(log, SegmentBuffer) or not isinstance(log, SegmentCache):
-        pytest.skip("declared: no rows wait")
-    return log, log
 
 
 def _make_segment(

@@ -9,10 +9,10 @@ from langchain_core.messages import HumanMessage
 from postgres_server import new_schema, running_server
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError
-from langchain_convmem.logs import postgres
+from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.postgres import PostgresLog
-from langchain_convmem.logs.signatures import Signer
-from langchain_convmem.logs.verification import Finding, verify_log
+from langchain_convmem.logs.sql_log import read_row
+from langchain_convmem.logs.verify import Finding, verify_log
 from langchain_convmem.records import StoredSegment
 from langchain_convmem.testing.log_contract import (
     ANA,
@@ -26,6 +26,8 @@ from langchain_convmem.testing.log_contract import (
 pytestmark = pytest.mark.postgres
 KEY = "a secret of the operator"
 CHANGED = "it does not match its checksum"
+UNREADABLE = "it cannot be read"
+AT = "(place & 4294967295)"
 BYTES_AS_TEXT = "CREATE CAST (bytea AS text) WITHOUT FUNCTION"
 
 
@@ -59,13 +61,13 @@ def say_numbers(log, key=ANA):
 @pytest.mark.parametrize(
     ("statement", "what"),
     [
-        ("payload = replace(payload, 'two', 'six')", CHANGED),
-        ("payload = payload || ' '", CHANGED),
-        ("role = 'assistant'", CHANGED),
-        ("role = 'king'", "its columns cannot be read"),
-        ("turn = gen_random_uuid()", CHANGED),
-        ("turn_name = 'another'::bytea", CHANGED),
-        ("turn_name = '\\xff'::bytea", "its columns cannot be read"),
+        ("body = replace(body, 'two', 'six')", CHANGED),
+        ("body = body || ' '", CHANGED),
+        ("role = 1", CHANGED),
+        ("role = 99", UNREADABLE),
+        ("turn = uuid_send(gen_random_uuid())", UNREADABLE),
+        ("turn = 'nanother'::bytea", CHANGED),
+        ("turn = '\\x6eff'::bytea", UNREADABLE),
         ('metadata = \'{"a":["seen"]}\'', "its metadata does not match its checksum"),
         ("signature = set_byte(signature, 3, 255 - get_byte(signature, 3))", CHANGED),
         ("signature = substr(signature, 2)", CHANGED),
@@ -73,7 +75,7 @@ def say_numbers(log, key=ANA):
 )
 def test_a_changed_row_is_damaged_and_no_other_is(log, change, statement, what):
     first, second, third = say_numbers(log)
-    change(f"UPDATE {{s}}.entries SET {statement} WHERE position = %s", second.position)
+    change(f"UPDATE {{s}}.entries SET {statement} WHERE {AT} = %s", second.position)
     for entries in (log.entries(ANA), log.changes(ANA.owner).entries):
         assert (entries[0], entries[2]) == (first, third)
         damaged = entries[1]
@@ -95,14 +97,24 @@ def test_a_changed_row_is_damaged_and_no_other_is(log, change, statement, what):
     assert (list_texts(log.entries(ANA))[0], rest.entries - len(rest.damaged)) == ("one", 3)
 
 
-def test_an_id_that_was_changed_is_damaged_under_its_new_name(log, change):
-    first, second, third = say_numbers(log)
-    change("UPDATE {s}.entries SET id = gen_random_uuid() WHERE position = 2")
+def test_an_id_that_was_changed_is_damaged_under_a_name_that_forget_takes(log, change):
+    first, _, third = say_numbers(log)
+    change(
+        "UPDATE {s}.entries SET id = uuid_send(gen_random_uuid()) WHERE (place & 4294967295) = 2"
+    )
     entries = log.entries(ANA)
     assert [entries[0], entries[2]] == [first, third]
-    assert (entries[1].damage, entries[1].id != second.id) == (CHANGED, True)
+    assert (entries[1].damage, entries[1].id) == (UNREADABLE, "damaged-2")
     assert log.forget(ANA, [entries[1].id]).entries == 1
     assert log.entries(ANA) == [first, third]
+
+
+def test_rows_that_are_gone_are_counted(log, change):
+    say_numbers(log)
+    say(log, BO, "one")
+    change("DELETE FROM {s}.entries WHERE (place & 4294967295) = 2")
+    report = log.verify()
+    assert (report.missing, report.problems) == (1, ("user 'ana': 1 entries are missing",))
 
 
 def test_text_that_is_no_unicode_is_damaged_and_quoted_nowhere(log, change):
@@ -110,14 +122,14 @@ def test_text_that_is_no_unicode_is_damaged_and_quoted_nowhere(log, change):
     change(BYTES_AS_TEXT)
     try:
         change(
-            "UPDATE {s}.entries SET payload = (payload::bytea || '\\xff'::bytea)::text "
-            "WHERE position = 2"
+            "UPDATE {s}.entries SET body = (body::bytea || '\\xff'::bytea)::text "
+            "WHERE (place & 4294967295) = 2"
         )
     finally:
         change("DROP CAST (bytea AS text)")
     entries = log.entries(ANA)
     assert [entries[0], entries[2]] == [first, third]
-    assert entries[1].damage == "its columns cannot be read"
+    assert entries[1].damage == UNREADABLE
     assert "two" not in repr(entries[1])
     assert log.forget(ANA, [second.id]).entries == 1
     assert log.entries(ANA) == [first, third]
@@ -125,7 +137,9 @@ def test_text_that_is_no_unicode_is_damaged_and_quoted_nowhere(log, change):
 
 def test_a_damaged_message_that_is_sent_again_is_stored_again(log, change):
     say_numbers(log)
-    change("UPDATE {s}.entries SET payload = replace(payload, 'two', 'six') WHERE position = 2")
+    change(
+        "UPDATE {s}.entries SET body = replace(body, 'two', 'six') WHERE (place & 4294967295) = 2"
+    )
     again = say(log, ANA, HumanMessage("two", id="two"))
     assert (again.position, log.entries(ANA)[-1]) == (4, again)
 
@@ -134,8 +148,8 @@ def test_a_row_that_was_moved_is_damaged_there(log, change):
     first, second, third = say_numbers(log)
     others = say(log, ANAS_OTHER, "other")
     change(
-        "UPDATE {s}.entries SET thread = (SELECT thread FROM {s}.entries WHERE position = 4) "
-        "WHERE position = 2"
+        f"UPDATE {{s}}.entries SET thread = (SELECT thread FROM {{s}}.entries WHERE {AT} = 4) "
+        f"WHERE {AT} = 2"
     )
     assert log.entries(ANA) == [first, third]
     moved, other = log.entries(ANAS_OTHER)
@@ -144,18 +158,18 @@ def test_a_row_that_was_moved_is_damaged_there(log, change):
 
 
 def test_rows_that_changed_places_are_both_damaged(log, change):
-    first, second, third = say_numbers(log)
-    change("UPDATE {s}.entries SET position = 9 WHERE position = 2")
-    change("UPDATE {s}.entries SET position = 2 WHERE position = 3")
-    change("UPDATE {s}.entries SET position = 3 WHERE position = 9")
+    first, *_ = say_numbers(log)
+    change("UPDATE {s}.entries SET place = place + 7 WHERE (place & 4294967295) = 2")
+    change("UPDATE {s}.entries SET place = place - 1 WHERE (place & 4294967295) = 3")
+    change("UPDATE {s}.entries SET place = place - 6 WHERE (place & 4294967295) = 9")
     found = [(entry.id, entry.damage) for entry in log.entries(ANA)]
-    assert found == [(first.id, ""), (third.id, CHANGED), (second.id, CHANGED)]
+    assert found == [(first.id, ""), ("damaged-2", UNREADABLE), ("damaged-3", UNREADABLE)]
 
 
 def test_other_threads_and_users_notice_nothing(log, change):
     say_numbers(log)
     others = [say(log, key, "untouched") for key in (ANAS_OTHER, BO)]
-    change("UPDATE {s}.entries SET payload = 'x' WHERE position = 2")
+    change("UPDATE {s}.entries SET body = 'x' WHERE (place & 4294967295) = 2")
     assert [log.entries(key) for key in (ANAS_OTHER, BO)] == [[entry] for entry in others]
 
 
@@ -173,7 +187,8 @@ def test_a_damaged_document_is_an_error_and_a_damaged_cache_is_none(log, change,
         log.get_state(ANA, "note")
     assert "secret" not in str(caught.value)
     assert log.get_state(ANA, "cache:note") is None
-    assert log.set_state(ANA, "note", [3], expected=None) is None
+    with pytest.raises(CorruptEntryError):
+        log.set_state(ANA, "note", [3], expected=None)
     written = log.set_state(ANA, "cache:note", [3], expected=None)
     assert log.get_state(ANA, "cache:note") == written
     assert log.set_state(ANA, "cache:note", [4], expected=None) is None
@@ -229,14 +244,12 @@ def test_a_key_comes_with_the_first_entry_or_not_at_all(server, schema, log):
 def test_who_does_not_know_the_key_cannot_sign(server, schema, change):
     with PostgresLog(server.dsn, schema=schema, signing_key=KEY) as log:
         say(log, ANA, "one")
-        [columns] = change(f"SELECT {postgres.COLUMNS} FROM {{s}}.entries e")
-        row = postgres.read_row(columns)
+        columns = "place, id, turn, role, body, metadata, signature"
+        [columns] = change(f"SELECT {columns} FROM {{s}}.entries")
+        row = read_row(columns)
         row.body = row.body.replace("one", "two")
-        change(
-            "UPDATE {s}.entries SET payload = %s, signature = %s",
-            row.body,
-            Signer().sign(ANA, row),
-        )
+        statement = "UPDATE {s}.entries SET body = %s, signature = %s"
+        change(statement, row.body, Signer().sign(ANA, row))
         [entry] = log.entries(ANA)
         assert entry.damage == CHANGED
         change("UPDATE {s}.entries SET signature = ''")

@@ -12,10 +12,8 @@ from postgres_server import new_schema, running_server, wait_for
 
 from langchain_convmem.cli import main
 from langchain_convmem.errors import LogError, SchemaVersionError
-from langchain_convmem.logs import postgres
 from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.logs.postgres import PostgresLog
-from langchain_convmem.logs.postgres_pool import Transaction
 from langchain_convmem.records import Entry, Owner, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import MessageLogContract, list_texts, say, say_all
 from langchain_convmem.views.codec import make_draft
@@ -73,8 +71,8 @@ class TestPostgresLogOnAGivenPool(MessageLogContract):
                 assert not connection.autocommit
 
     def make_log(self, tmp_path):
-        dsn, schema = running_server().dsn, new_schema()
-        return lambda: PostgresLog(dsn, pool=self.pool, schema=schema)
+        schema = new_schema()
+        return lambda: PostgresLog(pool=self.pool, schema=schema)
 
 
 # -- several writers ------------------------------------------------------------------------------
@@ -107,12 +105,10 @@ def test_a_cursor_never_passes_a_slow_writer(server, schema, log):
 
     with psycopg.connect(server.dsn) as slow, ThreadPoolExecutor(4) as pool:
         slow.execute(
-            f"WITH o AS (UPDATE {schema}.owners SET last_position = last_position + 1 "
-            "WHERE user_id = 'ana' RETURNING owner, last_position) "
-            f"INSERT INTO {schema}.entries"
-            "(owner, position, thread, id, role, key_hash, payload, signature) "
-            "SELECT o.owner, o.last_position, e.thread, gen_random_uuid(), e.role, 0, e.payload, ''"
-            f" FROM o JOIN {schema}.entries e USING (owner) LIMIT 1"
+            f"WITH o AS (UPDATE {schema}.owners SET last = last + 1 RETURNING owner, last) "
+            f"INSERT INTO {schema}.entries(place, thread, id, role, key_hash, body, signature) "
+            "SELECT o.owner << 32 | o.last, e.thread, e.id, e.role, 0, e.body, '' "
+            f"FROM o, {schema}.entries e LIMIT 1"
         )
         writers = [pool.submit(write, writer) for writer in range(4)]
         wait_for(lambda: len(server.backends(wait_event_type="Lock")) == 4)
@@ -163,20 +159,29 @@ def test_users_who_are_new_at_the_same_moment_get_one_owner(server, schema, log)
     assert len(log.entries(ThreadKey("new", "t1"))) == 16
 
 
-def test_what_is_read_is_one_state_of_the_log(log, monkeypatch):
+def run_beside(call):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(call).result()
+
+
+def test_what_is_read_is_one_state_of_the_log(server, schema, log, monkeypatch):
     """Someone forgets between the two statements of a reader: it must not mix old and new."""
+    import psycopg
+
     before = (say(log, ANA, "one"), say(log, ANA, "two"))
     generation = log.changes(ANA.owner).generation
 
-    waiting, write_sql = [lambda: log.forget(ANA, [before[0].id])], Transaction.write_sql
+    other = PostgresLog(server.dsn, schema=schema)
+    waiting, execute = [lambda: other.forget(ANA, [before[0].id])], psycopg.ClientCursor.execute
 
-    def forget_between(self, text):
-        if waiting and "{s}.entries" in text:
-            waiting.pop()()
-        return write_sql(self, text)
+    def forget_between(self, text, *args, **options):
+        if waiting and "FROM entries e" in text:
+            run_beside(waiting.pop())
+        return execute(self, text, *args, **options)
 
-    monkeypatch.setattr(Transaction, "write_sql", forget_between)
+    monkeypatch.setattr(psycopg.ClientCursor, "execute", forget_between)
     read = log.changes(ANA.owner)
+    other.close()
     assert waiting == []
     assert (read.entries, read.generation) == (before, generation)
     after = log.changes(ANA.owner)
@@ -205,8 +210,10 @@ def test_segments_saved_while_their_entries_are_forgotten_are_left_out(log):
 
 def test_ids_are_readable_in_the_tables(server, schema, log):
     say(log, ThreadKey("ana@example.org", "caf\u00e9 \\ \x00"), "Hi")
-    assert server.execute(f"SELECT user_id FROM {schema}.owners") == [("ana@example.org",)]
-    assert server.execute(f"SELECT thread_id FROM {schema}.threads") == [("café \\\\ \\0",)]
+    read = "SELECT convert_from(name, 'UTF8') FROM"
+    assert server.execute(f"{read} {schema}.owners") == [("uana@example.org",)]
+    [(thread,)] = server.execute(f"SELECT name FROM {schema}.threads")
+    assert thread.decode() == "café \\ \x00"
     assert [info.key.thread_id for info in log.threads("ana@example.org")] == ["café \\ \x00"]
 
 
@@ -236,12 +243,15 @@ def test_everybody_is_copied_out_of_a_schema_and_into_another(server, schema, pl
 
 
 def test_each_call_costs_the_documented_round_trips(log, monkeypatch):
-    trips = Counter()
-    for name in ("fetch", "count"):
-        call = getattr(Transaction, name)
-        monkeypatch.setattr(
-            Transaction, name, lambda *args, call=call: (trips.update("x"), call(*args))[1]
-        )
+    import psycopg
+
+    trips, execute = Counter(), psycopg.ClientCursor.execute
+
+    def count(*args, **options):
+        trips.update("x")
+        return execute(*args, **options)
+
+    monkeypatch.setattr(psycopg.ClientCursor, "execute", count)
 
     def cost(call, *args, **kwargs):
         trips.clear()
@@ -249,12 +259,12 @@ def test_each_call_costs_the_documented_round_trips(log, monkeypatch):
         return trips.total()
 
     entry = say(log, ANA, "before")  # connects, looks at the schema, makes owner and thread
-    assert cost(say, log, ANA, "without an id") == 5
-    assert cost(say, log, ANA, HumanMessage("with one", id="m1")) == 6
-    assert cost(log.entries, ANA, after=1, until=5, last=3) == 3
-    assert cost(log.find, ANA, ["m1", entry.id]) == 3
-    assert cost(log.changes, ANA.owner) == 4
-    assert cost(log.owners) == 3
+    assert cost(say, log, ANA, "without an id") == 2
+    assert cost(say, log, ANA, HumanMessage("with one", id="m1")) == 3
+    assert cost(log.entries, ANA, after=1, until=5, last=3) == 1
+    assert cost(log.find, ANA, ["m1", entry.id]) == 2
+    assert cost(log.changes, ANA.owner) == 3
+    assert cost(log.owners) == 1
 
 
 def test_ids_may_be_longer_than_an_index_can_hold(log):
@@ -273,7 +283,7 @@ def test_nothing_of_a_forgotten_user_is_left_in_any_table(server, schema, log):
     log.set_state(key, "buffer", "forgettable", expected=None)
     log.forget(Owner(user_id="forgettable"))
     tables = server.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", schema)
-    assert len(tables) == 7
+    assert len(tables) == 8
     for (table,) in tables:
         rows = server.execute(f"SELECT * FROM {schema}.{table}")
         assert "forgettable" not in str(rows), table
@@ -283,7 +293,7 @@ def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
     """Where the server would acknowledge early, only relaxed writes do."""
     note_settings = (
         f"CREATE FUNCTION {schema}.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "NEW.role := current_setting('synchronous_commit'); RETURN NEW; END $$; "
+        "NEW.metadata := current_setting('synchronous_commit'); RETURN NEW; END $$; "
         f"CREATE TRIGGER note BEFORE INSERT ON {schema}.entries "
         f"FOR EACH ROW EXECUTE FUNCTION {schema}.note()"
     )
@@ -293,7 +303,7 @@ def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
         server.execute(note_settings)
         say(log, ANA, "kept")
         log.append(ANA, [make_draft(HumanMessage("relaxed"))], durable=False)
-    assert server.execute(f"SELECT role FROM {schema}.entries ORDER BY position") == [
+    assert server.execute(f"SELECT metadata FROM {schema}.entries ORDER BY place") == [
         ("on",),
         ("off",),
     ]
@@ -323,16 +333,16 @@ def test_users_who_are_first_at_the_same_moment_make_one_schema(server, schema):
 @pytest.mark.parametrize("version", [0, 2, 99])
 def test_a_schema_of_another_version_is_refused(server, schema, log, version):
     log.setup()
-    server.execute(f"UPDATE {schema}.log_meta SET version = %s", version)
+    server.execute(f"UPDATE {schema}.meta SET version = %s", version)
     with PostgresLog(server.dsn, schema=schema) as other:
         with pytest.raises(SchemaVersionError, match=f"has version {version}") as caught:
             other.entries(ANA)
-        assert (caught.value.found, caught.value.supported) == (version, postgres.SCHEMA_VERSION)
+        assert (caught.value.found, caught.value.supported) == (version, 1)
 
 
 def test_a_table_of_another_program_is_left_alone(server, schema):
     server.execute(f"CREATE SCHEMA {schema}")
-    server.execute(f"CREATE TABLE {schema}.log_meta(version text)")
+    server.execute(f"CREATE TABLE {schema}.meta(version text)")
     with (
         PostgresLog(server.dsn, schema=schema) as log,
         pytest.raises(SchemaVersionError, match="another program"),

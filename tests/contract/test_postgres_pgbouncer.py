@@ -91,7 +91,7 @@ class TestPostgresLogBehindPgBouncer(MessageLogContract):
 
     def make_log(self, tmp_path):
         schema = new_schema()
-        return lambda: PostgresLog(self.dsn, schema=schema, prepared_statements=False)
+        return lambda: PostgresLog(self.dsn, schema=schema)
 
 
 def test_the_pooler_changes_server_connections_between_transactions(pooler):

@@ -1,4 +1,4 @@
-"""Verify and backup as typed."""
+"""Checks, copies and restored copies of a database file, as typed."""
 
 from __future__ import annotations
 
@@ -43,39 +43,30 @@ def damage(path, script):
 
 
 def test_a_sound_file_is_counted(convmem, db):
-    assert convmem("verify", "--db", db) == (
+    assert convmem("db", "verify", "--db", db) == (
         0,
-        f"{db}: 2 entries, 1 thread, 1 owner, 1 document, 0 index rows: no problems\n",
+        f"{db}: 2 entries, 1 thread, 1 owner: no problems\n",
         "",
     )
 
 
 def test_each_problem_is_a_line_and_the_code_is_1(convmem, db):
     damage(db, "UPDATE entries SET body = 'broken ' || body")
-    code, out, err = convmem("verify", "--db", db)
+    code, out, err = convmem("db", "verify", "--db", db)
     assert (code, err) == (1, "")
     assert out.splitlines() == [
         "position 1 of thread 't1' of user 'me': it does not match its checksum",
         "position 2 of thread 't1' of user 'me': it does not match its checksum",
-        f"{db}: 2 entries, 1 thread, 1 owner, 1 document, 0 index rows: 2 problems",
+        f"{db}: 2 entries, 1 thread, 1 owner: 2 problems",
     ]
-
-
-def test_problems_beyond_those_kept_are_counted(convmem, db, monkeypatch):
-    monkeypatch.setattr("langchain_convmem.logs.sqlite_maintenance.MOST_KEPT", 1)
-    damage(db, "UPDATE entries SET body = 'broken'")
-    code, out, _ = convmem("verify", "--db", db)
-    assert code == 1
-    assert out.splitlines()[1] == "and 1 more problem"
-    assert out.endswith("2 problems\n")
 
 
 def test_a_copy_is_made_and_opens(convmem, db, tmp_path):
     copy = tmp_path / "copy.db"
-    code, out, err = convmem("backup", copy, "--db", db)
+    code, out, err = convmem("db", "backup", copy, "--db", db)
     assert (code, err) == (0, "")
     assert out == f"{copy}: {copy.stat().st_size} bytes\n"
-    assert convmem("verify", "--db", copy)[0] == 0
+    assert convmem("db", "verify", "--db", copy)[0] == 0
     with SQLiteLog(copy) as log:
         assert list_texts(log.entries(KEY))[1:] == ["another"]
 
@@ -83,7 +74,7 @@ def test_a_copy_is_made_and_opens(convmem, db, tmp_path):
 def test_a_copy_overwrites_nothing(convmem, db, tmp_path):
     copy = tmp_path / "copy.db"
     copy.write_text("precious")
-    code, out, err = convmem("backup", copy, "--db", db)
+    code, out, err = convmem("db", "backup", copy, "--db", db)
     assert (code, out) == (1, "")
     assert err == f"convmem: {copy} exists; choose another name for the copy\n"
     assert copy.read_text() == "precious"
@@ -93,24 +84,48 @@ def test_a_copy_overwrites_nothing(convmem, db, tmp_path):
 def test_a_missing_file_is_named_and_not_made(convmem, tmp_path, words):
     command, *rest = words
     path = tmp_path / "typo.db"
-    code, out, err = convmem(command, *(tmp_path / name for name in rest), "--db", path)
+    code, out, err = convmem("db", command, *(tmp_path / name for name in rest), "--db", path)
     assert (code, out) == (1, "")
     assert err.startswith(f"convmem: there is no database at {path}; ")
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_copy_takes_the_place_of_the_file(convmem, db, tmp_path):
+    copy = tmp_path / "copy.db"
+    convmem("db", "backup", copy, "--db", db)
+    with SQLiteLog(db) as log:
+        say(log, KEY, "later")
+    damage(db, "UPDATE entries SET body = replace(body, 'another', 'a mother')")
+    code, out, err = convmem("db", "restore", copy, "--db", db, "--fetch")
+    assert (code, err) == (0, "")
+    entries, fetched, kept = out.splitlines()
+    assert (entries, fetched) == (f"{db}: 3 entries", f"taken from {copy}: 1 entry")
+    assert kept.startswith(f"what was there before: {db}.2")
+    with SQLiteLog(db) as log:
+        assert list_texts(log.entries(KEY))[1:] == ["another", "later"]
+    code, out, _ = convmem("db", "restore", copy, "--db", db)
+    assert (code, out.splitlines()[0]) == (0, f"{db}: 2 entries")
+    code, _, err = convmem("db", "restore", tmp_path / "none.db", "--db", db)
+    assert (code, "there is no backup at" in err) == (1, True)
+
+
 def test_the_address_of_a_server_is_no_file_and_its_password_is_not_shown(convmem):
-    code, out, err = convmem("backup", "x", "--db", "postgresql://app:hunter2@localhost/chats")
+    code, out, err = convmem(
+        "db", "backup", "x", "--db", "postgresql://app:hunter2@localhost/chats"
+    )
     assert (code, out) == (1, "")
     assert "address of a server" in err
     assert "hunter2" not in err
+    address = "postgresql://app:hunter2@localhost/chats"
+    code, out, err = convmem("db", "restore", "x", "--db", address)
+    assert (code, "address of a server" in err, "hunter2" in err) == (1, True, False)
 
 
 def test_a_file_that_is_no_database_is_one_sentence(convmem, tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("these are my notes, not a database\n" * 100)
-    code, out, err = convmem("verify", "--db", notes)
+    code, out, err = convmem("db", "verify", "--db", notes)
     assert (code, out) == (1, "")
     assert err.startswith("convmem: ")
     assert err.count("\n") == 1
@@ -125,11 +140,11 @@ def test_a_key_comes_with_the_first_entry_and_is_needed_from_then_on(
 ):
     keyed = tmp_path / "keyed.db"
     monkeypatch.setenv("CONVMEM_SIGNING_KEY", "a secret of enough bytes")
-    code, _, err = convmem("verify", "--db", db)
+    code, _, err = convmem("db", "verify", "--db", db)
     assert (code, "is not signed with a key; copy it" in err) == (1, True)
     with SQLiteLog(keyed, signing_key="a secret of enough bytes") as log:
         say(log, KEY, "Hi")
-    assert convmem("verify", "--db", keyed)[0] == 0
+    assert convmem("db", "verify", "--db", keyed)[0] == 0
     monkeypatch.delenv("CONVMEM_SIGNING_KEY")
-    code, _, err = convmem("verify", "--db", keyed)
+    code, _, err = convmem("db", "verify", "--db", keyed)
     assert (code, "is signed with a key" in err) == (1, True)

@@ -102,13 +102,16 @@ def test_a_copy_tells_what_is_new_and_what_is_short(convmem, tmp_path):
 
 
 @pytest.mark.usefixtures("imported")
-def test_forget_verify_and_backup_count(convmem, tmp_path):
-    checked = convmem("verify")
-    assert checked["ok"] is True
+def test_forget_verify_backup_and_restore_count(convmem, tmp_path):
+    checked = convmem("db", "verify")
+    assert (checked["ok"], checked["missing"], checked["damaged"]) == (True, 0, [])
     assert (checked["path"], checked["entries"], checked["problems"]) == ("memory.db", 1, [])
-    size = convmem("backup", "copy.db")
-    written = (tmp_path / "copy.db").stat().st_size
-    assert size == {"path": "copy.db", "bytes": written, "ok": True, "problems": []}
+    size = convmem("db", "backup", "copy.db")
+    assert size == {"path": "copy.db", "bytes": (tmp_path / "copy.db").stat().st_size}
+    done = convmem("db", "restore", "copy.db")
+    kept = done.pop("kept")
+    assert done == {"path": "memory.db", "entries": 1, "fetched": 0}
+    assert (tmp_path / kept).exists()
     receipt = convmem("forget", "--thread", "key", "--yes")
     names = {"user_id", "thread_id", "entries", "threads", "segments", "documents"}
     assert receipt.keys() == names

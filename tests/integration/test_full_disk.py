@@ -9,7 +9,8 @@ from typing import Any
 from small_disks import run_on_small_disk
 
 PREAMBLE = """
-import json, os, sys
+import json, os, sqlite3, sys
+from contextlib import closing
 from pathlib import Path
 from langchain_core.messages import HumanMessage
 from langchain_convmem import ConvMemError
@@ -39,6 +40,10 @@ def attempt(call):
         return [type(error).__name__, str(error)]
     return ["done", ""]
 
+def fold():
+    with closing(sqlite3.connect(disk / "log.db")) as db:
+        assert db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+
 def count(key):
     return len(log.entries(key))
 
@@ -57,7 +62,7 @@ def _run(source: str, tmp_path: Path) -> Any:
 WRITES = """
 first = say(ana, "the first")[0]
 say(ana, "x" * 100_000)
-log._connections.fold_wal()
+fold()
 fill()
 calls = {
     "append": lambda: say(ana, "y" * 50_000),
@@ -96,7 +101,7 @@ def test_every_write_raises_and_leaves_the_log_as_it_was_until_there_is_room(tmp
 REUSED = """
 for number in range(150):
     say(ana if number % 2 else bo, f"the key lies under stone {number:03}")
-log._connections.fold_wal()
+fold()
 for number in range(150):  # leaves a write-ahead file with room in it
     stored = log.get_state(bo, "state")
     log.set_state(bo, "state", number, expected=stored and stored.version)
@@ -116,7 +121,7 @@ def test_forget_needs_no_room_where_the_write_ahead_file_has_some(tmp_path):
 ELSEWHERE = """
 say(ana, "the secret word")
 say(bo, "a harmless word")
-log._connections.fold_wal()
+fold()
 fill()
 tried = attempt(lambda: log.forget(Owner("ana", None)))
 log.backup(elsewhere / "log.db")
@@ -134,7 +139,7 @@ def test_a_log_on_a_full_disk_is_backed_up_to_another_one_and_forgets_there(tmp_
 
 BACKUP = """
 say(ana, "x" * 400_000)
-log._connections.fold_wal()
+fold()
 with (disk / "ballast").open("wb") as file:
     file.write(bytes(os.statvfs(disk).f_bavail * 4096 - 200_000))
 before = sorted(os.listdir(disk))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
 
 import pytest
 from langchain_core.messages import HumanMessage
 from postgres_server import new_schema, running_server, wait_for
 
-from langchain_convmem.errors import ConfigError, LogClosedError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say
@@ -71,26 +70,6 @@ async def test_the_event_loop_runs_on_while_an_append_waits(server, log, owner_l
     await log.aclose()
 
 
-async def test_a_cancelled_append_writes_nothing_and_gives_its_connection_back(
-    server, log, owner_lock
-):
-    await log.aentries(ANA)
-    sessions = set(server.backends())
-    for _ in range(4):  # twice as often as there are connections
-        task = asyncio.create_task(log.aappend(ANA, drafts("cancelled")))
-        await asyncio.to_thread(wait_for, lambda: server.backends(wait_event_type="Lock"))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert server.backends(wait_event_type="Lock") == []
-        assert set(server.backends()) == sessions  # rolled back, not thrown away
-    owner_lock.commit()
-    await log.aappend(ANA, drafts("second"))
-    assert list_texts(await log.aentries(ANA)) == ["first", "second"]
-    assert server.backends(state="idle in transaction") == []
-    await log.aclose()
-
-
 async def test_tasks_cancelled_at_any_moment_leave_all_or_nothing(server, log):
     async def write(number):
         await log.aappend(ANA, drafts(f"{number} a", f"{number} b"))
@@ -107,34 +86,6 @@ async def test_tasks_cancelled_at_any_moment_leave_all_or_nothing(server, log):
     assert [text[:-1] for text in said[::2]] == [text[:-1] for text in said[1::2]]
     assert server.backends(state="idle in transaction") == []
     await log.aclose()
-
-
-def test_each_event_loop_has_connections_of_its_own_and_close_ends_them_all(server, log):
-    async def some():
-        await asyncio.gather(*(log.aentries(ANA) for _ in range(4)))
-
-    for _ in range(3):
-        asyncio.run(some())
-    # Loops that ended are noticed when a new one comes.
-    assert len(server.backends()) <= 1 + 2 + 2
-    log.close()
-    wait_for(lambda: not server.backends())
-
-
-def test_closing_ends_the_connections_of_a_loop_in_another_thread(server, log):
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        asyncio.run_coroutine_threadsafe(log.aentries(ANA), loop).result()
-        log.close()
-        wait_for(lambda: not server.backends())
-        with pytest.raises(LogClosedError):
-            asyncio.run_coroutine_threadsafe(log.aentries(ANA), loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 # -- processes ------------------------------------------------------------------------------------
@@ -188,50 +139,41 @@ def test_a_program_may_end_without_closing_and_may_fork(server, schema, log, pro
 # -- what the caller gave -------------------------------------------------------------------------
 
 
-def test_a_given_connection_is_left_as_it_was(server, schema):
-    import psycopg
+def test_a_given_pool_is_left_as_it_was(server, schema):
+    from psycopg_pool import ConnectionPool
 
-    with psycopg.connect(server.dsn) as connection:
-        with PostgresLog(pool=connection, schema=schema, statement_timeout_s=5) as log:
+    with ConnectionPool(server.dsn, min_size=1, max_size=2, open=True) as pool:
+        with PostgresLog(pool=pool, schema=schema, statement_timeout_s=5) as log:
             say(log, ANA, "Hi")
             assert list_texts(log.entries(ANA)) == ["Hi"]
+            assert list_texts(asyncio.run(log.aentries(ANA))) == ["Hi"]
+            with pytest.raises(ArithmeticError):
+                log.append_planned(ANA, lambda _: 1 / 0, after=0)
+        with pool.connection() as connection:
             assert not connection.autocommit
-            connection.execute("SELECT 1")  # the caller's own transaction
-            with pytest.raises(ConfigError, match="open transaction"):
-                log.entries(ANA)
-            connection.rollback()
-            with pytest.raises(ConfigError, match="async_pool"):
-                asyncio.run(log.aentries(ANA))
-        for name, value in (
-            ("statement_timeout", "0"),
-            ("idle_in_transaction_session_timeout", "0"),
-            ("synchronous_commit", "on"),
-            ("transaction_isolation", "read committed"),
-        ):
-            assert connection.execute(f"SHOW {name}").fetchone() == (value,)
-        locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
-        assert connection.execute(locks).fetchone() == (0,)
+            for name, value in (
+                ("search_path", '"$user", public'),
+                ("statement_timeout", "0"),
+                ("lock_timeout", "0"),
+                ("idle_in_transaction_session_timeout", "0"),
+                ("synchronous_commit", "on"),
+                ("transaction_isolation", "read committed"),
+            ):
+                assert connection.execute(f"SHOW {name}").fetchone() == (value,)
+            locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+            assert connection.execute(locks).fetchone() == (0,)
 
 
-async def test_given_asynchronous_connections_are_left_as_they_were(server, schema):
+async def test_an_asynchronous_pool_is_refused_with_what_to_give(server):
     import psycopg
     from psycopg_pool import AsyncConnectionPool
 
+    pool = AsyncConnectionPool(server.dsn, open=False)
     connection = await psycopg.AsyncConnection.connect(server.dsn)
-    async with (
-        connection,
-        AsyncConnectionPool(server.dsn, min_size=1, max_size=2, open=False) as pool,
-    ):
-        for given in (connection, pool):
-            async with PostgresLog(async_pool=given, schema=schema) as log:
-                await asyncio.gather(*(log.aappend(ANA, drafts("Hi")) for _ in range(4)))
-                with pytest.raises(ConfigError, match="asynchronous connections only"):
-                    log.entries(ANA)
-        assert not connection.autocommit
-        cursor = await connection.execute(f"SELECT count(*) FROM {schema}.entries")
-        assert await cursor.fetchone() == (8,)
-        async with pool.connection() as lent:
-            assert not lent.autocommit
+    async with connection:
+        for given in (pool, connection, object()):
+            with pytest.raises(ConfigError, match=r"psycopg_pool\.ConnectionPool"):
+                PostgresLog(pool=given)
 
 
 def test_a_given_pool_whose_connections_broke_is_asked_to_mend_itself(server, schema):

@@ -48,6 +48,7 @@ from langchain_convmem.logs.base import (
     plan_append,
     read_message_id,
 )
+from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.dynamodb.batches import Batches
 from langchain_convmem.logs.dynamodb.client import Table, choose_pause_s, make_table
 from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
@@ -69,7 +70,6 @@ from langchain_convmem.logs.dynamodb.items import (
     write_number,
     write_text,
 )
-from langchain_convmem.logs.signatures import Signer, check_key
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,

@@ -37,7 +37,7 @@ def test_every_command_takes_the_address_of_a_table(log, endpoint, monkeypatch, 
     assert run("export", "--out", str(out), "--json") == {"path": str(out), "entries": 1}
     assert run("forget", "--thread", "bike", "--yes", "--json")["entries"] == 1
     assert run("threads", "--json") == []
-    run("backup", str(tmp_path / "copy.db"), code=1)
+    run("db", "backup", str(tmp_path / "copy.db"), code=1)
 
 
 def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, capsys):
@@ -46,12 +46,12 @@ def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, 
     address = f"dynamodb://{log.table_name}?region=eu-central-1&endpoint={endpoint}"
     first = say(log, ANA, "one")
     say(log, ANA, "two")
-    assert main(["verify", "--db", address]) == 0
+    assert main(["db", "verify", "--db", address]) == 0
     assert capsys.readouterr().out.endswith("2 entries, 1 thread, 1 owner: no problems\n")
     item = find_item(client, log, first)
     item["rows"]["L"][0]["M"]["body"]["S"] += " "
     client.put_item(TableName=log.table_name, Item=item)
-    assert main(["verify", "--db", address, "--json"]) == 1
+    assert main(["db", "verify", "--db", address, "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["damaged"] == [
         {

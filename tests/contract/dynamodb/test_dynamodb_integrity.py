@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.logs.dynamodb.items import compute_number
-from langchain_convmem.logs.verification import Finding, verify_log
+from langchain_convmem.logs.verify import Finding, verify_log
 from langchain_convmem.testing.log_contract import (
     ANA,
     ANAS_OTHER,

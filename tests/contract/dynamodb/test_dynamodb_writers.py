@@ -16,7 +16,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.logs.dynamodb import log as dynamodb
 from langchain_convmem.logs.dynamodb.batches import Batches
-from langchain_convmem.logs.verification import verify_log
+from langchain_convmem.logs.verify import verify_log
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 

@@ -11,7 +11,8 @@ from langchain_convmem.cli.app import convmem, find_extras
 
 def parsed(name, *words):
     """Return what the command `name` would be called with."""
-    command = convmem.commands[name]
+    group, _, inner = name.rpartition(" ")
+    command = (convmem.commands[group] if group else convmem).commands[inner]
     with command.make_context(name, list(words)) as context:
         return context.params
 
@@ -58,9 +59,11 @@ def test_empty_environment_variables_count_as_unset(environ):
         ["copy", "--to", "a.db"],
         ["forget"],
         ["forget", "--thread", "t", "--everything"],
-        ["verify", "a.db"],
-        ["backup"],
-        ["backup", "a.db", "b.db"],
+        ["db"],
+        ["db", "verify", "a.db"],
+        ["db", "backup"],
+        ["db", "backup", "a.db", "b.db"],
+        ["db", "restore"],
         ["embedder", "--all-users"],
         ["completion"],
         ["completion", "tcsh"],
@@ -155,12 +158,14 @@ def test_a_copy_names_two_logs_and_any_number_of_users():
     assert parsed("copy", "--from", "a", "--to", "b")["users"] == ()
 
 
-def test_verify_and_backup_work_on_the_same_database_as_every_command(environ):
+def test_what_checks_and_copies_works_on_the_same_database_as_every_command(environ):
     environ("/e.db", "eve", "")
-    assert parsed("verify")["db"] == "/e.db"
-    assert parsed("verify", "--db", "a.db")["db"] == "a.db"
-    arguments = parsed("backup", "copy.db", "--db", "a.db")
+    assert parsed("db verify")["db"] == "/e.db"
+    assert parsed("db verify", "--db", "a.db")["db"] == "a.db"
+    arguments = parsed("db backup", "copy.db", "--db", "a.db")
     assert (arguments["db"], arguments["target"]) == ("a.db", "copy.db")
+    arguments = parsed("db restore", "copy.db", "--fetch")
+    assert (arguments["db"], arguments["source"], arguments["fetch"]) == ("/e.db", "copy.db", True)
 
 
 # -- version, completion, what is missing ---------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.logs import InMemoryLog, SQLiteLog, base, sqlite, sqlite_rows
+from langchain_convmem.logs import InMemoryLog, SQLiteLog, base
 from langchain_convmem.logs.base import (
     decode_entry,
     encode_drafts,
@@ -30,8 +30,7 @@ def test_a_hash_fits_into_four_bytes_of_any_database(message_id):
 
 
 def test_messages_whose_ids_share_a_hash_are_told_apart(tmp_path, monkeypatch):
-    for module in (base, sqlite, sqlite_rows):
-        monkeypatch.setattr(module, "hash_message_id", lambda _: 7)
+    monkeypatch.setattr(base, "hash_message_id", lambda _: 7)
     with SQLiteLog(tmp_path / "log.db") as log:
         said = [HumanMessage(f"text {number}", id=f"m{number}") for number in range(5)]
         entries = say_all(log, KEY, [*said, "without an id"])

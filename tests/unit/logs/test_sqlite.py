@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
-import os
 import sqlite3
+import stat
 
 import pytest
 from histories import KEY
@@ -19,14 +18,13 @@ from langchain_convmem.errors import (
     SchemaVersionError,
 )
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.logs import SQLiteLog, sqlite_file
-from langchain_convmem.logs.sqlite import DecodedEntries
-from langchain_convmem.logs.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
-from langchain_convmem.records import StoredSegment, ThreadKey
+from langchain_convmem.logs import InMemoryLog, SQLiteLog, sqlite
+from langchain_convmem.records import IndexSnapshot, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say, say_all
 from langchain_convmem.views.codec import make_draft
 
 SECRET = "correct horse battery staple"
+SIGNING_KEY = "0123456789abcdef"
 
 
 @pytest.fixture
@@ -35,20 +33,7 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def connections(monkeypatch):
-    """All connections that are opened from now on, in order."""
-    found, connect = [], sqlite3.connect
-
-    def note(*args, **options):
-        found.append(connect(*args, **options))
-        return found[-1]
-
-    monkeypatch.setattr(sqlite3, "connect", note)
-    return found
-
-
-@pytest.fixture
-def log(path, connections):
+def log(path):
     with SQLiteLog(path) as opened:
         yield opened
 
@@ -58,43 +43,50 @@ def plain(path):
     return contextlib.closing(sqlite3.connect(path, isolation_level=None))
 
 
-# -- the file -----------------------------------------------------------------------------------
+def read_files(path):
+    return {item.name: item.read_bytes() for item in path.parent.iterdir()}
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("name", ["a?mode=memory.db", "a#b.db", "a%20b.db", "file:x", "汉 '\".db"])
 def test_any_file_name_is_just_a_name(tmp_path, name):
     with SQLiteLog(tmp_path / name) as log:
         say(log, KEY, "Hi")
     assert (tmp_path / name).stat().st_size > 0
-    with SQLiteLog(str(tmp_path / name)) as log:
-        assert list_texts(log.entries(KEY)) == ["Hi"]
+    for read_only in (False, True):
+        with SQLiteLog(str(tmp_path / name), read_only=read_only) as log:
+            assert list_texts(log.entries(KEY)) == ["Hi"]
 
 
-def test_a_relative_path_stays_where_it_was_opened(tmp_path, monkeypatch):
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with SQLiteLog("log.db") as log:
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        # What is read within a write takes a new connection.
-        log.append_planned(KEY, lambda _: log.entries(KEY), after=0)
-        say(log, KEY, "Hi")
-    assert (tmp_path / "log.db").exists()
-    assert not (tmp_path / "elsewhere" / "log.db").exists()
-
-
-@pytest.mark.parametrize("name", ["", ":memory:", "a\0b"])
-def test_what_is_no_file_is_refused(name):
-    with pytest.raises(ConfigError, match="needs a file"):
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (":memory:", r"InMemoryLog\(\)"),
+        ("sqlite:///memory.db", r"SQLiteLog\('memory.db'\)"),
+        ("sqlite:////tmp/memory.db", r"SQLiteLog\('/tmp/memory.db'\)"),
+        ("postgresql://localhost/chat", "path of a file"),
+        ("", "path of a file"),
+        ("a\0b", "path of a file"),
+    ],
+)
+def test_what_is_no_path_is_refused_with_what_to_write(name, what):
+    with pytest.raises(ConfigError, match=what):
         SQLiteLog(name)
 
 
 def test_a_missing_directory_is_named_and_not_made(tmp_path):
     with pytest.raises(ConfigError, match="nowhere"):
         SQLiteLog(tmp_path / "nowhere" / "log.db")
+    with pytest.raises(ConfigError, match="is a directory"):
+        SQLiteLog(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="is a directory"):
-        SQLiteLog(tmp_path)
+def test_the_file_is_for_its_owner_alone(path, log):
+    say(log, KEY, "Hi")
+    assert {stat.S_IMODE(item.stat().st_mode) for item in path.parent.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize(
@@ -103,19 +95,19 @@ def test_a_directory_is_refused(tmp_path):
 def test_a_database_of_another_program_is_refused_and_left_alone(path, script):
     with plain(path) as db:
         db.execute(script)
-    before = path.read_bytes()
+    before = read_files(path)
     with pytest.raises(SchemaVersionError, match="another program"):
         SQLiteLog(path)
-    assert path.read_bytes() == before
-    assert [item.name for item in path.parent.iterdir()] == [path.name]
+    assert read_files(path) == before
 
 
-def test_an_empty_file_becomes_a_log(path):
-    path.touch()
+def test_a_file_of_another_version_is_refused(path):
     SQLiteLog(path).close()
     with plain(path) as db:
-        assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
-        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+        db.execute("PRAGMA user_version = 2")
+    with pytest.raises(SchemaVersionError, match="schema version 2") as caught:
+        SQLiteLog(path)
+    assert (caught.value.found, caught.value.supported) == (2, 1)
 
 
 def test_a_file_that_is_no_database_is_refused_by_name(path):
@@ -126,42 +118,35 @@ def test_a_file_that_is_no_database_is_refused_by_name(path):
     assert path.read_bytes().startswith(b"Dear diary")
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everything")
-def test_a_file_that_cannot_be_written_is_not_worth_another_try(path):
-    SQLiteLog(path).close()
-    path.chmod(0o400)
-    with pytest.raises(LogError) as caught, SQLiteLog(path) as log:
-        say(log, KEY, "Hi")
-    assert not isinstance(caught.value, LogUnavailableError)
+# -- durability -----------------------------------------------------------------------------------
 
 
-# -- durability ---------------------------------------------------------------------------------
-def pragma(connections, name):
-    return connections[-1].execute(f"PRAGMA {name}").fetchone()[0]
+def test_acknowledged_writes_wait_for_the_disk(path, monkeypatch):
+    connect, said = sqlite3.connect, []
 
+    def open_traced(*args, **options):
+        db = connect(*args, **options)
+        db.set_trace_callback(said.append)
+        return db
 
-def test_acknowledged_writes_wait_for_the_disk(log, connections):
-    full, normal = 2, 1
-    say(log, KEY, "Hi")
-    assert pragma(connections, "journal_mode") == "wal"
-    assert pragma(connections, "synchronous") == full
-    log.append(KEY, [make_draft(HumanMessage("again"))], durable=False)
-    assert pragma(connections, "synchronous") == normal
-    for write in (
-        lambda: say(log, KEY, "more"),
-        lambda: log.annotate(KEY, log.entries(KEY)[0].id, attributes=["seen"]),
-        lambda: log.set_state(KEY, "buffer", 1, expected=None),
-        lambda: log.delete_state(KEY, "buffer"),
-        lambda: log.forget(KEY),
-    ):
-        log.append(KEY, [make_draft(HumanMessage("relaxed"))], durable=False)
-        write()
-        assert pragma(connections, "synchronous") == full
+    monkeypatch.setattr(sqlite3, "connect", open_traced)
 
+    def is_full():
+        return [one for one in said if "synchronous =" in one][-1].endswith("FULL")
 
-def test_every_connection_overwrites_what_it_deletes(log, connections):
-    assert pragma(connections, "secure_delete") == 1
-    assert pragma(connections, "foreign_keys") == 1
+    with SQLiteLog(path) as log:
+        assert "PRAGMA journal_mode = WAL" in said
+        for write in (
+            lambda: say(log, KEY, "more"),
+            lambda: log.annotate(KEY, log.entries(KEY)[0].id, attributes=["seen"]),
+            lambda: log.set_state(KEY, "buffer", 1, expected=None),
+            lambda: log.delete_state(KEY, "buffer"),
+            lambda: log.forget(KEY),
+        ):
+            log.append(KEY, [make_draft(HumanMessage("relaxed"))], durable=False)
+            assert not is_full()
+            write()
+            assert is_full()
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -175,12 +160,14 @@ def test_forgotten_text_is_not_in_the_files(path, whole):
         log.annotate(KEY, entry.id, aux={"note": "nothing"})
         row = StoredSegment(entry.position, 0, 0, SECRET, SECRET.encode())
         log.save_segments(KEY.owner, "model", [row])
+        snapshot = IndexSnapshot({"lines": SECRET.encode()}, log.changes(KEY.owner).generation)
+        assert log.save_snapshot(KEY.owner, "index", snapshot)
         if whole:
             log.set_state(KEY, SECRET, SECRET, expected=None)
             log.forget(KEY.owner)
         else:
             log.forget(KEY, [f"id of {SECRET}"])
-        files = {item.name: item.read_bytes() for item in path.parent.iterdir()}
+        files = read_files(path)
         assert len(log.entries(KEY)) == (0 if whole else 41)
     assert len(files) > 1
     for name, content in files.items():
@@ -193,12 +180,12 @@ def test_not_even_the_name_of_a_forgotten_user_stays(path):
         say(log, ThreadKey(SECRET, f"thread of {SECRET}"), "Hi")
         say(log, KEY, "Hi")
         log.forget(ThreadKey(SECRET, f"thread of {SECRET}"))
-        assert all(SECRET.encode() not in item.read_bytes() for item in path.parent.iterdir())
+        assert all(SECRET.encode() not in content for content in read_files(path).values())
         assert list_texts(log.entries(KEY)) == ["Hi"]
 
 
 def test_forgetting_waits_for_no_reader_forever_and_says_what_is_left(path, monkeypatch):
-    monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.05)
     with SQLiteLog(path) as log, plain(path) as reader:
         entry = say(log, KEY, SECRET)
         reader.execute("BEGIN")
@@ -208,15 +195,15 @@ def test_forgetting_waits_for_no_reader_forever_and_says_what_is_left(path, monk
         assert log.entries(KEY) == []
         reader.execute("COMMIT")
         assert log.forget(KEY, [entry.id]).entries == 0
-        assert all(SECRET.encode() not in item.read_bytes() for item in path.parent.iterdir())
+        assert all(SECRET.encode() not in content for content in read_files(path).values())
 
 
 def test_an_entry_costs_few_bytes_beside_its_message(path):
     count = 2_000
+    with SQLiteLog(path):
+        pass
+    empty = path.stat().st_size
     with SQLiteLog(path) as log:
-        with plain(path) as db:
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        empty = path.stat().st_size
         turn = ""
         for number in range(count):
             if number % 2 == 0:
@@ -225,42 +212,82 @@ def test_an_entry_costs_few_bytes_beside_its_message(path):
             else:
                 say_all(log, KEY, [AIMessage(f"Behind the harbour, day {number}.")], turn=turn)
     with plain(path) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         payload = db.execute("SELECT sum(length(CAST(body AS BLOB))) FROM entries").fetchone()[0]
-    beside = (path.stat().st_size - empty - payload) / count
-    assert beside <= 190
+    assert (path.stat().st_size - empty - payload) / count <= 190
 
 
-def test_no_statement_walks_through_what_does_not_concern_it(log, connections):
-    entry = say(log, KEY, HumanMessage("Hi", id="m1"))
-    statements = []
-    db = connections[-1]
-    db.set_trace_callback(statements.append)
-    say(log, KEY, HumanMessage("Ho", id="m1"))
-    log.entries(KEY, after=1, last=2)
-    log.changes(KEY.owner, 1, limit=5)
-    log.threads("ana")
-    log.annotate(KEY, entry.id, attributes=["seen"])
-    log.set_state(KEY, "buffer", 1, expected=None)
-    log.save_segments(KEY.owner, "model", [StoredSegment(entry.position, 0, 0, "hi", None)])
-    log.load_segments(KEY.owner, "model")
-    log.forget(KEY, ["m1"])
-    log.forget(KEY.owner)
-    db.set_trace_callback(None)
+def test_no_statement_walks_through_what_does_not_concern_it(path, monkeypatch):
+    connect, statements = sqlite3.connect, []
+
+    def open_traced(*args, **options):
+        db = connect(*args, **options)
+        db.set_trace_callback(statements.append)
+        return db
+
+    with SQLiteLog(path) as log:
+        entry = say(log, KEY, HumanMessage("Hi", id="m1"))
+    monkeypatch.setattr(sqlite3, "connect", open_traced)
+    with SQLiteLog(path) as log:
+        say(log, KEY, HumanMessage("Ho", id="m1"))
+        log.entries(KEY, after=1, last=2)
+        log.changes(KEY.owner, 1, limit=5)
+        log.threads("ana")
+        log.annotate(KEY, entry.id, attributes=["seen"])
+        log.set_state(KEY, "buffer", 1, expected=None)
+        log.save_segments(KEY.owner, "model", [StoredSegment(entry.position, 0, 0, "hi", None)])
+        log.load_segments(KEY.owner, "model")
+        log.forget(KEY, ["m1"])
+        log.forget(KEY.owner)
+    monkeypatch.undo()
     kinds = ("SELECT", "INSERT", "UPDATE", "DELETE")
-    queries = [one for one in statements if one.split()[0] in kinds]
+    of_one_row = {"SCAN meta", "SCAN m", "SCAN identity", "SCAN ends", "SCAN CONSTANT ROW"}
+    queries = [one for one in statements if one.split()[0] in kinds and "sqlite_master" not in one]
     assert len(queries) > 30
-    for query in queries:
-        steps = [step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {query}")]
-        walked = [step for step in steps if step.startswith("SCAN") and step != "SCAN meta"]
-        assert walked in ([], ["SCAN CONSTANT ROW"]), query
-        if "LIMIT" in query and "entries e WHERE" in query:
-            assert not any("TEMP B-TREE" in step for step in steps), query
+    with plain(path) as db:
+        for query in queries:
+            steps = [step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {query}")]
+            walked = {step for step in steps if step.startswith("SCAN")}
+            assert walked <= of_one_row, query
+            if "LIMIT" in query and "body" in query:
+                assert not any("TEMP B-TREE" in step for step in steps), query
 
 
-# -- neighbours ---------------------------------------------------------------------------------
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def test_a_file_with_a_key_opens_with_it_alone(path):
+    with SQLiteLog(path, signing_key=SIGNING_KEY) as log:
+        say(log, KEY, "one")
+        assert log.verify().ok
+    for other in (None, "another key of sixteen"):
+        with pytest.raises(ConfigError, match="signing_key"):
+            SQLiteLog(path, signing_key=other)
+    with SQLiteLog(path, signing_key=SIGNING_KEY) as log:
+        assert list_texts(log.entries(KEY)) == ["one"]
+
+
+def test_a_file_that_was_used_gets_no_key(path, log):
+    say(log, KEY, "one")
+    with pytest.raises(ConfigError, match="copy it into a new log"):
+        SQLiteLog(path, signing_key=SIGNING_KEY)
+    log.forget(KEY)
+    with pytest.raises(ConfigError, match="copy it into a new log"):
+        SQLiteLog(path, signing_key=SIGNING_KEY)
+
+
+def test_an_empty_file_gets_the_key_that_it_is_opened_with(path, log):
+    with SQLiteLog(path, signing_key=SIGNING_KEY) as keyed:
+        with pytest.raises(ConfigError, match="signing_key"):
+            say(log, KEY, "two")
+        say(keyed, KEY, "one")
+        assert keyed.verify().ok
+
+
+# -- neighbours -----------------------------------------------------------------------------------
+
+
 def test_a_locked_file_is_worth_another_try(path, monkeypatch):
-    monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.05)
     with SQLiteLog(path) as log, plain(path) as other:
         entry = say(log, KEY, "before")
         other.execute("BEGIN IMMEDIATE")
@@ -278,49 +305,52 @@ def test_a_locked_file_is_worth_another_try(path, monkeypatch):
         assert list_texts(log.entries(KEY)) == ["before", "after"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_writes_through_connections_of_its_own(log, connections):
-    say(log, KEY, "parent, before")
-    inherited = list(connections)
-    assert inherited
-    child = os.fork()
-    if child == 0:  # pragma: no cover - the child is not measured
-        status = 1
-        with contextlib.suppress(BaseException):
-            say(log, KEY, "child")
-            assert len(connections) > len(inherited)
-            log.close()
-            status = 0
-        os._exit(status)
-    say(log, KEY, "parent, meanwhile")
-    assert os.waitpid(child, 0)[1] == 0
-    say(log, KEY, "parent, after")
-    for db in inherited:
-        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-            db.execute("SELECT 1")
-    assert sorted(list_texts(log.entries(KEY))) == [
-        "child",
-        "parent, after",
-        "parent, before",
-        "parent, meanwhile",
-    ]
+def test_a_reader_does_not_wait_for_a_writer_of_its_process(log):
+    say(log, KEY, "before")
+
+    def plan(_):
+        # Another thread, since a call of this one would be part of the transaction.
+        [read] = run_beside(lambda: list_texts(log.entries(KEY)))
+        assert read == ["before"]
+        return [make_draft(HumanMessage("after"))]
+
+    log.append_planned(KEY, plan, after=0)
+    assert list_texts(log.entries(KEY)) == ["before", "after"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_gets_a_worker_of_its_own(log):
-    asyncio.run(log.aappend(KEY, [make_draft(HumanMessage("parent"))]))
-    child = os.fork()
-    if child == 0:  # pragma: no cover - the child is not measured
-        done = asyncio.run(log.aappend(KEY, [make_draft(HumanMessage("child"))]))
-        os._exit(0 if done else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert list_texts(asyncio.run(log.aentries(KEY))) == ["parent", "child"]
+def run_beside(call):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return [pool.submit(call).result(timeout=20)]
 
 
-# -- Entries that a SQLite log keeps decoded ------------------------------------------------------
+def test_what_fails_within_a_transaction_is_undone_with_all_of_it(log):
+    def plan(_):
+        log.set_state(KEY, "buffer", 1, expected=None)
+        say(log, KEY, "within")
+        raise ArithmeticError
 
+    with pytest.raises(ArithmeticError):
+        log.append_planned(KEY, plan, after=0)
+    assert log.get_state(KEY, "buffer") is None
+    assert log.entries(KEY) == []
+    say(log, KEY, "after")
+    assert list_texts(log.entries(KEY)) == ["after"]
+    assert log.verify().ok
+
+
+def test_a_log_in_memory_can_be_kept_in_a_file(path):
+    with InMemoryLog() as log:
+        say_all(log, KEY, ["one", "two"])
+        log.backup(path)
+        assert log.verify().ok
+    with SQLiteLog(path) as kept:
+        assert list_texts(kept.entries(KEY)) == ["one", "two"]
+        assert kept.verify().ok
+
+
+# -- entries that are kept decoded ----------------------------------------------------------------
 
 THREAD, OTHER = ThreadKey("ana", "t"), ThreadKey("bo", "t")
 
@@ -334,19 +364,18 @@ def messages_with(text):
     return [one for one in gc.get_objects() if isinstance(one, BaseMessage) and one.content == text]
 
 
-def test_rows_that_did_not_change_are_decoded_once(tmp_path):
-    with SQLiteLog(tmp_path / "log.db") as log:
-        log.append(THREAD, [make_draft(HumanMessage("one")), make_draft(HumanMessage("two"))])
-        first = read(log)
-        log.annotate(THREAD, first[0].id, attributes=["seen"])
-        again = read(log)
+def test_rows_that_did_not_change_are_decoded_once(log):
+    log.append(THREAD, [make_draft(HumanMessage("one")), make_draft(HumanMessage("two"))])
+    first = read(log)
+    log.annotate(THREAD, first[0].id, attributes=["seen"])
+    again = read(log)
     assert again[1] is first[1]
     assert again[0].metadata.attributes == ("seen",)
 
 
-def test_what_another_process_forgot_leaves_memory_with_the_next_reading(tmp_path):
+def test_what_another_process_forgot_leaves_memory_with_the_next_reading(path):
     secret = "the code of the safe is 1812"
-    with SQLiteLog(tmp_path / "log.db") as here, SQLiteLog(tmp_path / "log.db") as there:
+    with SQLiteLog(path) as here, SQLiteLog(path) as there:
         for key, text in ((THREAD, secret), (OTHER, "hello")):
             here.append(key, [make_draft(HumanMessage(text))])
             read(here, key)
@@ -354,14 +383,3 @@ def test_what_another_process_forgot_leaves_memory_with_the_next_reading(tmp_pat
         there.forget(THREAD)
         read(here, OTHER)
     assert not messages_with(secret)
-
-
-def test_the_oldest_leave_where_there_are_too_many(path):
-    with SQLiteLog(path) as log:
-        say_all(log, THREAD, [f"kept {number}" for number in range(20)])
-    decoded = DecodedEntries(most=8)
-    with plain(path) as db:
-        assert len(decoded.read_stretch(db, THREAD, 1, after=0, until=None)) == 20
-    gc.collect()
-    messages = [one for one in gc.get_objects() if isinstance(one, BaseMessage)]
-    assert len([one for one in messages if str(one.content).startswith("kept ")]) <= 8

@@ -94,7 +94,16 @@ def counts_of(tracer, take, turns=range(WARM, WARM + 50)):
 
 @pytest.mark.parametrize("host", [wrapped, streamed])
 def test_a_turn_takes_four_transactions_and_two_of_them_write(tracer, memory, host):
-    assert counts_of(tracer, host(memory)) == (4, 2)
+    take = host(memory)
+    counts_of(tracer, take)
+    found = []
+    for number in range(40):
+        with tracer.count() as transactions:
+            take(number)
+        found.append(transactions.counts)
+    # Once in some turns, terms and vectors of the latest lines are stored.
+    assert set(found) == {(4, 2), (5, 3)}
+    assert found.count((5, 3)) <= 10
 
 
 def test_a_turn_without_recall_reads_once(tracer, memory):
@@ -119,12 +128,12 @@ def test_what_a_paid_embedder_made_is_looked_for_and_stored_at_once(tracer, log)
 def test_a_relevance_buffer_is_kept_beside(tracer, log):
     settings = RecallSettings(buffer_size=4)
     with ConversationMemory(log, embeddings=EmbeddedEmbeddings(), settings=settings) as memory:
-        assert counts_of(tracer, wrapped(memory)) == (7, 3)
+        assert counts_of(tracer, wrapped(memory)) == (8, 4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("host", "most"), [(conversed, (6, 2)), (acted, (11, 2)), (graphed, (14, 2))]
+    ("host", "most"), [(conversed, (7, 3)), (acted, (12, 3)), (graphed, (15, 3))]
 )
 def test_other_hosts_take_no_more_than_they_do(tracer, memory, host, most, record_property):
     total, writes = counts_of(tracer, host(memory))
@@ -136,16 +145,16 @@ def test_other_hosts_take_no_more_than_they_do(tracer, memory, host, most, recor
 # -- what is written beside -----------------------------------------------------------------------
 
 
-def test_terms_and_vectors_of_the_question_are_written_with_the_reply(log, memory, tmp_path):
+def test_terms_and_vectors_are_stored_once_there_are_some(log, memory, tmp_path):
     take = wrapped(memory)
-    for number in range(3):
+    for number in range(12):
         take(number)
-    *_, asked, answered = log.entries(KEY)
+    first = log.entries(KEY)[0]
     with SQLiteLog(tmp_path / "memory.db") as other:
         [fingerprint] = other.segment_fingerprints(KEY.owner)
         stored = [row.position for row in other.load_segments(KEY.owner, fingerprint)]
-    assert asked.position in stored
-    assert answered.position not in stored
+    assert first.position in stored
+    assert len(log.changes(KEY.owner).entries) - len(stored) <= 12
 
 
 def test_the_live_part_is_noted_with_the_reply(log, memory):

@@ -247,7 +247,6 @@ _DISK = [
     "entries",
     "forget",
     "get_state",
-    "keep_segments",
     "load_segments",
     "read_thread",
     "save_segments",

@@ -17,7 +17,7 @@ from langchain_convmem.logs.base import (
     encode_drafts,
     plan_append,
 )
-from langchain_convmem.logs.signatures import Signer
+from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.memory import compute_stats
 from langchain_convmem.records import Cover, Draft, Entry, ThreadKey
 from langchain_convmem.transfer.formats.convmem import encode_entry

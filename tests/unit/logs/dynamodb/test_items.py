@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row
+from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.dynamodb.items import (
     ENTRIES_PER_BATCH,
     INLINE_BYTES,
@@ -38,7 +39,6 @@ from langchain_convmem.logs.dynamodb.items import (
     read_batch,
     read_owner,
 )
-from langchain_convmem.logs.signatures import Signer
 from langchain_convmem.records import Owner, ThreadKey
 
 DAY_MS = 86_400_000

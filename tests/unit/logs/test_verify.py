@@ -10,10 +10,10 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError
-from langchain_convmem.logs import SQLiteLog, verification
+from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.logs.base import decode_document
-from langchain_convmem.logs.signatures import Signer, check_key
-from langchain_convmem.logs.verification import Finding, averify_log, verify_log
+from langchain_convmem.logs.checksums import Signer, check_key
+from langchain_convmem.logs.verify import KEPT, Finding, verify_log
 from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER, list_texts, say, say_all
 
 CHANGED = "it does not match its checksum"
@@ -44,24 +44,16 @@ def test_each_altered_entry_is_named_and_no_other(path, log):
     assert report.damaged == (Finding("ana", "t1", 2, altered.id, CHANGED),)
     assert report.problems == (f"position 2 of thread 't1' of user 'ana': {CHANGED}",)
     assert (report.owners, report.threads, report.entries, report.ok) == (1, 2, 4, False)
-    assert asyncio.run(averify_log(log)) == report
+    assert asyncio.run(log.averify()) == log.verify() == report
     assert log.forget(ANA, [altered.id]).entries == 1
     assert verify_log(log).ok
 
 
-def test_a_row_of_another_thread_is_damaged(path, log):
-    say(log, ANA, "one")
-    say(log, ANAS_OTHER, "other")
-    damage(path, "UPDATE entries SET thread = 2 WHERE seq = 1")
-    assert [entry.damage for entry in log.entries(ANAS_OTHER)] == [CHANGED, ""]
-
-
-def test_many_problems_are_counted_and_not_kept(path, log, monkeypatch):
-    monkeypatch.setattr(verification, "MOST_KEPT", 2)
-    say_all(log, ANA, ["one", "two", "three"])
+def test_many_problems_are_counted_and_not_kept(path, log):
+    say_all(log, ANA, [f"line {number}" for number in range(KEPT + 7)])
     damage(path, "UPDATE entries SET body = 'x'")
     report = verify_log(log)
-    assert (len(report.problems), len(report.damaged), report.more) == (2, 2, 1)
+    assert (len(report.problems), len(report.damaged), report.more) == (KEPT, KEPT, 7)
 
 
 def test_sending_a_damaged_message_again_stores_it_again(path, log):

@@ -1,10 +1,11 @@
-"""Several processes on one file: long readers and checkpoints stand in nobody's way."""
+"""Several processes on one SQLite file: readers stand in nobody's way, and a kill loses nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
 import threading
+import time
 
 import pytest
 from forked_processes import ForkedProcess
@@ -37,15 +38,7 @@ with SQLiteLog(path) as log:
     for number in range(int(times)):
         said = [f"{writer}-{number} {half}" for half in "ab"]
         say_all(log, ThreadKey("ana", "t1"), said)
-"""
-
-FORGETTER = """
-import sys
-from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.records import ThreadKey
-
-with SQLiteLog(sys.argv[1]) as log:
-    log.forget(ThreadKey("ana", "t2"))
+        print(number, flush=True)
 """
 
 
@@ -106,21 +99,6 @@ def test_writers_lose_nothing_beside_a_long_reader_and_checkpoints(path, log):
     assert log.verify().ok
 
 
-def test_a_process_that_forgets_beside_a_long_reader_holds_up_no_writer(path, log):
-    doomed = ThreadKey("ana", "t2")
-    say(log, doomed, SECRET)
-    with reading(path) as release, started(FORGETTER, path) as forgetter:
-        while log.entries(doomed):
-            assert forgetter.returncode is None
-        for number in range(TIMES):
-            say(log, KEY, f"line {number}")
-        assert forgetter.returncode is None, "it cannot be done while the old text is being read"
-        release()
-        assert forgetter.ends() == 0
-    assert len(log.entries(KEY)) == TIMES
-    assert all(SECRET.encode() not in item.read_bytes() for item in path.parent.iterdir())
-
-
 def test_a_thread_that_forgets_beside_a_long_reader_holds_up_no_writer(path, log):
     doomed = ThreadKey("ana", "t2")
     say(log, doomed, SECRET)
@@ -136,3 +114,16 @@ def test_a_thread_that_forgets_beside_a_long_reader_holds_up_no_writer(path, log
         forgetting.join()
     assert list_texts(log.entries(KEY)) == [f"line {number}" for number in range(TIMES)]
     assert all(SECRET.encode() not in item.read_bytes() for item in path.parent.iterdir())
+
+
+def test_a_process_that_is_killed_loses_nothing_that_it_was_told(path):
+    for run in range(6):
+        with ForkedProcess(WRITER, path, run, 10_000) as process:
+            time.sleep(0.01 * run)
+            acknowledged = int(process.stdout.readline())
+            process.kill()
+        with SQLiteLog(path) as log:
+            mine = [text for text in list_texts(log.entries(KEY)) if text.startswith(f"{run}-")]
+            assert len(mine) >= 2 * (acknowledged + 1)
+            assert mine == [f"{run}-{n} {half}" for n in range(len(mine) // 2) for half in "ab"]
+            assert log.verify().ok

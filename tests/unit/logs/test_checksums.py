@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row, annotate_row
-from langchain_convmem.logs.signatures import (
+from langchain_convmem.logs.checksums import (
     DOCUMENT_BYTES,
     SIGNATURE_BYTES,
     Signer,

@@ -1,0 +1,1064 @@
+"""Message logs in SQL: the statements and the rules once, whatever database they run in.
+
+A database says how a transaction is opened (`SqlLog._begin`); all else is here. The tables:
+
+meta       one row: schema version; `epoch`, which every `forget` raises; `floor`, after which the
+           positions of a new owner begin, so that none is given twice; the id of the signing key
+owners     a user, or a thread without a user. `last` numbers its entries, `erased` counts those
+           that were forgotten, `generation` is the epoch of its last `forget`; a checksum covers
+           the row. Writers of one owner wait for each other at this row
+threads    one row per owner and thread
+entries    `place` is the owner's number and the position within it, in one integer: it is unique,
+           in the order of commits, and everything of an owner lies together
+documents  small JSON documents of a thread, with a version for compare-and-set
+segments   what recall derived from lines; it can be rebuilt, and goes with its entry
+snapshots  the index of an owner's lines as bytes; the same
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import lru_cache, partial
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol, get_args
+
+from langchain_convmem.errors import LogClosedError, LogError
+from langchain_convmem.ids import (
+    decode_ulid,
+    encode_ulid,
+    get_now_ms,
+    get_packed_ulid_ms,
+    get_ulid_number,
+    is_ulid,
+    make_numbered_ulid,
+)
+from langchain_convmem.logs import base as kit
+from langchain_convmem.logs.checksums import Signer, check_key
+from langchain_convmem.logs.verify import Progress, StorageProblem, VerifyReport, verify_log
+from langchain_convmem.protocols import CACHE_PREFIX, Stretch
+from langchain_convmem.records import (
+    CacheDraft,
+    Changes,
+    Draft,
+    Entry,
+    ForgetReceipt,
+    IndexSnapshot,
+    LineChanges,
+    Owner,
+    Role,
+    StateDocument,
+    StoredSegment,
+    ThreadInfo,
+    ThreadKey,
+)
+from langchain_convmem.views.codec import load_json
+from langchain_convmem.views.lines import IMPORTED
+
+SCHEMA_VERSION = 1
+
+_POSITION_BITS = 32
+_LAST_POSITION = (1 << _POSITION_BITS) - 1
+_AT_ONCE = 500
+"""Bound values of one statement."""
+_ROLES: tuple[Role, ...] = get_args(Role)
+"""A role's place here is its number in the tables."""
+_CONTROL = _ROLES.index("control")
+_REMEMBERED = 4096
+"""So many names and entries, and none of a larger body than this."""
+_REMEMBERED_BYTES = 20_000
+_DAMAGED_NAME = "damaged-"
+"""With its position, the name of an entry whose id cannot be read."""
+
+_COLUMNS = "e.place, e.id, e.turn, e.role, e.body, e.metadata, e.signature"
+_OF_THREAD = (
+    "FROM owners o JOIN threads t ON t.owner = o.owner JOIN entries e ON e.thread = t.thread "
+    "WHERE o.digest = ? AND t.digest = ?"
+)
+_RANGE = (
+    f"SELECT {_COLUMNS} {_OF_THREAD} AND e.place > (o.owner << 32) + ? "
+    "AND e.place <= (o.owner << 32) + ? ORDER BY e.place"
+)
+_DOCUMENTS = (
+    "FROM owners o JOIN threads t ON t.owner = o.owner JOIN documents d ON d.thread = t.thread "
+    "WHERE d.name = ? AND"
+)
+_OF_USER = "o.digest BETWEEN ? AND ?"
+_OF_OWNER = "e.place > o.owner << 32 AND e.place < (o.owner + 1) << 32"
+_SEGMENTS = "FROM segments WHERE place > ? AND place <= ? AND fingerprint ="
+_FINGERPRINT = "(SELECT fingerprint FROM fingerprints WHERE name = ?)"
+
+
+class Transaction(Protocol):
+    """An open transaction. Values are bound to `?`, never part of a statement."""
+
+    for_update: str
+    """At the end of a query, keeps other writers from the selected row until the commit."""
+
+    def rows(self, sql: str, *values: Any) -> list[Any]:
+        """Run a statement; return its rows."""
+        ...
+
+    def count(self, sql: str, *values: Any) -> int:
+        """Run a statement; return how many rows it changed."""
+        ...
+
+    def do(self, sql: str, *values: Any) -> None:
+        """Run a statement, now or before the next one that returns something."""
+        ...
+
+    def do_each(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement for each row of values, as `do` does."""
+        ...
+
+
+class SqlLog(kit.TransactionTwins):
+    """What message logs in SQL databases do alike. Thread-safe.
+
+    Calls within a transaction of the same thread join it.
+    """
+
+    place: str
+    """What the log is on, for messages: a path, or a server without its password."""
+
+    def __init__(self, signing_key: bytes | str | None) -> None:
+        """Prepare to sign; nothing is opened yet."""
+        self._signer = Signer(signing_key)
+        self._decoded = _DecodedEntries(self._decode)
+        self._threads: dict[ThreadKey, tuple[int, int, int]] = {}
+        self._local = threading.local()
+        self._closed = False
+
+    @abstractmethod
+    def _begin(
+        self, *, write: bool, durable: bool, once: bool
+    ) -> AbstractContextManager[Transaction]:
+        """Open a transaction for a block; its end commits, an exception undoes.
+
+        Args:
+            write: Whether anything is to be written.
+            durable: Whether the commit is to survive a crash of the machine.
+            once: Whether it is for one statement, which sees one state of the log by itself.
+        """
+
+    @contextmanager
+    def _transaction(
+        self, *, write: bool = False, durable: bool = True, once: bool = False
+    ) -> Iterator[Transaction]:
+        outer: Transaction | None = getattr(self._local, "transaction", None)
+        if outer is not None:
+            yield outer
+            return
+        self._check_open()
+        with self._begin(write=write, durable=durable, once=once) as transaction:
+            self._local.transaction = transaction
+            try:
+                yield transaction
+            except BaseException:
+                self._threads = {}  # it may know of threads that are not made after all
+                raise
+            finally:
+                self._local.transaction = None
+
+    def _rows(self, sql: str, *values: Any) -> list[Any]:
+        """Return the rows of one statement."""
+        with self._transaction(once=True) as tx:
+            return tx.rows(sql, *values)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"the log on {self.place} is closed; open it again")
+
+    def _check_key(self, tx: Transaction, *, may_write: bool) -> None:
+        """Refuse a log with another signing key; an empty one gets this one.
+
+        Raises:
+            ConfigError: If the keys differ.
+        """
+        if self._signer.has_key and may_write:
+            empty = "key_id = '' AND floor = 0 AND NOT EXISTS (SELECT 1 FROM owners)"
+            tx.do(f"UPDATE meta SET key_id = ? WHERE {empty}", self._signer.key_id)
+        _check_key(tx, self._signer)
+
+    def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
+        return kit.decode_entry(key, read_row(columns), self._signer)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _make_thread(self, tx: Transaction, owner: _LockedOwner, key: ThreadKey) -> int:
+        """Return a thread's number, made if need be.
+
+        It is remembered for as long as nothing of the owner is forgotten.
+        """
+        number, generation, thread = self._threads.get(key, (0, 0, 0))
+        if (number, generation) == (owner.number, owner.generation):
+            return thread
+        while (found := _find_thread(tx, owner, key.thread_id)) is None:
+            name = key.thread_id.encode()
+            insert = "INSERT INTO threads(owner, digest, name) VALUES (?, ?, ?)"
+            tx.do(insert, owner.number, _digest(name), name)
+        if len(self._threads) >= _REMEMBERED:
+            self._threads = {}
+        self._threads[key] = owner.number, owner.generation, found
+        return found
+
+    def append(
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
+    ) -> list[Entry]:
+        """Append all drafts in one transaction; see `MessageLog.append`."""
+        batch = kit.encode_drafts(drafts)
+        self._check_open()
+        if not batch:
+            return []
+        with self._transaction(write=True, durable=durable) as tx:
+            owner = _make_owner(tx, self._signer, key.owner)
+            thread = self._make_thread(tx, owner, key)
+            plan = kit.plan_append(
+                batch,
+                self._read_stored(tx, key, kit.list_own_ids(batch)),
+                first_position=owner.last + 1,
+                make_id=make_numbered_ulid,
+                sign=partial(self._signer.sign, key),
+            )
+            rows = zip(plan.added, plan.key_hashes, strict=True)
+            values = [_write_row(owner, thread, row, key_hash) for row, key_hash in rows]
+            if values:
+                tx.do_each("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+                last = plan.added[-1].position
+                _write_owner(tx, self._signer, owner._replace(last=last))
+        return plan.build_entries(key)
+
+    def _read_stored(self, tx: Transaction, key: ThreadKey, ids: Collection[str]) -> list[kit.Row]:
+        """Return what `plan_append` asks for."""
+        rows = _select_named(tx, key, ids) if ids else []
+        if rows:
+            query = f"SELECT {_COLUMNS} {_OF_THREAD} AND e.role = {_CONTROL} ORDER BY e.place"
+            rows += map(read_row, tx.rows(query, *_name_thread(key)))
+        return kit.note_damage(self._signer, key, rows)
+
+    def append_planned(
+        self,
+        key: ThreadKey,
+        plan: Callable[[Sequence[Entry]], Sequence[Draft]],
+        *,
+        after: int,
+        message_ids: Collection[str] = (),
+        documents: Sequence[CacheDraft] = (),
+    ) -> list[Entry]:
+        """Read, plan and append in one transaction; see `ThreadTransactions.append_planned`."""
+        kit.check_ids(message_ids)
+        with self._transaction(write=True) as tx:
+            _make_owner(tx, self._signer, key.owner)
+            there = kit.merge_entries(self.find(key, message_ids), self.entries(key, after=after))
+            appended = self.append(key, plan(there))
+            for one in documents:
+                self.set_state(key, one.name, one.value, expected=one.expected)
+        return appended
+
+    def annotate(
+        self,
+        key: ThreadKey,
+        entry_id: str,
+        *,
+        attributes: Sequence[str] = (),
+        timing: Mapping[str, int] | None = None,
+        aux: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Add to an entry's metadata, durably; see `MessageLog.annotate`.
+
+        Raises:
+            CorruptEntryError: If the entry is damaged.
+        """
+        change = partial(kit.annotate_metadata, attributes=attributes, timing=timing, aux=aux)
+        with self._transaction(write=True) as tx:
+            owner = _lock_owner(tx, self._signer, key.owner)
+            found = [] if owner is None else _select_at(tx, owner, key, [entry_id])
+            if owner is None or not found:
+                msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
+                raise LogError(msg, thread_id=key.thread_id)
+            row = kit.annotate_row(key, found[0], change, self._signer)
+            update = "UPDATE entries SET metadata = ?, signature = ? WHERE place = ?"
+            tx.do(update, row.metadata, row.signature, _find_place(owner, row.position))
+            if IMPORTED in attributes or "creation" in (timing or {}):
+                # Its lines read differently now.
+                tx.do("DELETE FROM snapshots WHERE owner = ?", owner.number)
+        return kit.decode_entry(key, row, self._signer)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def entries(
+        self, key: ThreadKey, *, after: int = 0, until: int | None = None, last: int | None = None
+    ) -> list[Entry]:
+        """Return entries in order of position; see `MessageLog.entries`."""
+        values = *_name_thread(key), *_bound_range(after, until), kit.cap_count(last)
+        found = self._rows(f"{_RANGE} DESC LIMIT ?", *values)
+        return [self._decode(key, columns) for columns in reversed(found)]
+
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Return the entries with these message ids; see `MessageLog.find`."""
+        kit.check_ids(message_ids)
+        with self._transaction() as tx:
+            rows = _select_named(tx, key, message_ids)
+        return [kit.decode_entry(key, row, self._signer) for row in rows]
+
+    def read_thread(
+        self,
+        key: ThreadKey,
+        name: str,
+        stretches: Callable[[StateDocument | None], Sequence[Stretch]],
+    ) -> tuple[StateDocument | None, list[Entry]]:
+        """Return a document and entries; see `ThreadTransactions.read_thread`."""
+        with self._transaction() as tx:
+            [epoch] = _read_one(tx, "SELECT epoch FROM meta")
+            document = self.get_state(key, name)
+            found: list[Any] = []
+            for after, until in stretches(document):
+                found += tx.rows(_RANGE, *_name_thread(key), *_bound_range(after, until))
+        return document, self._decoded.decode(epoch, key, found)
+
+    def threads(self, user_id: str | None) -> list[ThreadInfo]:
+        """Return a user's threads, latest first; see `MessageLog.threads`."""
+        kit.check_user(user_id)
+        found = self._rows(
+            "SELECT t.name, ends.count, first.id, last.id FROM (SELECT e.thread, "
+            "count(*) AS count, min(e.place) AS first, max(e.place) AS last FROM owners o "
+            "JOIN threads t ON t.owner = o.owner JOIN entries e ON e.thread = t.thread "
+            f"WHERE {_OF_USER} GROUP BY e.thread) ends JOIN threads t ON t.thread = ends.thread "
+            "JOIN entries first ON first.place = ends.first "
+            "JOIN entries last ON last.place = ends.last ORDER BY last.id DESC",
+            *_select_user(user_id),
+        )
+        return [
+            ThreadInfo(ThreadKey(user_id, thread_id), count, _read_ms(first), _read_ms(last))
+            for name, count, first, last in found
+            if (thread_id := read_name(name))
+        ]
+
+    def owners(self) -> list[Owner]:
+        """Return every user and every thread of no user that has entries."""
+        has_entries = f"EXISTS (SELECT 1 FROM entries e WHERE {_OF_OWNER})"
+        found = self._rows(f"SELECT o.name FROM owners o WHERE {has_entries}")
+        return [owner for (name,) in found if (owner := read_owner(name)) is not None]
+
+    aowners = kit.make_twin(owners)
+
+    def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
+        """Return entries after the cursor in commit order; see `MessageLog.changes`."""
+        rows, generation = self._read_later(owner, cursor, limit)
+        return kit.build_changes(rows, cursor, generation, self._signer)
+
+    def line_changes(
+        self, owner: Owner, cursor: int = 0, *, limit: int | None = None
+    ) -> LineChanges:
+        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
+        rows, generation = self._read_later(owner, cursor, limit)
+        return kit.build_line_changes(rows, cursor, generation, limit, self._signer)
+
+    def _read_later(
+        self, owner: Owner, cursor: int, limit: int | None
+    ) -> tuple[Iterator[tuple[ThreadKey, kit.Row]], int]:
+        """Return an owner's rows after a cursor, each with its thread, and the generation."""
+        with self._transaction() as tx:
+            whose = "LEFT JOIN owners o ON o.digest = ?"
+            query = f"SELECT o.owner, o.generation, m.epoch FROM meta m {whose}"
+            number, generation, epoch = _read_one(tx, query, _digest_owner(owner))
+            first, end = (place | (number or 0) << _POSITION_BITS for place in _bound_range(cursor))
+            found = tx.rows(
+                f"SELECT t.name, {_COLUMNS} FROM entries e LEFT JOIN threads t "
+                "ON t.thread = e.thread AND t.owner = ? WHERE e.place > ? AND e.place <= ? "
+                "ORDER BY e.place LIMIT ?",
+                *(number, first, end, kit.cap_count(limit)),
+            )
+        return _add_keys(owner, found), generation if isinstance(generation, int) else epoch
+
+    # -- erasing ----------------------------------------------------------------------------------
+
+    def forget(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
+    ) -> ForgetReceipt:
+        """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
+
+        Damaged entries are forgotten by their ids, too: by `damaged-POSITION` where the id itself
+        cannot be read.
+        """
+        kit.check_scope(scope, entry_ids)
+        receipt, floor = ForgetReceipt(), 0
+        with self._transaction(write=True) as tx:
+            owner = _lock_owner(
+                tx, self._signer, scope.owner if isinstance(scope, ThreadKey) else scope
+            )
+            if owner is not None:
+                if isinstance(scope, ThreadKey) and entry_ids is not None:
+                    receipt = _erase_entries(tx, owner, scope, frozenset(entry_ids))
+                else:
+                    receipt = _erase_threads(tx, owner, scope)
+                tx.do("DELETE FROM snapshots WHERE owner = ?", owner.number)
+                if not tx.rows("SELECT 1 FROM threads WHERE owner = ? LIMIT 1", owner.number):
+                    tx.do("DELETE FROM owners WHERE owner = ?", owner.number)
+                    floor, owner = owner.last, None  # not even the name stays
+            # Last of all, since everybody who forgets meets at this row.
+            floors = "floor = CASE WHEN floor < ? THEN ? ELSE floor END"
+            tx.do(f"UPDATE meta SET epoch = epoch + 1, {floors}", floor, floor)
+            if owner is not None:
+                [epoch] = _read_one(tx, "SELECT epoch FROM meta")
+                erased = owner.erased + receipt.entries
+                _write_owner(tx, self._signer, owner._replace(erased=erased, generation=epoch))
+        self._decoded.clear()
+        self._scrub()
+        return replace(receipt, at_ms=get_now_ms())
+
+    def _scrub(self) -> None:
+        """Remove what the database itself still keeps of erased text."""
+
+    # -- state documents --------------------------------------------------------------------------
+
+    def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
+        """Return the document, or None; a damaged cache counts as none.
+
+        Raises:
+            CorruptEntryError: If another document is damaged.
+        """
+        query = f"SELECT d.version, d.value, d.checksum {_DOCUMENTS} o.digest = ? AND t.digest = ?"
+        found = self._rows(query, _encode(name), *_name_thread(key))
+        return kit.decode_document(key, name, found[0], self._signer) if found else None
+
+    def set_state(
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+    ) -> StateDocument | None:
+        """Write the document if its version is `expected`; see `ThreadState.set_state`."""
+        text, version = kit.encode_state(value), kit.make_version(expected)
+        checksum = self._signer.sign_document(key, name, version, text)
+        with self._transaction(write=True) as tx:
+            owner = _make_owner(tx, self._signer, key.owner)
+            found = self.get_state(key, name)
+            if (None if found is None else found.version) != expected:
+                return None
+            columns = "version = excluded.version, value = excluded.value, "
+            tx.do(
+                "INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT (thread, name) "
+                f"DO UPDATE SET {columns} checksum = excluded.checksum",
+                *(self._make_thread(tx, owner, key), _encode(name), version, text, checksum),
+            )
+        return StateDocument(load_json(text), version)
+
+    def delete_state(self, key: ThreadKey, name: str) -> None:
+        """Delete the document if there is one."""
+        threads = "SELECT t.thread FROM owners o JOIN threads t ON t.owner = o.owner"
+        chosen = f"name = ? AND thread = ({threads} WHERE o.digest = ? AND t.digest = ?)"
+        with self._transaction(write=True) as tx:
+            tx.count(f"DELETE FROM documents WHERE {chosen}", _encode(name), *_name_thread(key))
+
+    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+        """Return the documents of one name by thread id; see `StateBatches`."""
+        kit.check_user(user_id)
+        query = f"SELECT t.name, d.version, d.value, d.checksum {_DOCUMENTS} {_OF_USER}"
+        found: dict[str, StateDocument] = {}
+        for thread_name, *stored in self._rows(query, _encode(name), *_select_user(user_id)):
+            if thread_id := read_name(thread_name):
+                key = ThreadKey(user_id, thread_id)
+                document = kit.read_document(key, name, tuple(stored), self._signer)
+                found |= {} if document is None else {thread_id: document}
+        return found
+
+    alist_states = kit.make_twin(list_states)
+
+    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
+        """Write documents where there are none, in one transaction; see `StateBatches`."""
+        with self._transaction(write=True, durable=False):
+            for thread_id, value in values.items():
+                self.set_state(ThreadKey(user_id, thread_id), name, value, expected=None)
+
+    aadd_states = kit.make_twin(add_states)
+
+    # -- what recall keeps: it can be made again, so no write waits for the disk ------------------
+
+    def load_segments(
+        self, owner: Owner, fingerprint: str, *, after: int = 0
+    ) -> list[StoredSegment]:
+        """Return the owner's rows, in order; see `SegmentCache.load_segments`."""
+        columns = "place, part, segment, terms, vector, analysis, terms_check, vector_check"
+        with self._transaction() as tx:
+            places = _find_places(tx, owner, after)
+            query = f"SELECT {columns} {_SEGMENTS} {_FINGERPRINT} ORDER BY place, part, segment"
+            found = tx.rows(query, *places, _encode(fingerprint))
+        # What cannot be read is derived anew.
+        return [row for columns in found if (row := _read_segment(columns)) is not None]
+
+    def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+        """Add or overwrite rows; see `SegmentCache.save_segments`."""
+        name = _encode(fingerprint)
+        with self._transaction(write=True, durable=False) as tx:
+            locked = _lock_owner(tx, self._signer, owner)
+            if locked is None:
+                return
+            tx.do("INSERT INTO fingerprints(name) VALUES (?) ON CONFLICT (name) DO NOTHING", name)
+            [(number,)] = tx.rows("SELECT fingerprint FROM fingerprints WHERE name = ?", name)
+            tx.do_each(
+                "INSERT INTO segments SELECT e.place, ?, ?, ?, ?, ?, ?, ?, ? FROM entries e "
+                "WHERE e.place = ? ON CONFLICT (place, part, segment, fingerprint) DO UPDATE SET "
+                "terms = excluded.terms, vector = coalesce(excluded.vector, segments.vector), "
+                "analysis = excluded.analysis, terms_check = excluded.terms_check, "
+                "vector_check = CASE WHEN excluded.vector IS NULL THEN segments.vector_check "
+                "ELSE excluded.vector_check END",
+                [_write_segment(locked, row, number) for row in rows],
+            )
+
+    def segment_fingerprints(self, owner: Owner) -> list[str]:
+        """Return under which names there are vectors; see `SegmentCache.segment_fingerprints`."""
+        with self._transaction() as tx:
+            has_vectors = f"EXISTS (SELECT 1 {_SEGMENTS} f.fingerprint AND vector IS NOT NULL)"
+            places = _find_places(tx, owner)
+            found = tx.rows(f"SELECT f.name FROM fingerprints f WHERE {has_vectors}", *places)
+        return sorted(filter(None, (read_name(name) for (name,) in found)))
+
+    def delete_segments(self, owner: Owner, fingerprint: str) -> int:
+        """Delete rows; see `SegmentCache.delete_segments`."""
+        with self._transaction(write=True, durable=False) as tx:
+            locked = _lock_owner(tx, self._signer, owner)
+            if locked is None:
+                return 0
+            tx.do("DELETE FROM snapshots WHERE owner = ?", locked.number)
+            places = _find_place(locked, 0), _find_place(locked, _LAST_POSITION)
+            return tx.count(f"DELETE {_SEGMENTS} {_FINGERPRINT}", *places, _encode(fingerprint))
+
+    def load_snapshot(self, owner: Owner, name: str) -> IndexSnapshot | None:
+        """Return the snapshot of an owner's index; see `IndexSnapshots.load_snapshot`."""
+        found = self._rows(
+            "SELECT o.generation, s.checksum, s.data FROM owners o JOIN snapshots s ON "
+            "s.owner = o.owner AND s.generation = o.generation WHERE o.digest = ? AND s.name = ?",
+            *(_digest_owner(owner), _encode(name)),
+        )
+        for generation, checksum, data in found:
+            if isinstance(data, bytes) and isinstance(checksum, bytes):
+                computed = self._signer.sign_snapshot(owner, name, generation, data)
+                if hmac.compare_digest(computed, checksum):
+                    return IndexSnapshot(_unpack_parts(data), generation)
+        return None
+
+    def save_snapshot(self, owner: Owner, name: str, snapshot: IndexSnapshot) -> bool:
+        """Keep the snapshot of an owner's index; see `IndexSnapshots.save_snapshot`."""
+        data, generation = _pack_parts(snapshot.parts), snapshot.generation
+        checksum = self._signer.sign_snapshot(owner, name, generation, data)
+        with self._transaction(write=True, durable=False) as tx:
+            locked = _lock_owner(tx, self._signer, owner)
+            if locked is None or locked.generation != generation:
+                return False
+            values = locked.number, _encode(name), generation, checksum, data
+            tx.do("DELETE FROM snapshots WHERE owner = ?", locked.number)
+            tx.do("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", *values)
+        return True
+
+    # -- the whole log ----------------------------------------------------------------------------
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Check the whole log: every entry by its checksum, every owner by its counts.
+
+        Others may write meanwhile. Nothing is changed, and no message text is shown.
+
+        Args:
+            progress: Called with the entries checked so far and the entries there are.
+        """
+        return verify_log(self, progress)
+
+    async def averify(self, progress: Progress | None = None) -> VerifyReport:
+        """Check the whole log, without blocking the event loop or other calls of this log."""
+        return await asyncio.to_thread(self.verify, progress)
+
+    def check_storage(self) -> Iterator[StorageProblem]:
+        """Yield what is wrong beside the entries; see `verify.StorageCheck`."""
+        known = "EXISTS (SELECT 1 FROM owners o WHERE o.owner = e.place >> 32)"
+        [(lost,)] = self._rows(f"SELECT count(*) FROM entries e WHERE NOT {known}")
+        if lost:
+            yield StorageProblem(f"{lost} entries belong to no known owner")
+        there = f"(SELECT count(*) FROM entries e WHERE {_OF_OWNER})"
+        query = f"SELECT o.name, o.last, o.erased, o.generation, o.checksum, {there} FROM owners o"
+        for (number,) in self._rows("SELECT owner FROM owners ORDER BY owner"):
+            try:
+                for row in self._rows(f"{query} WHERE o.owner = ?", number):
+                    yield from _check_owner(self._signer, row)
+            except LogError as error:
+                yield StorageProblem(f"the entries of an owner cannot be counted: {error}")
+        query = "SELECT o.name, t.name, d.name, d.version, d.value, d.checksum FROM documents d "
+        whose = "LEFT JOIN threads t ON t.thread = d.thread LEFT JOIN owners o ON o.owner = t.owner"
+        for row in self._rows(f"{query} {whose}"):
+            yield from _check_document(self._signer, row)
+
+
+# -- owners and threads ---------------------------------------------------------------------------
+
+
+class _LockedOwner(NamedTuple):
+    """An owner's row, in a transaction in which no other writer changes it."""
+
+    owner: Owner
+    number: int
+    last: int
+    erased: int
+    generation: int
+    is_sound: bool
+
+
+def _read_one(tx: Transaction, sql: str, *values: Any) -> Sequence[Any]:
+    """Return the one row beside `meta`; without that, nothing can be trusted.
+
+    Raises:
+        LogError: If there is none.
+    """
+    for row in tx.rows(sql, *values):
+        return tuple(row)
+    raise LogError("the tables of the log are damaged: meta is empty; restore a backup")
+
+
+def _check_key(tx: Transaction, signer: Signer) -> None:
+    [stored] = _read_one(tx, "SELECT key_id FROM meta")
+    check_key(stored, signer.key_id, "the log")
+
+
+def _lock_owner(tx: Transaction, signer: Signer, owner: Owner) -> _LockedOwner | None:
+    """Return an owner's row, for which other writers wait; None if there is none."""
+    columns = "owner, last, erased, generation, checksum"
+    query = f"SELECT {columns} FROM owners WHERE digest = ?{tx.for_update}"
+    found = tx.rows(query, _digest_owner(owner))
+    if not found:
+        return None
+    [(number, last, erased, generation, checksum)] = found
+    if last == -1:
+        floor, epoch = _read_one(tx, "SELECT floor, epoch FROM meta")
+        _check_key(tx, signer)  # the first owner of all may be another process's
+        made = _LockedOwner(owner, number, floor, floor, epoch, is_sound=True)
+        _write_owner(tx, signer, made)
+        return made
+    is_sound = signer.sign_owner(owner, last, erased, generation) == checksum
+    if not is_sound:  # whatever it says, no position may be given twice
+        query = "SELECT max(place) FROM entries WHERE place > ? AND place < ?"
+        [(place,)] = tx.rows(query, number << _POSITION_BITS, number + 1 << _POSITION_BITS)
+        counts = [one if isinstance(one, int) else 0 for one in (last, erased, generation)]
+        last, erased, generation = max(counts[0], (place or 0) & _LAST_POSITION), *counts[1:]
+    return _LockedOwner(owner, number, last, erased, generation, is_sound)
+
+
+def _make_owner(tx: Transaction, signer: Signer, owner: Owner) -> _LockedOwner:
+    """Return an owner's row, made if need be, for which other writers wait."""
+    while (found := _lock_owner(tx, signer, owner)) is None:
+        # This waits for whoever is forgetting the owner: only then it is certain after which
+        # position, and in which epoch, it begins.
+        tx.do(
+            "INSERT INTO owners(digest, name, last, erased, generation, checksum) "
+            "VALUES (?, ?, -1, 0, 0, '') ON CONFLICT (digest) DO NOTHING",
+            *(_digest_owner(owner), _name_owner(owner)),
+        )
+    return found
+
+
+def _write_owner(tx: Transaction, signer: Signer, locked: _LockedOwner) -> None:
+    """Write an owner's counts; a row that was altered is not signed again, so that it shows."""
+    counts = locked.last, locked.erased, locked.generation
+    checksum = signer.sign_owner(locked.owner, *counts) if locked.is_sound else b""
+    columns = "last = ?, erased = ?, generation = ?, checksum = ?"
+    tx.do(f"UPDATE owners SET {columns} WHERE owner = ?", *counts, checksum, locked.number)
+
+
+def _find_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> int | None:
+    """Return a thread's number; None if nothing is kept of it."""
+    query = "SELECT thread FROM threads WHERE owner = ? AND digest = ?"
+    found = tx.rows(query, owner.number, _digest(thread_id.encode()))
+    return int(found[0][0]) if found else None
+
+
+def _find_place(owner: _LockedOwner, position: int) -> int:
+    return owner.number << _POSITION_BITS | position
+
+
+def _find_places(tx: Transaction, owner: Owner, after: int = 0) -> tuple[int, int]:
+    """Return the places between which the entries of an owner are, after a position."""
+    found = tx.rows("SELECT owner FROM owners WHERE digest = ?", _digest_owner(owner))
+    first, end = _bound_range(after)
+    number = found[0][0] if found else 0
+    return number << _POSITION_BITS | first, number << _POSITION_BITS | end
+
+
+def _bound_range(after: int, until: int | None = None) -> tuple[int, int]:
+    """Return positions between which entries are wanted, as a place can hold them."""
+    end = _LAST_POSITION if until is None else until
+    return max(0, min(after, _LAST_POSITION)), max(0, min(end, _LAST_POSITION))
+
+
+# -- entries of a thread --------------------------------------------------------------------------
+
+
+def _select_named(tx: Transaction, key: ThreadKey, ids: Collection[str]) -> list[kit.Row]:
+    """Return a thread's rows whose messages go by one of these ids, in order."""
+    hashes, found = sorted({kit.hash_message_id(one) for one in ids}), []
+    for some in _split(hashes):
+        among = f"e.key_hash IS NOT NULL AND e.key_hash IN ({_list_marks(some)})"
+        found += tx.rows(f"SELECT {_COLUMNS} {_OF_THREAD} AND {among}", *_name_thread(key), *some)
+    rows = [read_row(columns) for columns in sorted(found, key=itemgetter(0))]
+    return [row for row in rows if kit.read_message_id(row.id, row.body) in ids]
+
+
+def _select_at(
+    tx: Transaction, owner: _LockedOwner, key: ThreadKey, ids: Collection[str]
+) -> list[kit.Row]:
+    """Return a thread's rows that have one of these ids; an id tells its position."""
+    positions = filter(None, map(_read_position, ids))
+    places, found = [_find_place(owner, position) for position in positions], []
+    for some in _split(places):
+        among = f"e.place IN ({_list_marks(some)})"
+        found += tx.rows(f"SELECT {_COLUMNS} {_OF_THREAD} AND {among}", *_name_thread(key), *some)
+    return [row for row in map(read_row, found) if row.id in ids]
+
+
+def _read_position(entry_id: str) -> int:
+    """Return the position that the id of an entry tells; 0 for another id."""
+    if is_ulid(entry_id):
+        return get_ulid_number(entry_id) & _LAST_POSITION
+    digits = entry_id.removeprefix(_DAMAGED_NAME)
+    is_number = digits != entry_id and digits.isascii() and digits.isdigit()
+    return min(int(digits), _LAST_POSITION) if is_number else 0
+
+
+def _erase_entries(
+    tx: Transaction, owner: _LockedOwner, key: ThreadKey, ids: Collection[str]
+) -> ForgetReceipt:
+    """Delete entries by entry id or message id, every version of a message, and all caches."""
+    rows = *_select_named(tx, key, ids), *_select_at(tx, owner, key, ids)
+    places, segments = sorted({_find_place(owner, row.position) for row in rows}), 0
+    for some in _split(places):
+        among = f"place IN ({_list_marks(some)})"
+        segments += tx.count(f"DELETE FROM segments WHERE {among}", *some)
+        tx.do(f"DELETE FROM entries WHERE {among}", *some)
+    caches = tx.count(
+        "DELETE FROM documents WHERE thread = ? AND substr(name, 1, ?) = ?",
+        *(_find_thread(tx, owner, key.thread_id), len(CACHE_PREFIX), CACHE_PREFIX.encode()),
+    )
+    return ForgetReceipt(entries=len(places), segments=segments, documents=caches)
+
+
+def _erase_threads(tx: Transaction, owner: _LockedOwner, scope: Owner | ThreadKey) -> ForgetReceipt:
+    """Delete one thread, or all, with all that belongs to them; return the counts."""
+    threads = [
+        row[0] for row in tx.rows("SELECT thread FROM threads WHERE owner = ?", owner.number)
+    ]
+    if isinstance(scope, ThreadKey):
+        threads = list(filter(None, [_find_thread(tx, owner, scope.thread_id)]))
+    entries = segments = documents = 0
+    for thread in threads:
+        of_thread = "place IN (SELECT place FROM entries WHERE thread = ?)"
+        segments += tx.count(f"DELETE FROM segments WHERE {of_thread}", thread)
+        entries += tx.count("DELETE FROM entries WHERE thread = ?", thread)
+        documents += tx.count("DELETE FROM documents WHERE thread = ?", thread)
+        tx.do("DELETE FROM threads WHERE thread = ?", thread)
+    return ForgetReceipt(entries, len(threads), segments, documents)
+
+
+def _split(values: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield values in portions that one statement can bind."""
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]
+
+
+def _list_marks(values: Sequence[int]) -> str:
+    return ", ".join("?" * len(values))
+
+
+# -- checking -------------------------------------------------------------------------------------
+
+
+def _check_owner(signer: Signer, row: Sequence[Any]) -> Iterator[StorageProblem]:
+    name, last, erased, generation, checksum, count = row
+    owner = read_owner(name)
+    if owner is None:
+        yield StorageProblem(f"the name of an owner of {count} entries was altered")
+    elif signer.sign_owner(owner, last, erased, generation) != checksum:
+        what = "the row that counts its entries was altered: missing ones cannot be counted"
+        yield StorageProblem(what, owner)
+    elif last - erased != count:
+        missing = last - erased - count
+        yield StorageProblem(f"{missing} entries are missing", owner, missing)
+
+
+def _check_document(signer: Signer, row: Sequence[Any]) -> Iterator[StorageProblem]:
+    owner, thread_id, name = read_owner(row[0]), read_name(row[1]), read_name(row[2])
+    if owner is None or not thread_id:
+        yield StorageProblem("a state document belongs to no known thread")
+        return
+    key = ThreadKey(owner.user_id, thread_id)
+    if kit.read_document(key, name, (row[3], row[4], row[5]), signer) is None:
+        what = f"document {name!r:.80} of thread {thread_id!r:.80} was altered"
+        yield StorageProblem(what, owner)
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+def read_row(columns: Sequence[Any]) -> kit.Row:
+    """Return the row of `_COLUMNS`; where they cannot be read, that is its `damage`."""
+    place, entry_id, turn, role, body, metadata, signature = columns
+    position = place & _LAST_POSITION
+    name = f"{_DAMAGED_NAME}{position}"
+    try:
+        if int.from_bytes(entry_id[7:11], "big") == position:  # as a numbered ULID tells it
+            name = decode_ulid(entry_id)
+            turn_id = name if turn is None else _read_turn(turn)
+            text = body if isinstance(body, str) else body.decode()
+            more = metadata if isinstance(metadata, str | None) else metadata.decode()
+            return kit.Row(name, position, turn_id, _ROLES[role], text, more, bytes(signature))
+    except (TypeError, ValueError, LookupError, AttributeError):
+        pass  # which may quote what it could not read
+    return kit.Row(name, position, name, "control", "", None, damage="it cannot be read")
+
+
+def _write_row(
+    owner: _LockedOwner, thread: int, row: kit.Row, key_hash: int | None
+) -> tuple[Any, ...]:
+    """Return the columns of `entries`; an entry that opens its turn stores no turn."""
+    turn = None if row.turn_id == row.id else _write_turn(row.turn_id)
+    names = encode_ulid(row.id), turn, _ROLES.index(row.role), key_hash
+    place = _find_place(owner, row.position)
+    return (place, thread, *names, row.body, row.metadata, row.signature)
+
+
+def _write_turn(name: str) -> bytes:
+    """Return a turn's name; most are ULIDs, which take fewer bytes."""
+    return b"u" + encode_ulid(name) if is_ulid(name) else b"n" + _encode(name)
+
+
+def _read_turn(stored: bytes) -> str:
+    name = bytes(stored[1:])
+    return decode_ulid(name) if stored[:1] == b"u" else name.decode("utf-8", "surrogatepass")
+
+
+def _read_ms(entry_id: Any) -> int:
+    """Return when an entry was written; 0 where its id cannot be read."""
+    try:
+        return get_packed_ulid_ms(entry_id)
+    except (TypeError, ValueError):
+        return 0
+
+
+def _add_keys(owner: Owner, found: Iterable[Sequence[Any]]) -> Iterator[tuple[ThreadKey, kit.Row]]:
+    """Yield an owner's rows, each with its thread, from a thread's name and `_COLUMNS`."""
+    keys: dict[Any, ThreadKey] = {}
+    for name, *columns in found:
+        key = keys.get(name)
+        if key is None:
+            # Under another name than its own, a row does not match its checksum.
+            thread_id = owner.thread_id or read_name(name) or f"{_DAMAGED_NAME}thread"
+            key = keys[name] = ThreadKey(owner.user_id, thread_id)
+        yield key, read_row(columns)
+
+
+class _DecodedEntries:
+    """Entries that were decoded lately: a thread is read in every turn, and hardly changes.
+
+    A row that changed is decoded again. Thread-safe. The entries are shared, and must not be
+    changed.
+    """
+
+    def __init__(self, decode: Callable[[ThreadKey, Sequence[Any]], Entry]) -> None:
+        self._decode = decode
+        # Single operations on a dict need no lock, which a fork could leave held.
+        self._kept: dict[int, tuple[ThreadKey, Sequence[Any], Entry]] = {}
+        self._epoch: int | None = None
+
+    def clear(self) -> None:
+        self._kept = {}
+
+    def decode(self, epoch: int, key: ThreadKey, rows: Iterable[Sequence[Any]]) -> list[Entry]:
+        """Return the entries of a thread's rows; what was forgotten since is not kept."""
+        if epoch != self._epoch:
+            self.clear()
+            self._epoch = epoch
+        kept, found = self._kept, []
+        for columns in rows:
+            known = kept.get(columns[0])
+            if known is not None and known[1] == columns and known[0] == key:
+                found.append(known[2])
+                continue
+            entry = self._decode(key, columns)
+            found.append(entry)
+            if not entry.damage and len(columns[4]) <= _REMEMBERED_BYTES:
+                kept[columns[0]] = key, columns, entry
+        for place in list(kept)[: max(0, len(kept) - _REMEMBERED)]:
+            kept.pop(place, None)
+        return found
+
+
+# -- what recall keeps ----------------------------------------------------------------------------
+
+
+def _write_segment(owner: _LockedOwner, row: StoredSegment, fingerprint: int) -> tuple[Any, ...]:
+    derived = row.vector, row.analysis, row.terms_check, row.vector_check
+    place = _find_place(owner, row.position)
+    return (row.part, row.segment, fingerprint, _encode(row.terms), *derived, place)
+
+
+def _read_segment(columns: Sequence[Any]) -> StoredSegment | None:
+    place, part, segment, terms, vector, analysis, *checks = columns
+    numbers = (part, segment, analysis, *(check for check in checks if check is not None))
+    if not all(type(number) is int for number in numbers):
+        return None
+    if not isinstance(terms, bytes) or not isinstance(vector, bytes | None):
+        return None
+    words = terms.decode("utf-8", "replace")
+    return StoredSegment(place & _LAST_POSITION, part, segment, words, vector, analysis, *checks)
+
+
+def _pack_parts(parts: Mapping[str, bytes | bytearray | memoryview]) -> bytes:
+    """Return named bytes as one piece."""
+    sizes = json.dumps({name: len(data) for name, data in parts.items()})
+    return b"\n".join([sizes.encode("ascii"), b"".join(parts.values())])
+
+
+def _unpack_parts(data: bytes) -> dict[str, memoryview]:
+    """Return what `_pack_parts` was given."""
+    end = data.index(b"\n")
+    parts, place, whole = {}, end + 1, memoryview(data)
+    for name, size in json.loads(data[:end]).items():
+        parts[name] = whole[place : place + size]
+        place += size
+    return parts
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def _encode(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
+
+
+def read_name(stored: Any) -> str:
+    """Return a stored name; empty where it cannot be read."""
+    try:
+        return str(stored, "utf-8", "surrogatepass")
+    except (TypeError, ValueError):
+        return ""
+
+
+def _name_owner(owner: Owner) -> bytes:
+    return (f"t{owner.thread_id}" if owner.user_id is None else f"u{owner.user_id}").encode()
+
+
+def read_owner(stored: Any) -> Owner | None:
+    """Return the owner of a stored name; None where it cannot be read."""
+    kind, name = read_name(stored)[:1], read_name(stored)[1:]
+    if not name or kind not in ("u", "t"):
+        return None
+    return Owner(user_id=name) if kind == "u" else Owner(thread_id=name)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _digest(name: bytes) -> bytes:
+    """Return 16 bytes that stand for a name in an index, however long it is.
+
+    The first byte is the name's own: it tells owners with a user from those without.
+    """
+    return name[:1] + blake2b(name, digest_size=15).digest()
+
+
+def _digest_owner(owner: Owner) -> bytes:
+    return _digest(_name_owner(owner))
+
+
+def _name_thread(key: ThreadKey) -> tuple[bytes, bytes]:
+    """Return what `_OF_THREAD` binds."""
+    return _digest_owner(key.owner), _digest(key.thread_id.encode())
+
+
+def _select_user(user_id: str | None) -> tuple[bytes, bytes]:
+    """Return between which digests a user's owner is, or those of threads without a user."""
+    if user_id is None:
+        return b"t", b"u"
+    return (_digest_owner(Owner(user_id=user_id)),) * 2
+
+
+# -- the schema -----------------------------------------------------------------------------------
+
+_TABLES = """
+CREATE TABLE meta(
+  version {integer} NOT NULL,
+  epoch {integer} NOT NULL,
+  floor {integer} NOT NULL,
+  key_id {bytes} NOT NULL
+);
+CREATE TABLE owners(
+  owner {serial},
+  digest {bytes} NOT NULL UNIQUE,
+  name {bytes} NOT NULL,
+  last {integer} NOT NULL,
+  erased {integer} NOT NULL,
+  generation {integer} NOT NULL,
+  checksum {bytes} NOT NULL
+);
+CREATE TABLE threads(
+  thread {serial},
+  owner {integer} NOT NULL,
+  digest {bytes} NOT NULL,
+  name {bytes} NOT NULL,
+  UNIQUE (owner, digest)
+);
+CREATE TABLE entries(
+  place {integer} PRIMARY KEY,
+  thread {integer} NOT NULL,
+  id {bytes} NOT NULL,
+  turn {bytes},
+  role {integer} NOT NULL,
+  key_hash {integer},
+  body text NOT NULL,
+  metadata text,
+  signature {bytes} NOT NULL
+);
+CREATE INDEX entries_by_thread ON entries({in_thread});
+CREATE INDEX entries_by_key ON entries(thread, key_hash) WHERE key_hash IS NOT NULL;
+CREATE INDEX entries_control ON entries({in_thread}) WHERE role = {control};
+CREATE TABLE documents(
+  thread {integer} NOT NULL,
+  name {bytes} NOT NULL,
+  version {integer} NOT NULL,
+  value text NOT NULL,
+  checksum {bytes} NOT NULL,
+  PRIMARY KEY (thread, name)
+);
+CREATE TABLE fingerprints(fingerprint {serial}, name {bytes} NOT NULL UNIQUE);
+CREATE TABLE segments(
+  place {integer} NOT NULL,
+  part {integer} NOT NULL,
+  segment {integer} NOT NULL,
+  fingerprint {integer} NOT NULL,
+  terms {bytes} NOT NULL,
+  vector {bytes},
+  analysis {integer} NOT NULL,
+  terms_check {integer},
+  vector_check {integer},
+  PRIMARY KEY (place, part, segment, fingerprint)
+);
+CREATE TABLE snapshots(
+  owner {integer} PRIMARY KEY,
+  name {bytes} NOT NULL,
+  generation {integer} NOT NULL,
+  checksum {bytes} NOT NULL,
+  data {bytes} NOT NULL
+);
+INSERT INTO meta VALUES ({version}, 0, 0, '')
+"""
+
+
+def write_schema(*, serial: str, integer: str, data: str, in_thread: str) -> list[str]:
+    """Return the statements that make the tables.
+
+    Args:
+        serial: The type of a key that numbers its rows.
+        integer: The type of whole numbers of 64 bits.
+        data: The type of bytes.
+        in_thread: The columns by which the entries of a thread are found in order.
+    """
+    types = {"serial": serial, "integer": integer, "bytes": data, "in_thread": in_thread}
+    script = _TABLES.format(**types, control=_CONTROL, version=SCHEMA_VERSION)
+    return [statement.strip() for statement in script.split(";")]

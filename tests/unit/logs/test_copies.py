@@ -1,0 +1,373 @@
+"""Copies of a SQLite log, and how one takes the place of the log: safely, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import sqlite3
+import stat
+import threading
+
+import pytest
+from forked_processes import ForkedProcess
+from histories import KEY
+from langchain_core.messages import HumanMessage
+
+from langchain_convmem.errors import ConfigError, LogClosedError, LogError, LogUnavailableError
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.logs.sqlite import restore
+from langchain_convmem.records import StoredSegment, ThreadKey
+from langchain_convmem.testing.log_contract import list_texts, say, say_all
+
+BEN = ThreadKey("ben", "t1")
+LONE = ThreadKey(None, "lone")
+SIGNING_KEY = "0123456789abcdef"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return tmp_path / "copy.db"
+
+
+@pytest.fixture
+def log(path):
+    with SQLiteLog(path) as opened:
+        yield opened
+
+
+def damage(path, script):
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.executescript(script.format(at="(place & 4294967295)"))
+
+
+def names(directory):
+    return {item.name for item in directory.iterdir()}
+
+
+# -- backup ---------------------------------------------------------------------------------------
+
+
+def test_the_copy_opens_as_a_log_with_everything(log, copy):
+    entry = say(log, KEY, HumanMessage("Hi 🦊", id="m1"))
+    log.set_state(KEY, "buffer", [1], expected=None)
+    log.save_segments(KEY.owner, "model", [StoredSegment(entry.position, 0, 0, "hi", b"12")])
+    log.backup(str(copy))
+    assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal", "copy.db"}
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    with SQLiteLog(copy) as copied:
+        assert copied.verify().ok
+        assert copied.entries(KEY) == log.entries(KEY)
+        assert copied.get_state(KEY, "buffer") == log.get_state(KEY, "buffer")
+        assert len(copied.load_segments(KEY.owner, "model")) == 1
+        assert copied.changes(KEY.owner) == log.changes(KEY.owner)
+        say(copied, KEY, "in the copy")
+    assert list_texts(log.entries(KEY)) == ["Hi 🦊"]
+
+
+async def test_a_copy_is_made_beside_an_event_loop(log, copy):
+    await log.aappend(KEY, [])
+    say(log, KEY, "Hi")
+    await log.abackup(copy)
+    assert (await log.averify()).ok
+    with SQLiteLog(copy) as copied:
+        assert list_texts(copied.entries(KEY)) == ["Hi"]
+
+
+def test_what_was_forgotten_is_not_in_a_later_copy(log, copy):
+    secret = "correct horse battery staple"
+    entry = say(log, KEY, secret)
+    say(log, KEY, "harmless")
+    log.forget(KEY, [entry.id])
+    log.backup(copy)
+    assert b"harmless" in copy.read_bytes()
+    assert secret.encode() not in copy.read_bytes()
+
+
+def test_copies_are_whole_while_threads_write(log, tmp_path):
+    stop = threading.Event()
+
+    def write(writer):
+        number = 0
+        while not stop.is_set():
+            say_all(log, KEY, [f"{writer}-{number} a", f"{writer}-{number} b"])
+            number += 1
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(5):
+            known = list_texts(log.entries(KEY))
+            log.backup(tmp_path / f"copy {number}.db")
+            with SQLiteLog(tmp_path / f"copy {number}.db") as copied:
+                assert copied.verify().ok
+                said = list_texts(copied.entries(KEY))
+            assert said[: len(known)] == known
+            assert [one[:-1] for one in said[::2]] == [one[:-1] for one in said[1::2]]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_nothing_is_overwritten_unless_it_is_asked_for(log, copy):
+    say(log, KEY, "Hi")
+    copy.write_bytes(b"precious")
+    for target in (copy, log.path):
+        with pytest.raises(ConfigError, match="exists"):
+            log.backup(target)
+    assert copy.read_bytes() == b"precious"
+    log.backup(copy, overwrite=True)
+    with SQLiteLog(copy) as copied:
+        assert list_texts(copied.entries(KEY)) == ["Hi"]
+
+
+def test_what_another_database_left_is_not_taken_for_a_part_of_the_copy(log, copy):
+    copy.with_name("copy.db-wal").write_bytes(b"of another file")
+    with pytest.raises(ConfigError, match=r"copy\.db-wal"):
+        log.backup(copy)
+    assert not copy.exists()
+
+
+def test_a_missing_directory_is_named_and_not_made(log, tmp_path):
+    with pytest.raises(ConfigError, match="nowhere"):
+        log.backup(tmp_path / "nowhere" / "copy.db")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_closed_log_is_not_copied(path, copy):
+    log = SQLiteLog(path)
+    log.close()
+    with pytest.raises(LogClosedError):
+        log.backup(copy)
+    assert not copy.exists()
+
+
+def test_a_disk_that_fails_leaves_nothing_and_is_named(log, copy, monkeypatch):
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    say(log, KEY, "Hi")
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(LogError, match=r"copy\.db.*No space left"):
+        log.backup(copy)
+    assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal"}
+
+
+def test_what_a_killed_copy_has_left_goes_with_the_next(log, copy):
+    say(log, KEY, "Hi")
+    copy.with_name(".copy.db.unfinished").write_bytes(b"half of it")
+    log.backup(copy)
+    assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal", "copy.db"}
+
+
+# -- restore --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [None, SIGNING_KEY])
+def test_a_backup_takes_the_place_of_the_log(path, copy, key):
+    with SQLiteLog(path, signing_key=key) as log:
+        say(log, KEY, "kept")
+        log.backup(copy)
+        say(log, KEY, "later")
+    before = copy.read_bytes()
+    done = restore(copy, path, signing_key=key)
+    assert (done.entries, done.fetched) == (1, 0)
+    assert copy.read_bytes() == before
+    assert names(path.parent) == {"log.db", "copy.db", done.kept.name}
+    for name, texts in ((path, ["kept"]), (done.kept, ["kept", "later"])):
+        with SQLiteLog(name, signing_key=key) as opened:
+            assert list_texts(opened.entries(KEY)) == texts
+            assert opened.verify().ok
+
+
+def test_a_backup_becomes_a_log_where_there_is_none(path, copy, tmp_path):
+    with SQLiteLog(path) as log:
+        say(log, KEY, "kept")
+        log.backup(copy)
+    done = restore(copy, tmp_path / "new.db")
+    assert (done.entries, done.kept) == (1, None)
+    with SQLiteLog(tmp_path / "new.db") as opened:
+        say(opened, KEY, "more")
+        assert opened.verify().ok
+
+
+HOLDER = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("SELECT 1 FROM meta").fetchall()
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_log_that_somebody_uses_is_not_replaced(path, copy, log):
+    say(log, KEY, "kept")
+    log.backup(copy)
+    with pytest.raises(LogUnavailableError, match="in use"):
+        restore(copy, path)
+    log.close()
+    with ForkedProcess(HOLDER, path) as process:
+        assert process.stdout.readline() == "open\n"
+        with pytest.raises(LogUnavailableError, match="in use"):
+            restore(copy, path)
+        process.finish("go\n")
+    restore(copy, path)
+
+
+def test_what_is_no_backup_changes_nothing(path, copy, log):
+    say(log, KEY, "kept")
+    log.close()
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="no backup"):
+        restore(copy, path)
+    with pytest.raises(ConfigError, match="no backup"):
+        restore(path, path)
+    copy.write_bytes(b"Dear diary, " * 99)
+    with pytest.raises(LogError):
+        restore(copy, path)
+    assert path.read_bytes() == before
+    assert names(path.parent) == {"log.db", "copy.db"}
+
+
+# -- restore, with what the file still holds ------------------------------------------------------
+
+
+@pytest.fixture(params=[None, SIGNING_KEY], ids=["no key", "a key"])
+def damaged(request, path, copy):
+    """A log with entries that are damaged and missing, and a backup of before; and its key."""
+    with SQLiteLog(path, signing_key=request.param) as log:
+        for key in (KEY, BEN, LONE):
+            say_all(log, key, [f"{key.thread_id} {number} " + "x" * 90 for number in range(90)])
+        log.set_state(KEY, "buffer", ["old"], expected=None)
+        log.backup(copy)
+        say_all(log, KEY, [f"later {number} " + "x" * 90 for number in range(9)])
+        log.set_state(LONE, "buffer", ["new"], expected=None)
+        log.forget(BEN, [log.entries(BEN)[0].id])
+    damage(path, "UPDATE entries SET body = replace(body, 'x', 'y') WHERE {at} IN (3, 4)")
+    damage(path, "DELETE FROM entries WHERE {at} IN (7, 8, 9)")
+    return request.param
+
+
+def test_what_a_file_has_lost_is_fetched_from_its_backup(path, copy, damaged):
+    done = restore(copy, path, signing_key=damaged, fetch=True)
+    # Two damaged ones of each, and three missing ones of those who have forgotten nothing.
+    assert done.fetched == 3 * 2 + 2 * 3
+    with SQLiteLog(path, signing_key=damaged) as log:
+        said = list_texts(log.entries(KEY))
+        assert [text.split()[1] for text in said] == [*map(str, range(90)), *map(str, range(9))]
+        assert len(log.entries(LONE)) == 90
+        assert log.get_state(KEY, "buffer").value == ["old"]
+        assert log.get_state(LONE, "buffer").value == ["new"]
+        # What was forgotten does not come back, not even where nobody can tell what is missing.
+        assert [entry.position for entry in log.entries(BEN)][:6] == [2, 3, 4, 5, 6, 10]
+        report = log.verify()
+        assert report.problems == ("user 'ben': 3 entries are missing",)
+        assert say(log, KEY, "after").position == 100
+
+
+def test_who_was_forgotten_since_the_backup_stays_forgotten(path, copy):
+    with SQLiteLog(path) as log:
+        for key in (KEY, BEN, LONE):
+            say_all(log, key, ["one", "two"])
+        log.backup(copy)
+        log.forget(BEN.owner)
+        log.forget(LONE)
+        say(log, LONE, "anew")
+    damage(path, "DELETE FROM entries WHERE {at} = 1")
+    restore(copy, path, fetch=True)
+    with SQLiteLog(path) as log:
+        assert set(log.owners()) == {KEY.owner, LONE.owner}
+        assert list_texts(log.entries(KEY)) == ["one", "two"]
+        assert list_texts(log.entries(LONE)) == ["anew"]
+        assert log.verify().ok
+
+
+def test_a_file_with_a_broken_page_loses_nothing_that_its_backup_has(path, copy):
+    with SQLiteLog(path) as log:
+        for key in (KEY, LONE):
+            say_all(log, key, [f"{number} " + "x" * 200 for number in range(200)])
+        log.backup(copy)
+        say_all(log, KEY, ["later", "later still"])
+    sound, chance = path.read_bytes(), random.Random(5)
+    for page in range(4, len(sound) // 4096, 3):
+        start = page * 4096
+        path.write_bytes(sound[:start] + chance.randbytes(4096) + sound[start + 4096 :])
+        done = restore(copy, path, fetch=True)
+        with SQLiteLog(path) as log:
+            said = [text for text in list_texts(log.entries(KEY)) if "x" in text]
+            assert said == [f"{number} " + "x" * 200 for number in range(200)]
+            assert len(log.entries(LONE)) == 200
+            assert log.verify().missing == 202 + 200 - done.entries
+        done.kept.unlink()
+
+
+# -- what a crash has left ------------------------------------------------------------------------
+
+CRASHING = """
+import os, sys
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract import say
+
+log, key, times = SQLiteLog(sys.argv[1]), ThreadKey("ana", "t1"), int(sys.argv[2])
+for number in range(times):
+    say(log, key, f"before {number} " + "x" * 300)
+log.backup(sys.argv[3])
+for number in range(times):
+    say(log, key, f"after {number} " + "x" * 300)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("times", "kind"),
+    [
+        *((times, "a backup") for times in (0, 1, 3, 300, 1200)),
+        *((times, "an older file") for times in (1, 3, 300)),
+    ],
+)
+def test_a_copy_put_beside_what_a_crash_has_left_is_refused(path, copy, times, kind):
+    older = path.with_name("older.db")
+    if kind == "an older file":
+        with SQLiteLog(path) as log:
+            say(log, KEY, "the first")
+        shutil.copy(path, older)
+        with SQLiteLog(path) as log:
+            say(log, KEY, "the second")
+    assert ForkedProcess(CRASHING, path, times, copy).finish() == ""
+    wal = path.with_name("log.db-wal")
+    assert wal.stat().st_size
+    crashed = path.read_bytes(), wal.read_bytes()
+    with SQLiteLog(path) as log:  # a crash alone harms nobody
+        assert len(log.entries(KEY)) == 2 * times + (2 if kind == "an older file" else 0)
+        assert log.verify().ok
+    path.write_bytes((copy if kind == "a backup" else older).read_bytes())
+    wal.write_bytes(crashed[1])
+    before = path.read_bytes()
+    for options in ({}, {"read_only": True}):
+        with pytest.raises(LogError, match="convmem db restore"):
+            SQLiteLog(path, **options)
+    assert (path.read_bytes(), wal.read_bytes()) == (before, crashed[1])
+    restore(copy, path)
+    with SQLiteLog(path) as log:
+        assert log.verify().ok
+        assert list_texts(log.entries(KEY))[-times or 1 :] == [
+            f"before {number} " + "x" * 300 for number in range(times)
+        ]
+
+
+def test_another_log_beside_what_a_crash_has_left_is_refused(path, copy, tmp_path):
+    with SQLiteLog(tmp_path / "other.db") as other:
+        for number in range(40):
+            say(other, KEY, f"other {number}")
+    ForkedProcess(CRASHING, path, 40, copy).finish()
+    shutil.copy(tmp_path / "other.db", path)
+    with pytest.raises(LogError, match="convmem db restore"):
+        SQLiteLog(path)
