@@ -31,6 +31,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
@@ -40,12 +41,7 @@ from langchain_convmem.effects import name_twin
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.logs.checksums import Signer, format_checksum
-from langchain_convmem.protocols import (
-    CACHE_PREFIX,
-    MessageLog,
-    ThreadState,
-    ThreadTransactions,
-)
+from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
 from langchain_convmem.records import (
     Changes,
     Control,
@@ -71,28 +67,6 @@ from langchain_convmem.views.codec import (
 )
 from langchain_convmem.views.lines import make_dialog_lines, read_plain_lines
 from langchain_convmem.views.live import find_retracted_ids
-
-__all__ = [
-    "AppendPlan",
-    "AsyncTwins",
-    "EncodedDraft",
-    "Row",
-    "TransactionTwins",
-    "annotate_metadata",
-    "build_changes",
-    "build_entry",
-    "check_ids",
-    "check_scope",
-    "check_user",
-    "decode_entry",
-    "encode_drafts",
-    "encode_state",
-    "hash_message_id",
-    "make_twin",
-    "make_version",
-    "plan_append",
-    "read_message_id",
-]
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -122,6 +96,8 @@ class Row:
         signature: What `Signer` made of it; empty in a log that signs nothing.
         damage: What is wrong with its columns, in a few words, without what they hold; empty
             where they can be read. The others then hold whatever could be read.
+        key_hash: Of a row to be written: the hash of its message's id, None where no id finds it.
+        decoded: What `body` reads as, where that is known.
     """
 
     id: str
@@ -132,6 +108,8 @@ class Row:
     metadata: str | None
     signature: bytes = b""
     damage: str = ""
+    key_hash: int | None = None
+    decoded: DecodedBody | None = None
 
 
 class EncodedDraft(NamedTuple):
@@ -174,11 +152,23 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
     if damage:
         return build_damaged_entry(key, row, damage)
     try:
-        decoded = decode_body(row.body)
+        message, contents, control, cover = row.decoded or decode_body(row.body)
         metadata = decode_metadata(row.metadata, created_ms=get_ulid_ms(row.id))
     except ValueError:  # which may quote what it could not read
         return build_damaged_entry(key, row, "its text is no stored message")
-    return build_entry(key, row, decoded, metadata)
+    return Entry(
+        id=row.id,
+        key=key,
+        position=row.position,
+        turn_id=row.turn_id,
+        role=row.role,
+        message=message,
+        contents=contents,
+        metadata=metadata,
+        control=control,
+        cover=cover,
+        checksum=format_checksum(row.signature),
+    )
 
 
 def find_damage(key: ThreadKey, row: Row, signer: Signer | None) -> str:
@@ -233,24 +223,6 @@ def annotate_row(
     changed = replace(row, metadata=change(row.metadata))
     changed.signature = signer.sign(key, changed)
     return changed
-
-
-def build_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metadata) -> Entry:
-    """Return the entry of a row whose body and metadata were decoded."""
-    message, contents, control, cover = decoded
-    return Entry(
-        id=row.id,
-        key=key,
-        position=row.position,
-        turn_id=row.turn_id,
-        role=row.role,
-        message=message,
-        contents=contents,
-        metadata=metadata,
-        control=control,
-        cover=cover,
-        checksum=format_checksum(row.signature),
-    )
 
 
 def build_changes(
@@ -381,26 +353,14 @@ class AppendPlan(NamedTuple):
     Attributes:
         rows: One for each draft, in order: a new one, or the one that was there already.
         added: The new rows by position, control entries included; empty if all was there.
-        key_hashes: For each new row the hash of its message id; None for a control entry, which
-            goes by no message id.
-        bodies: For each draft what its new row's body reads as; None where an earlier row stands.
     """
 
     rows: Sequence[Row]
     added: Sequence[Row]
-    key_hashes: Sequence[int | None]
-    bodies: Sequence[DecodedBody | None]
 
     def build_entries(self, key: ThreadKey) -> list[Entry]:
         """Return one entry for each draft, as it will be read."""
-        entries = []
-        for row, body in zip(self.rows, self.bodies, strict=True):
-            if body is None:
-                entries.append(decode_entry(key, row))
-            else:  # what is new was decoded when it was encoded
-                metadata = decode_metadata(row.metadata, created_ms=get_ulid_ms(row.id))
-                entries.append(build_entry(key, row, body, metadata))
-        return entries
+        return [decode_entry(key, row) for row in self.rows]
 
 
 def _make_ulid(_position: int) -> str:
@@ -435,7 +395,7 @@ def plan_append(
         planner.note(stored, frozenset(list_own_ids(batch)))
     for encoded in batch:
         planner.put(encoded)
-    return planner.plan
+    return AppendPlan(planner.rows, planner.added)
 
 
 class _Planner:
@@ -447,11 +407,8 @@ class _Planner:
         make_id: Callable[[int], str],
         sign: Callable[[Row], bytes] | None,
     ) -> None:
-        self._rows: list[Row] = []
-        self._added: list[Row] = []
-        self._key_hashes: list[int | None] = []
-        self._bodies: list[DecodedBody | None] = []
-        self.plan = AppendPlan(self._rows, self._added, self._key_hashes, self._bodies)
+        self.rows: list[Row] = []
+        self.added: list[Row] = []
         self._next_position = first_position
         self._make_id = make_id
         self._sign = sign
@@ -473,7 +430,7 @@ class _Planner:
         message_id = get_own_id(draft)
         before = None if message_id is None else self._find_live(message_id)
         if before is not None and has_same_payload(before.body, body):
-            self._answer(before, None)
+            self.rows.append(before)
             return
         turn_id = draft.turn_id
         if before is not None:
@@ -483,8 +440,9 @@ class _Planner:
             control = Draft(role="control", control=Control((before.id,), "replaced", entry_id))
             self._add(Row(*mark, mark[0], "control", encode_body(control), None), None)
         row = Row(entry_id, position, turn_id or entry_id, draft.role, body, metadata)
+        row.decoded = decoded
         self._add(row, message_id)
-        self._answer(row, decoded)
+        self.rows.append(row)
 
     def _find_live(self, message_id: str) -> Row | None:
         """Return the version of a message that no control entry retracts."""
@@ -505,19 +463,14 @@ class _Planner:
     def _add(self, row: Row, message_id: str | None) -> None:
         if self._sign is not None:
             row.signature = self._sign(row)
-        self._added.append(row)
+        self.added.append(row)
         if row.role == "control":  # the id of a control entry is no message's
             self._controls.append(row)
             self._dead = None
-            self._key_hashes.append(None)
         else:
             name = message_id or row.id
             self._versions.setdefault(name, []).append(row)
-            self._key_hashes.append(hash_message_id(name))
-
-    def _answer(self, row: Row, body: DecodedBody | None) -> None:
-        self._rows.append(row)
-        self._bodies.append(body)
+            row.key_hash = hash_message_id(name)
 
 
 # -- checking and bounding ----------------------------------------------------------------------
@@ -581,36 +534,32 @@ def encode_state(value: Any) -> str:
     return dump_json(value, what="state document")
 
 
+def sign_document(signer: Signer, key: ThreadKey, name: str, version: int, text: object) -> bytes:
+    """Return the checksum of a state document from its JSON text."""
+    return signer.sign_record("document", key.user_id, key.thread_id, name, version, text)
+
+
 def read_document(
-    key: ThreadKey,
-    name: str,
-    stored: tuple[Any, Any, Any],
-    signer: Signer,
+    key: ThreadKey, name: str, stored: tuple[Any, Any, Any], signer: Signer
 ) -> StateDocument | None:
     """Return a stored document; None if it is damaged.
 
     Args:
         key: Its thread.
         name: Its name.
-        stored: Version, JSON text (or the bytes of it), and what `Signer.sign_document` made of
-            both.
+        stored: Version, JSON text (or the bytes of it), and what `sign_document` made of both.
         signer: That of the log.
     """
     version, value, checksum = stored
-    try:
-        text = value if isinstance(value, str) else value.decode()
-        if signer.is_document_sound(key, name, version, text, checksum):
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    if checksum == sign_document(signer, key, name, version, text):
+        with suppress(ValueError):  # which may quote what it could not read
             return StateDocument(load_json(text), version)
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-        pass  # which may quote what it could not read
     return None
 
 
 def decode_document(
-    key: ThreadKey,
-    name: str,
-    stored: tuple[Any, Any, Any],
-    signer: Signer,
+    key: ThreadKey, name: str, stored: tuple[Any, Any, Any], signer: Signer
 ) -> StateDocument | None:
     """Return what `read_document` does; only a cache, which can be made again, may be damaged.
 
@@ -618,13 +567,13 @@ def decode_document(
         CorruptEntryError: If it is damaged and no cache.
     """
     document = read_document(key, name, stored, signer)
-    if document is not None or name.startswith(CACHE_PREFIX):
-        return document
-    msg = (
-        f"state document {name!r} of thread {key.thread_id!r} is damaged; restore it from a "
-        "backup, or delete it with delete_state"
-    )
-    raise CorruptEntryError(msg, thread_id=key.thread_id)
+    if document is None and not name.startswith(CACHE_PREFIX):
+        msg = (
+            f"state document {name!r} of thread {key.thread_id!r} is damaged; restore it from a "
+            "backup, or delete it with delete_state"
+        )
+        raise CorruptEntryError(msg, thread_id=key.thread_id)
+    return document
 
 
 def make_version(before: int | None) -> int:
@@ -703,10 +652,3 @@ class AsyncTwins(MessageLog, ThreadState):
         if self._twin_pool is not None and self._twin_pid == os.getpid():
             self._twin_pool.shutdown(wait=False)
         self._twin_pool = None
-
-
-class TransactionTwins(AsyncTwins, ThreadTransactions):
-    """The same for a log that is a `ThreadTransactions` too."""
-
-    aread_thread = make_twin(ThreadTransactions.read_thread)
-    aappend_planned = make_twin(ThreadTransactions.append_planned)

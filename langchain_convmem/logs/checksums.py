@@ -10,25 +10,19 @@ owner's row says about that has a checksum of its own.
 
 from __future__ import annotations
 
-import hmac
-import json
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_convmem.logs.base import Row
-    from langchain_convmem.records import Owner, ThreadKey
+    from langchain_convmem.records import ThreadKey
 
 CHECKSUM_BYTES = 10
 """Of the checksum of a row."""
-DOCUMENT_BYTES = 8
-"""Of the checksum of a state document."""
-OWNER_BYTES = 12
-"""Of the checksum of an owner's row."""
-SNAPSHOT_BYTES = 16
-"""Of the checksum of an index's snapshot."""
+RECORD_BYTES = 12
+"""Of the checksum of what is kept beside the rows."""
 
 _METADATA_BYTES = 6
 SIGNATURE_BYTES = CHECKSUM_BYTES + _METADATA_BYTES
@@ -40,9 +34,7 @@ _MOST_KEY_BYTES = 64
 _THREADS_AT_MOST = 2_000
 _PERSON = b"convmem row"
 _PERSON_METADATA = b"convmem metadata"
-_PERSON_DOCUMENT = b"convmem document"
-_PERSON_OWNER = b"convmem owner"
-_PERSON_SNAPSHOT = b"convmem snapshot"
+_PERSON_RECORD = b"convmem record"
 
 
 class Signer:
@@ -102,7 +94,7 @@ class Signer:
         if row.metadata is None:
             return digest
         checksum = digest[_CHECKSUM]
-        data = checksum + _encode(row.metadata)
+        data = checksum + _encode(f"{row.metadata}")  # whatever an editor has put there
         return checksum + _digest(self._key, data, _METADATA_BYTES, _PERSON_METADATA)
 
     def find_damage(self, key: ThreadKey, row: Row) -> str:
@@ -116,50 +108,14 @@ class Signer:
         is_metadata = signature[_CHECKSUM] == computed[_CHECKSUM]
         return f"{'its metadata' if is_metadata else 'it'} does not match its checksum"
 
-    def sign_document(self, key: ThreadKey, name: str, version: int, value: str) -> bytes:
-        """Return the checksum of a state document, `DOCUMENT_BYTES` bytes.
+    def sign_record(self, kind: str, *covered: object) -> bytes:
+        """Return the checksum of what is kept beside the rows, `RECORD_BYTES` bytes.
 
         Args:
-            key: Its thread.
-            name: Its name.
-            version: Its version.
-            value: Its JSON text.
+            kind: What it is; a record of one kind never passes for one of another.
+            covered: Texts, numbers, bytes and None that it depends on. Of much data, pass a digest.
         """
-        data = _name_thread(key) + _encode(f"{version}\n{len(name)}\n{name}\n{value}")
-        return _digest(self._key, data, DOCUMENT_BYTES, _PERSON_DOCUMENT)
-
-    def is_document_sound(
-        self, key: ThreadKey, name: str, version: int, value: str, checksum: object
-    ) -> bool:
-        """Return whether a document is as it was written."""
-        computed = self.sign_document(key, name, version, value)
-        return isinstance(checksum, bytes) and hmac.compare_digest(computed, checksum)
-
-    def sign_owner(self, owner: Owner, last: int, erased: int, generation: int) -> bytes:
-        """Return the checksum of an owner's row, `OWNER_BYTES` bytes.
-
-        Args:
-            owner: The owner.
-            last: The highest position that was given.
-            erased: How many of these positions no longer have an entry, because it was forgotten.
-            generation: See `Changes`.
-        """
-        data = repr((owner.user_id, owner.thread_id, last, erased, generation))
-        return _digest(self._key, data.encode(), OWNER_BYTES, _PERSON_OWNER)
-
-    def sign_snapshot(self, owner: Owner, name: str, generation: int, data: bytes) -> bytes:
-        """Return the checksum of an index's snapshot, `SNAPSHOT_BYTES` bytes.
-
-        Args:
-            owner: Whose lines it holds.
-            name: How it was made.
-            generation: The owner's at that time.
-            data: The snapshot.
-        """
-        # SHA-256 takes less than half as long as BLAKE2 here: processors have instructions for it.
-        known = [owner.user_id, owner.thread_id, name, generation, sha256(data).hexdigest()]
-        text = json.dumps(known)
-        return _digest(self._key, text.encode("ascii"), SNAPSHOT_BYTES, _PERSON_SNAPSHOT)
+        return _digest(self._key, repr((kind, *covered)).encode(), RECORD_BYTES, _PERSON_RECORD)
 
     def _begin_thread(self, key: ThreadKey) -> blake2b:
         """Return a hash that has taken in the key and the thread's name."""

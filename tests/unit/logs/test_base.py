@@ -112,11 +112,11 @@ class Rows:
         controls = [row for row in self.rows if row.role == "control"] if versions else []
         batch, first = encode_drafts(drafts), len(self.rows) + 1
         plan = plan_append(batch, [*versions, *controls], first_position=first)
-        for row, key_hash in zip(plan.added, plan.key_hashes, strict=True):
+        for row in plan.added:
             assert row.position == len(self.rows) + 1
             is_control = row.role == "control"
             name = None if is_control else hash_message_id(read_message_id(row.id, row.body))
-            assert key_hash == name
+            assert row.key_hash == name
             self.rows.append(row)
         return plan.rows
 

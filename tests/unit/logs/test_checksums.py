@@ -12,7 +12,7 @@ from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row, annotate_row
 from langchain_convmem.logs.checksums import (
-    DOCUMENT_BYTES,
+    RECORD_BYTES,
     SIGNATURE_BYTES,
     Signer,
     format_checksum,
@@ -125,17 +125,15 @@ def test_nothing_is_added_to_a_damaged_row(row):
 
 
 @SIGNERS
-@given(name=names, value=texts, other=texts, version=st.integers(1, 2**50))
-def test_a_document_is_what_was_written_under_its_name(secret, name, value, other, version):
+@given(kind=names, covered=st.lists(st.none() | texts | st.integers() | st.binary(), max_size=4))
+def test_a_record_has_a_checksum_of_all_that_it_covers(secret, kind, covered):
     signer = Signer(secret)
-    checksum = signer.sign_document(KEY, name, version, value)
-    assert len(checksum) == DOCUMENT_BYTES
-    assert signer.is_document_sound(KEY, name, version, value, checksum)
-    assert signer.is_document_sound(KEY, name, version, other, checksum) is (other == value)
-    assert not signer.is_document_sound(KEY, name, version + 1, value, checksum)
-    assert not signer.is_document_sound(KEY, f"{name}x", version, value, checksum)
-    assert not signer.is_document_sound(ThreadKey("ben", "garden"), name, version, value, checksum)
-    assert not signer.is_document_sound(KEY, name, version, value, None)
+    checksum = signer.sign_record(kind, *covered)
+    assert len(checksum) == RECORD_BYTES
+    assert checksum == Signer(secret).sign_record(kind, *covered)
+    others = [(f"{kind}x", *covered), (kind, *covered, None), (kind, covered)]
+    assert checksum not in [signer.sign_record(*other) for other in others]
+    assert checksum != Signer("another secret of bytes").sign_record(kind, *covered)
 
 
 @pytest.mark.parametrize("key", ["short", b"x" * 15, "x" * 65, ""])

@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.logs.base import decode_document
+from langchain_convmem.logs.base import decode_document, sign_document
 from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.verify import KEPT, Finding, verify_log
 from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER, list_texts, say, say_all
@@ -87,7 +87,7 @@ def test_a_key_that_differs_is_refused(stored, own, what):
 
 def test_a_document_is_read_as_it_was_written_or_not_at_all():
     signer = Signer()
-    checksum = signer.sign_document(ANA, "note", 7, "[1]")
+    checksum = sign_document(signer, ANA, "note", 7, "[1]")
     assert decode_document(ANA, "note", (7, "[1]", checksum), signer).value == [1]
     assert decode_document(ANA, "note", (7, b"[1]", checksum), signer).version == 7
     for stored in (
@@ -95,7 +95,7 @@ def test_a_document_is_read_as_it_was_written_or_not_at_all():
         (7, "[2]", checksum),
         (7, b"\xff secret", checksum),
         (7, "[1]", None),
-        (7, "secret", signer.sign_document(ANA, "note", 7, "secret")),
+        (7, "secret", sign_document(signer, ANA, "note", 7, "secret")),
     ):
         with pytest.raises(CorruptEntryError, match="'note' of thread 't1' is damaged") as caught:
             decode_document(ANA, "note", stored, signer)
