@@ -18,7 +18,7 @@ _ULID_TEXT = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # A log reads several ids per entry: int() knows the 32 digits under other letters.
 _AS_BASE_32 = str.maketrans(_DIGITS, "0123456789abcdefghijklmnopqrstuv")
-_TIME_DIGITS = 10
+_TIME_DIGITS, _NUMBER_END = 10, 18
 _RANDOM_BITS = 80
 _NUMBER_BITS = 40
 _NUMBER_MASK = (1 << _NUMBER_BITS) - 1
@@ -91,7 +91,7 @@ def make_numbered_ulid(number: int) -> str:
 
 def get_ulid_number(ulid: str) -> int:
     """Return the number of a numbered ULID; of any other one, a number that means nothing."""
-    return int(ulid.translate(_AS_BASE_32), 32) >> _NUMBER_BITS & _NUMBER_MASK
+    return int(ulid[_TIME_DIGITS:_NUMBER_END].translate(_AS_BASE_32), 32)
 
 
 def derive_ulid(at_ms: int, *parts: str | None) -> str:
