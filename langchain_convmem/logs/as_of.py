@@ -7,7 +7,7 @@ since is not there either; what was added to an entry's metadata later is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeAlias, TypeVar
@@ -17,16 +17,7 @@ from langchain_convmem.errors import ConfigError, ReadOnlyError
 from langchain_convmem.ids import get_ulid_ms, is_ulid
 from langchain_convmem.logs.base import make_twin
 from langchain_convmem.protocols import MessageLog, OwnerListing, find_segment_cache
-from langchain_convmem.records import (
-    Changes,
-    Draft,
-    Entry,
-    ForgetReceipt,
-    Owner,
-    StoredSegment,
-    ThreadInfo,
-    ThreadKey,
-)
+from langchain_convmem.records import Changes, Entry, Owner, StoredSegment, ThreadInfo, ThreadKey
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -183,45 +174,26 @@ class LogAsOf:
 
     # -- writing, which is refused ----------------------------------------------------------------
 
-    def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
-    ) -> list[Entry]:
-        """Refuse; nothing is written into the past."""
-        del key, drafts, durable
-        raise _make_refusal_to_write()
+    def _refuse_to_write(self, *_: Any, **__: Any) -> Any:
+        """Refuse; nothing is written into the past, and what the log forgets is gone from it too.
 
-    def annotate(
-        self,
-        key: ThreadKey,
-        entry_id: str,
-        *,
-        attributes: Sequence[str] = (),
-        timing: Mapping[str, int] | None = None,
-        aux: Mapping[str, Any] | None = None,
-    ) -> Entry:
-        """Refuse; nothing is written into the past."""
-        del key, entry_id, attributes, timing, aux
-        raise _make_refusal_to_write()
+        Raises:
+            ReadOnlyError: Always.
+        """
+        msg = (
+            "a memory as_of an earlier time is read-only; write with the memory that it was made "
+            "of, or fork the thread there with memory.fork(...)"
+        )
+        raise ReadOnlyError(msg)
 
-    def forget(
-        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
-    ) -> ForgetReceipt:
-        """Refuse; the log itself forgets, and then its past has forgotten as well."""
-        del scope, entry_ids
-        raise _make_refusal_to_write()
+    async def _arefuse_to_write(self, *_: Any, **__: Any) -> Any:
+        """Refuse as the synchronous methods do."""
+        self._refuse_to_write()
+
+    append = annotate = forget = _refuse_to_write
+    aappend = aannotate = aforget = _arefuse_to_write
 
     def close(self) -> None:
         """Close nothing."""
 
-    aappend = make_twin(append)
-    aannotate = make_twin(annotate)
-    aforget = make_twin(forget)
     aclose = make_twin(close)
-
-
-def _make_refusal_to_write() -> ReadOnlyError:
-    msg = (
-        "a memory as_of an earlier time is read-only; write with the memory that it was made of, "
-        "or fork the thread there with memory.fork(...)"
-    )
-    return ReadOnlyError(msg)

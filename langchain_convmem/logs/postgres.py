@@ -15,9 +15,8 @@ import os
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.errors import (
@@ -34,8 +33,6 @@ from langchain_convmem.logs.sql_log import SCHEMA_VERSION, SqlLog, Transaction, 
 if TYPE_CHECKING:
     from psycopg import ClientCursor, Connection
     from psycopg import Error as DriverError
-    from psycopg.abc import Buffer
-    from psycopg.adapt import Loader
     from psycopg_pool import ConnectionPool
 
     Lend = Callable[[], AbstractContextManager[Connection[Any]]]
@@ -55,7 +52,6 @@ _WAIT_S = 10.0
 """How long a call waits for a connection of the pool."""
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Between questions about a commit whose answer was lost."""
-_SENT_AT_ONCE = 1 << 20
 _LOST = frozenset({"25P03", "25P04", "57P01", "57P02", "57P03", "57P05"})
 """The server ended the connection: by its administrator, a crash, a timeout of the idle."""
 _STANDBY = "25006"
@@ -103,15 +99,6 @@ class _Transaction:
     def do(self, sql: str, *values: Any) -> None:
         self._waiting.append(self._cursor.mogrify(sql.replace("?", "%s"), values))
 
-    def do_each(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        size = 0
-        for row in rows:
-            self.do(sql, *row)
-            size += len(self._waiting[-1])
-            if size > _SENT_AT_ONCE:
-                self._send()
-                size = 0
-
     def commit(self) -> None:
         if not self.is_once:
             self._waiting.append("COMMIT")
@@ -124,7 +111,6 @@ class _Transaction:
 
         connection = self.stack.enter_context(self._lend())
         self._cursor: ClientCursor[Any] = ClientCursor(connection, row_factory=tuple_row)
-        self._cursor.adapters.register_loader("text", _make_text_loader())
 
     def _send(self) -> tuple[list[Any], int]:
         """Send what waits; return the rows of the last statement, and how many it changed.
@@ -155,22 +141,10 @@ class _Transaction:
             if cursor.description:
                 rows = cursor.fetchall()
                 if not self._is_begun and self.xid is None:
-                    self.xid = rows[0][0].decode()
+                    self.xid = rows[0][0]
             if not cursor.nextset():
                 self._is_begun = True
                 return rows, cursor.rowcount
-
-
-@cache
-def _make_text_loader() -> type[Loader]:
-    """Return what reads text as bytes: damaged text is not even that."""
-    from psycopg.adapt import Loader
-
-    class RawText(Loader):
-        def load(self, data: Buffer) -> bytes:
-            return bytes(data)
-
-    return RawText
 
 
 class PostgresLog(SqlLog):
@@ -265,7 +239,7 @@ class PostgresLog(SqlLog):
         self._closed = True
         if self._pool is not None and self._given is None and self._pid == os.getpid():
             self._pool.close()
-        self._decoded.clear()
+        self._decode_again.cache_clear()
         self._stop_workers()
 
     # -- transactions -----------------------------------------------------------------------------
@@ -321,9 +295,9 @@ class PostgresLog(SqlLog):
                 tx.is_once = True
                 with tx.stack:
                     [(fate,)] = tx.rows("SELECT pg_xact_status(?::text::xid8)", xid)
-            if fate == b"committed":
+            if fate == "committed":
                 return
-            if fate == b"aborted":
+            if fate == "aborted":
                 raise LogUnavailableError(f"{lost}; nothing was written") from lost
             time.sleep(pause_s)
         msg = f"{lost}; whether it was written is not known: repeat it with the same message ids"
@@ -476,13 +450,12 @@ def _has_tables(tx: Transaction, schema: str) -> bool:
         "WHERE n.nspname = ? AND c.relname = 'meta')",
         schema,
     )
-    if encoding != b"UTF8":
-        found = encoding.decode()
-        msg = f"the database is encoded in {found}; a log needs one with ENCODING 'UTF8'"
+    if encoding != "UTF8":
+        msg = f"the database is encoded in {encoding}; a log needs one with ENCODING 'UTF8'"
         raise LogError(msg)
     if columns is None:
         return False
-    if b"epoch" not in columns:
+    if "epoch" not in columns:
         msg = f"schema {schema!r} holds tables of another program; choose another schema"
         raise SchemaVersionError(msg, supported=SCHEMA_VERSION)
     [(found,)] = tx.rows("SELECT version FROM meta")

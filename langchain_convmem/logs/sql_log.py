@@ -84,6 +84,7 @@ _DOCUMENTS = (
     "FROM owners o JOIN threads t ON t.owner = o.owner JOIN documents d ON d.thread = t.thread "
     "WHERE d.name = ? AND"
 )
+_THREAD = "FROM threads t WHERE t.owner = ? AND t.digest = ?"
 _BOTH_WAYS = "ASC", "DESC"
 _OF_USER = "o.digest BETWEEN ? AND ?"
 _OF_OWNER = "e.place > o.owner << 32 AND e.place < (o.owner + 1) << 32"
@@ -129,8 +130,8 @@ class SqlLog(kit.AsyncTwins):
     def __init__(self, signing_key: bytes | str | None) -> None:
         """Prepare to sign; nothing is opened yet."""
         self._signer = Signer(signing_key)
-        self._decoded = _DecodedEntries(self._decode)
-        self._threads: dict[ThreadKey, tuple[int, int, int]] = {}
+        # A thread is read in every turn, and hardly changes: a row as before is the entry as before.
+        self._decode_again = lru_cache(maxsize=_REMEMBERED)(self._decode)
         self._local = threading.local()
         self._closed = False
 
@@ -159,9 +160,6 @@ class SqlLog(kit.AsyncTwins):
             self._local.transaction = transaction
             try:
                 yield transaction
-            except BaseException:
-                self._threads = {}  # it may know of threads that are not made after all
-                raise
             finally:
                 self._local.transaction = None
 
@@ -188,24 +186,12 @@ class SqlLog(kit.AsyncTwins):
     def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
         return kit.decode_entry(key, read_row(columns), self._signer)
 
+    def _decode_kept(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
+        """Return an entry that others may hold, too, and that nobody changes."""
+        is_large = len(columns[4]) > _REMEMBERED_BYTES
+        return self._decode(key, columns) if is_large else self._decode_again(key, columns)
+
     # -- writing ----------------------------------------------------------------------------------
-
-    def _make_thread(self, tx: Transaction, owner: _LockedOwner, key: ThreadKey) -> int:
-        """Return a thread's number, made if need be.
-
-        It is remembered for as long as nothing of the owner is forgotten.
-        """
-        number, generation, thread = self._threads.get(key, (0, 0, 0))
-        if (number, generation) == (owner.number, owner.generation):
-            return thread
-        while (found := _find_thread(tx, owner, key.thread_id)) is None:
-            name = key.thread_id.encode()
-            insert = "INSERT INTO threads(owner, digest, name) VALUES (?, ?, ?)"
-            tx.do(insert, owner.number, _digest(name), name)
-        if len(self._threads) >= _REMEMBERED:
-            self._threads = {}
-        self._threads[key] = owner.number, owner.generation, found
-        return found
 
     def append(
         self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
@@ -217,7 +203,7 @@ class SqlLog(kit.AsyncTwins):
             return []
         with self._transaction(write=True, durable=durable) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
-            thread = self._make_thread(tx, owner, key)
+            thread = _make_thread(tx, owner, key.thread_id)
             plan = kit.plan_append(
                 batch,
                 self._read_stored(tx, key, kit.list_own_ids(batch)),
@@ -226,8 +212,12 @@ class SqlLog(kit.AsyncTwins):
                 sign=partial(self._signer.sign, key),
             )
             for row in plan.added:
-                insert = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                tx.do(insert, *_write_row(owner, thread, row))
+                columns = "?, t.thread, ?, ?, ?, ?, ?, ?, ?"
+                tx.do(
+                    f"INSERT INTO entries SELECT {columns} {_THREAD}",
+                    *_write_row(owner, row),
+                    *thread,
+                )
             if plan.added:
                 last = plan.added[-1].position
                 _write_owner(tx, self._signer, owner._replace(last=last))
@@ -239,7 +229,7 @@ class SqlLog(kit.AsyncTwins):
         if rows:
             query = f"SELECT {_COLUMNS} {_OF_THREAD} AND e.role = 'control' ORDER BY e.place"
             rows += map(read_row, tx.rows(query, *_name_thread(key)))
-        return kit.note_damage(self._signer, key, rows)
+        return [row for row in rows if not self._signer.find_damage(key, row)]
 
     def append_planned(
         self,
@@ -314,12 +304,10 @@ class SqlLog(kit.AsyncTwins):
     ) -> tuple[StateDocument | None, list[Entry]]:
         """Return a document and entries; see `ThreadTransactions.read_thread`."""
         with self._transaction() as tx:
-            [epoch] = _read_one(tx, "SELECT epoch FROM meta")
-            document = self.get_state(key, name)
-            found: list[Any] = []
+            document, found = self.get_state(key, name), []
             for after, until in stretches(document):
                 found += tx.rows(_RANGE, *_name_thread(key), *_bound_range(after, until))
-        return document, self._decoded.decode(epoch, key, found)
+        return document, [self._decode_kept(key, columns) for columns in found]
 
     aappend_planned = kit.make_twin(append_planned)
     aread_thread = kit.make_twin(read_thread)
@@ -409,7 +397,7 @@ class SqlLog(kit.AsyncTwins):
                 [epoch] = _read_one(tx, "SELECT epoch FROM meta")
                 erased = owner.erased + receipt.entries
                 _write_owner(tx, self._signer, owner._replace(erased=erased, generation=epoch))
-        self._decoded.clear()
+        self._decode_again.cache_clear()
         self._scrub()
         return replace(receipt, at_ms=get_now_ms())
 
@@ -439,11 +427,12 @@ class SqlLog(kit.AsyncTwins):
             found = self.get_state(key, name)
             if (None if found is None else found.version) != expected:
                 return None
-            columns = "version = excluded.version, value = excluded.value, "
+            thread = _make_thread(tx, owner, key.thread_id)
+            columns = "version = excluded.version, value = excluded.value"
             tx.do(
-                "INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT (thread, name) "
-                f"DO UPDATE SET {columns} checksum = excluded.checksum",
-                *(self._make_thread(tx, owner, key), _encode(name), version, text, checksum),
+                f"INSERT INTO documents SELECT t.thread, ?, ?, ?, ? {_THREAD} ON CONFLICT "
+                f"(thread, name) DO UPDATE SET {columns}, checksum = excluded.checksum",
+                *(_encode(name), version, text, checksum, *thread),
             )
         return StateDocument(load_json(text), version)
 
@@ -661,11 +650,12 @@ def _write_owner(tx: Transaction, signer: Signer, locked: _LockedOwner) -> None:
     tx.do(f"UPDATE owners SET {columns} WHERE owner = ?", *counts, checksum, locked.number)
 
 
-def _find_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> int | None:
-    """Return a thread's number; None if nothing is kept of it."""
-    query = "SELECT thread FROM threads WHERE owner = ? AND digest = ?"
-    found = tx.rows(query, owner.number, _digest(thread_id.encode()))
-    return int(found[0][0]) if found else None
+def _make_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> tuple[int, bytes]:
+    """Make a thread unless it is there; return what `_THREAD` binds."""
+    name = thread_id.encode()
+    insert = "INSERT INTO threads(owner, digest, name) VALUES (?, ?, ?)"
+    tx.do(f"{insert} ON CONFLICT (owner, digest) DO NOTHING", owner.number, _digest(name), name)
+    return owner.number, _digest(name)
 
 
 def _find_place(owner: _LockedOwner, position: int) -> int:
@@ -731,21 +721,20 @@ def _erase_entries(
         segments += tx.count(f"DELETE FROM segments WHERE {among}", *some)
         tx.do(f"DELETE FROM entries WHERE {among}", *some)
     caches = tx.count(
-        "DELETE FROM documents WHERE thread = ? AND substr(name, 1, ?) = ?",
-        *(_find_thread(tx, owner, key.thread_id), len(CACHE_PREFIX), CACHE_PREFIX.encode()),
+        f"DELETE FROM documents WHERE thread = (SELECT thread {_THREAD}) AND substr(name, 1, ?) = ?",
+        *(owner.number, _digest(key.thread_id.encode()), len(CACHE_PREFIX), CACHE_PREFIX.encode()),
     )
     return ForgetReceipt(entries=len(places), segments=segments, documents=caches)
 
 
 def _erase_threads(tx: Transaction, owner: _LockedOwner, scope: Owner | ThreadKey) -> ForgetReceipt:
     """Delete one thread, or all, with all that belongs to them; return the counts."""
-    threads = [
-        row[0] for row in tx.rows("SELECT thread FROM threads WHERE owner = ?", owner.number)
-    ]
+    query, values = "SELECT thread FROM threads t WHERE t.owner = ?", (owner.number,)
     if isinstance(scope, ThreadKey):
-        threads = list(filter(None, [_find_thread(tx, owner, scope.thread_id)]))
+        query, values = f"SELECT thread {_THREAD}", (*values, _digest(scope.thread_id.encode()))
+    threads = tx.rows(query, *values)
     entries = segments = documents = 0
-    for thread in threads:
+    for (thread,) in threads:
         of_thread = "place IN (SELECT place FROM entries WHERE thread = ?)"
         segments += tx.count(f"DELETE FROM segments WHERE {of_thread}", thread)
         entries += tx.count("DELETE FROM entries WHERE thread = ?", thread)
@@ -811,10 +800,10 @@ def read_row(columns: Sequence[Any]) -> kit.Row:
     )
 
 
-def _write_row(owner: _LockedOwner, thread: int, row: kit.Row) -> tuple[Any, ...]:
-    """Return the columns of `entries`; an entry that opens its turn stores no turn."""
+def _write_row(owner: _LockedOwner, row: kit.Row) -> tuple[Any, ...]:
+    """Return the columns of `entries` but for the thread; who opens a turn stores none."""
     turn = None if row.turn_id == row.id else _encode(row.turn_id)
-    names = thread, row.id.encode(), turn, row.role, row.key_hash
+    names = row.id.encode(), turn, row.role, row.key_hash
     return (_find_place(owner, row.position), *names, row.body, row.metadata, row.signature)
 
 
@@ -834,42 +823,6 @@ def _add_keys(owner: Owner, found: Iterable[Sequence[Any]]) -> Iterator[tuple[Th
             thread_id = owner.thread_id or read_name(name) or f"{_DAMAGED_NAME}thread"
             key = keys[name] = ThreadKey(owner.user_id, thread_id)
         yield key, read_row(columns)
-
-
-class _DecodedEntries:
-    """Entries that were decoded lately: a thread is read in every turn, and hardly changes.
-
-    A row that changed is decoded again. Thread-safe. The entries are shared, and must not be
-    changed.
-    """
-
-    def __init__(self, decode: Callable[[ThreadKey, Sequence[Any]], Entry]) -> None:
-        self._decode = decode
-        # Single operations on a dict need no lock, which a fork could leave held.
-        self._kept: dict[int, tuple[ThreadKey, Sequence[Any], Entry]] = {}
-        self._epoch: int | None = None
-
-    def clear(self) -> None:
-        self._kept = {}
-
-    def decode(self, epoch: int, key: ThreadKey, rows: Iterable[Sequence[Any]]) -> list[Entry]:
-        """Return the entries of a thread's rows; what was forgotten since is not kept."""
-        if epoch != self._epoch:
-            self.clear()
-            self._epoch = epoch
-        kept, found = self._kept, []
-        for columns in rows:
-            known = kept.get(columns[0])
-            if known is not None and known[1] == columns and known[0] == key:
-                found.append(known[2])
-                continue
-            entry = self._decode(key, columns)
-            found.append(entry)
-            if not entry.damage and len(columns[4]) <= _REMEMBERED_BYTES:
-                kept[columns[0]] = key, columns, entry
-        for place in list(kept)[: max(0, len(kept) - _REMEMBERED)]:
-            kept.pop(place, None)
-        return found
 
 
 # -- what recall keeps ----------------------------------------------------------------------------

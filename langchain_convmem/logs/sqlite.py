@@ -132,7 +132,7 @@ class _SQLiteBase(SqlLog):
         for connection in {self._reader, self._writer}:
             with connection.guard:
                 connection.close()
-        self._decoded.clear()
+        self._decode_again.cache_clear()
         self._stop_workers()
 
     @contextmanager

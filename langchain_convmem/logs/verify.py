@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from langchain_convmem.errors import ConfigError, LogClosedError, LogError
@@ -111,34 +111,37 @@ def verify_log(log: MessageLog, progress: Progress | None = None) -> VerifyRepor
     """
     if not isinstance(log, OwnerListing):
         raise ConfigError(f"{log!r} cannot list its users, so that nobody can read all of it")
-    check = _Check(log, progress)
+    check = _Check()
     owners: list[Owner] = []
     with check.guard("the owners"):
         owners = log.owners()
-        check.count(owners)
+        users = {owner.user_id for owner in owners}
+        check.total = sum(info.entries for user in users for info in log.threads(user))
     for owner in owners:
         with check.guard(f"all entries of {_describe_owner(owner)}"):
-            check.read(owner)
+            check.read(log, owner, progress)
     if isinstance(log, StorageCheck):
         with check.guard("what should be there"):
             for problem in log.check_storage():
-                check.note_storage(problem)
-    return check.report(len(owners))
+                check.note(problem.what, problem.owner)
+                check.missing += problem.missing
+    damaged, problems = tuple(check.damaged[:KEPT]), tuple(check.problems[:KEPT])
+    more = len(check.problems) - len(problems)
+    counts = len(owners), len(check.threads), check.entries, check.missing
+    return VerifyReport(*counts, damaged, problems, more)
 
 
-@dataclass(slots=True)
 class _Check:
-    """One check of one log: what was found so far."""
+    """What was found so far."""
 
-    log: MessageLog
-    progress: Progress | None
-    threads: set[ThreadKey] = field(default_factory=set)
-    entries: int = 0
-    total: int = 0
-    missing: int = 0
-    more: int = 0
-    damaged: list[Finding] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.threads: set[ThreadKey] = set()
+        self.entries = self.total = self.missing = 0
+        self.damaged: list[Finding] = []
+        self.problems: list[str] = []
+
+    def note(self, what: str, owner: Owner | None = None) -> None:
+        self.problems.append(what if owner is None else f"{_describe_owner(owner)}: {what}")
 
     @contextmanager
     def guard(self, what: str) -> Iterator[None]:
@@ -150,52 +153,24 @@ class _Check:
         except LogError as error:
             self.note(f"{what} cannot be read to the end: {error}")
 
-    def count(self, owners: Iterable[Owner]) -> None:
-        for user_id in dict.fromkeys(owner.user_id for owner in owners):
-            self.total += sum(info.entries for info in self.log.threads(user_id))
-
-    def read(self, owner: Owner) -> None:
-        page = self.log.changes(owner, limit=_PAGE)
+    def read(self, log: MessageLog, owner: Owner, progress: Progress | None) -> None:
+        page = log.changes(owner, limit=_PAGE)
         while page.entries:
             for entry in page.entries:
                 self.threads.add(entry.key)
                 if entry.damage:
                     self._note_damage(entry)
             self.entries += len(page.entries)
-            if self.progress is not None:
-                self.progress(self.entries, max(self.entries, self.total))
-            page = self.log.changes(owner, page.cursor, limit=_PAGE)
-
-    def note(self, problem: str) -> None:
-        if len(self.problems) < KEPT:
-            self.problems.append(problem)
-        else:
-            self.more += 1
-
-    def note_storage(self, problem: StorageProblem) -> None:
-        self.missing += problem.missing
-        whose = "" if problem.owner is None else f"{_describe_owner(problem.owner)}: "
-        self.note(f"{whose}{problem.what}")
+            if progress is not None:
+                progress(self.entries, max(self.entries, self.total))
+            page = log.changes(owner, page.cursor, limit=_PAGE)
 
     def _note_damage(self, entry: Entry) -> None:
-        key = entry.key
-        if len(self.damaged) < KEPT:
-            found = Finding(key.user_id, key.thread_id, entry.position, entry.id, entry.damage)
-            self.damaged.append(found)
+        key, position = entry.key, entry.position
+        self.damaged.append(Finding(key.user_id, key.thread_id, position, entry.id, entry.damage))
         user = "" if key.user_id is None else f" of user {key.user_id!r:.{_SHOWN_CHARS}}"
-        place = f"position {entry.position} of thread {key.thread_id!r:.{_SHOWN_CHARS}}{user}"
-        self.note(f"{place}: {entry.damage}")
-
-    def report(self, owners: int) -> VerifyReport:
-        return VerifyReport(
-            owners=owners,
-            threads=len(self.threads),
-            entries=self.entries,
-            missing=self.missing,
-            damaged=tuple(self.damaged),
-            problems=tuple(self.problems),
-            more=self.more,
-        )
+        thread = f"thread {key.thread_id!r:.{_SHOWN_CHARS}}{user}"
+        self.note(f"position {position} of {thread}: {entry.damage}")
 
 
 def _describe_owner(owner: Owner) -> str:
