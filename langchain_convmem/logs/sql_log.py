@@ -130,7 +130,7 @@ class SqlLog(kit.AsyncTwins):
     def __init__(self, signing_key: bytes | str | None) -> None:
         """Prepare to sign; nothing is opened yet."""
         self._signer = Signer(signing_key)
-        # A thread is read in every turn, and hardly changes: a row as before is the entry as before.
+        # A thread is read in every turn, and hardly changes: an equal row is the same entry.
         self._decode_again = lru_cache(maxsize=_REMEMBERED)(self._decode)
         self._local = threading.local()
         self._closed = False
@@ -212,12 +212,8 @@ class SqlLog(kit.AsyncTwins):
                 sign=partial(self._signer.sign, key),
             )
             for row in plan.added:
-                columns = "?, t.thread, ?, ?, ?, ?, ?, ?, ?"
-                tx.do(
-                    f"INSERT INTO entries SELECT {columns} {_THREAD}",
-                    *_write_row(owner, row),
-                    *thread,
-                )
+                insert = f"INSERT INTO entries SELECT ?, t.thread, ?, ?, ?, ?, ?, ?, ? {_THREAD}"
+                tx.do(insert, *_write_row(owner, row), *thread)
             if plan.added:
                 last = plan.added[-1].position
                 _write_owner(tx, self._signer, owner._replace(last=last))
@@ -721,7 +717,8 @@ def _erase_entries(
         segments += tx.count(f"DELETE FROM segments WHERE {among}", *some)
         tx.do(f"DELETE FROM entries WHERE {among}", *some)
     caches = tx.count(
-        f"DELETE FROM documents WHERE thread = (SELECT thread {_THREAD}) AND substr(name, 1, ?) = ?",
+        f"DELETE FROM documents WHERE thread = (SELECT t.thread {_THREAD}) "
+        "AND substr(name, 1, ?) = ?",
         *(owner.number, _digest(key.thread_id.encode()), len(CACHE_PREFIX), CACHE_PREFIX.encode()),
     )
     return ForgetReceipt(entries=len(places), segments=segments, documents=caches)
