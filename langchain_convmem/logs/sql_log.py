@@ -726,12 +726,11 @@ def _erase_entries(
 
 def _erase_threads(tx: Transaction, owner: _LockedOwner, scope: Owner | ThreadKey) -> ForgetReceipt:
     """Delete one thread, or all, with all that belongs to them; return the counts."""
-    query, values = "SELECT thread FROM threads t WHERE t.owner = ?", (owner.number,)
+    threads = tx.rows("SELECT thread, digest FROM threads WHERE owner = ?", owner.number)
     if isinstance(scope, ThreadKey):
-        query, values = f"SELECT thread {_THREAD}", (*values, _digest(scope.thread_id.encode()))
-    threads = tx.rows(query, *values)
+        threads = [row for row in threads if row[1] == _digest(scope.thread_id.encode())]
     entries = segments = documents = 0
-    for (thread,) in threads:
+    for thread, _ in threads:
         of_thread = "place IN (SELECT place FROM entries WHERE thread = ?)"
         segments += tx.count(f"DELETE FROM segments WHERE {of_thread}", thread)
         entries += tx.count("DELETE FROM entries WHERE thread = ?", thread)
