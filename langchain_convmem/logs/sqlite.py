@@ -9,8 +9,8 @@ not inherit these notes: the connections are closed before a fork, and opened ag
 
 A write-ahead file says nothing about the database that it belongs to. SQLite would apply one that
 a crash has left to whatever file it finds beside it, such as a backup that was put in the place of
-the log. So the table `identity` holds a number that each write raises, and that a backup gets anew:
-from it follows whether the two belong together.
+the log. A backup says that it has none. For other copies, the table `identity` holds a number that
+each write raises: from it follows whether the two belong together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sqlite3
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
@@ -48,7 +48,7 @@ from langchain_convmem.logs.sql_log import (
     write_schema,
 )
 from langchain_convmem.logs.verify import StorageProblem
-from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
+from langchain_convmem.records import ThreadKey
 
 try:
     import fcntl
@@ -64,7 +64,6 @@ _OPEN: WeakSet[SQLiteLog] = WeakSet()
 BUSY_S = 30.0
 _PAUSE_S = 0.02
 _PATIENCE_AT_FOLDING_S = 0.2
-_STAMP_BITS = 62
 _LASTING = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH}
 )
@@ -94,24 +93,27 @@ class _Transaction:
     def do(self, sql: str, *values: Any) -> None:
         self._execute(sql, values)
 
-    def do_each(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._db.executemany(sql, rows)
-
 
 class _Connection:
     """A connection for one thread at a time, opened when it is first used."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], *, is_kept: bool = True) -> None:
         self.guard = threading.RLock()
-        self.is_kept = is_kept
-        self._connect = connect
+        self._connect, self._is_kept = connect, is_kept
         self._db: sqlite3.Connection | None = None
 
-    def get(self) -> sqlite3.Connection:
-        """Return it; for the holder of the guard."""
-        if self._db is None:
-            self._db = self._connect()
-        return self._db
+    @contextmanager
+    def use(self) -> Iterator[sqlite3.Connection]:
+        """Lend it for a block, at the end of which no transaction is left."""
+        with self.guard:
+            db = self._db = self._connect() if self._db is None else self._db
+            try:
+                yield db
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                if not self._is_kept:
+                    self.close()
 
     def close(self) -> None:
         """Close it; for the holder of the guard."""
@@ -125,11 +127,17 @@ class _SQLiteBase(SqlLog):
 
     _writer: _Connection
     _reader: _Connection
+    _apart: _Connection
+    """For what takes long."""
+
+    @property
+    def _connections(self) -> tuple[_Connection, ...]:
+        return self._writer, self._reader, self._apart
 
     def close(self) -> None:
         """Close the log; later calls raise `LogClosedError`. Idempotent."""
         self._closed = True
-        for connection in {self._reader, self._writer}:
+        for connection in self._connections:
             with connection.guard:
                 connection.close()
         self._decode_again.cache_clear()
@@ -137,36 +145,26 @@ class _SQLiteBase(SqlLog):
 
     @contextmanager
     def _begin(self, *, write: bool, durable: bool, once: bool) -> Iterator[Transaction]:
-        connection = self._writer if write else self._reader
-        try:
-            with connection.guard:
-                self._check_open()
-                db = connection.get()
-                if write:
-                    self._begin_write(db, durable=durable)
-                elif not once:
-                    db.execute("BEGIN")
-                try:
-                    yield _Transaction(db)
-                    if db.in_transaction:
-                        db.execute("COMMIT")
-                finally:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                    if not connection.is_kept:
-                        connection.close()
-        except sqlite3.DatabaseError as error:
-            raise self._make_error(error) from error
+        with self._use(self._writer if write else self._reader) as db:
+            if write:
+                self._begin_write(db, durable=durable)
+            elif not once:
+                db.execute("BEGIN")
+            yield _Transaction(db)
+            if db.in_transaction:
+                db.execute("COMMIT")
 
     @abstractmethod
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
         """Begin a transaction in which no other writes."""
 
     @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Raise what SQLite's errors mean for a caller."""
+    def _use(self, connection: _Connection) -> Iterator[sqlite3.Connection]:
+        """Lend a connection; raise what SQLite's errors mean for a caller."""
         try:
-            yield
+            with connection.use() as db:
+                self._check_open()
+                yield db
         except sqlite3.DatabaseError as error:
             raise self._make_error(error) from error
 
@@ -191,18 +189,28 @@ class _SQLiteBase(SqlLog):
             f"the log on {self.place} cannot be used: {error}; check the file and its rights"
         )
 
-    # -- the whole log ----------------------------------------------------------------------------
+    # -- forks ------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _use_apart(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for what takes long."""
-        with self._translate_errors(), self._writer.guard:
-            self._check_open()
-            yield self._writer.get()
+    def prepare_fork(self) -> None:
+        """Wait for calls of other threads; close what a child must not inherit."""
+        for connection in self._connections:
+            connection.guard.acquire()
+
+    def resume_after_fork(self) -> None:
+        """Let calls go on, in the parent."""
+        for connection in self._connections:
+            connection.guard.release()
+
+    def begin_in_child(self) -> None:
+        """Begin with guards of its own."""
+        for connection in self._connections:
+            connection.guard = threading.RLock()
+
+    # -- the whole log ----------------------------------------------------------------------------
 
     def check_storage(self) -> Iterator[StorageProblem]:
         """Yield what is wrong beside the entries; see `verify.StorageCheck`."""
-        with self._use_apart() as db:
+        with self._use(self._apart) as db:
             found = db.execute("PRAGMA integrity_check(100)").fetchall()
         for (finding,) in found:
             if finding != b"ok":
@@ -230,7 +238,7 @@ class _SQLiteBase(SqlLog):
         self._check_open()
         target = Path(os.fspath(path)).absolute()
         _refuse_what_is_there(target, overwrite=overwrite)
-        with _copying(target) as unfinished, self._use_apart() as db:
+        with _copying(target) as unfinished, self._use(self._apart) as db:
             db.execute("VACUUM INTO ?", (os.fspath(unfinished),))
 
     async def abackup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -278,15 +286,14 @@ class SQLiteLog(_SQLiteBase):
         self._writer = _Connection(self._connect)
         # Where nothing may be locked, a connection that is kept would not see what others write.
         self._reader = _Connection(self._connect_to_read, is_kept=not self._is_read_only)
-        self._apart = threading.RLock()
+        self._apart = _Connection(self._connect_to_read, is_kept=False)
         # A file that cannot be used is refused here, not at the first message.
         with ExitStack() as stack:
             stack.callback(self.close)
-            with self._translate_errors():
-                _refuse_foreign_wal(self.path)
-                if not self._is_read_only:
-                    with self._writer.guard:
-                        self._writer.get()
+            _refuse_foreign_wal(self.path)
+            if not self._is_read_only:
+                with self._use(self._writer):
+                    pass
             may_write = self._signer.has_key and not self._is_read_only
             with self._transaction(write=may_write, durable=False) as tx:
                 self._check_key(tx, may_write=may_write)
@@ -321,11 +328,10 @@ class SQLiteLog(_SQLiteBase):
         _create_file(self.path)
         db = _connect(self.path)
         try:
-            _check_version(db, self.path)  # before anything in a foreign file changes
-            _use_wal(db)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA secure_delete = ON")
             _create_tables(db, self.path)
+            _use_wal(db)
         except BaseException:
             db.close()
             raise
@@ -335,78 +341,43 @@ class SQLiteLog(_SQLiteBase):
     def _connect_to_read(self) -> sqlite3.Connection:
         if not self._is_read_only:
             return _connect(self.path)
-        db = _connect(self.path, _choose_read_only_mode(self.path))
-        _check_version(db, self.path)
+        # Without a write-ahead file, SQLite cannot read such a database unless it is told that
+        # nobody changes it.
+        how = "" if _find_wal(self.path).exists() else "&immutable=1"
+        db = _connect(self.path, f"mode=ro{how}")
+        _has_tables(db, self.path)
         return db
-
-    @contextmanager
-    def _use_apart(self) -> Iterator[sqlite3.Connection]:
-        # A fork waits for this guard, as it does for those of the other connections.
-        with self._translate_errors(), self._apart:
-            self._check_open()
-            with closing(self._connect_to_read()) as db:
-                yield db
 
     def prepare_fork(self) -> None:
         """Wait for calls of other threads, and close what a child must not inherit."""
-        self._apart.acquire()
-        for connection in (self._writer, self._reader):
-            connection.guard.acquire()
+        super().prepare_fork()
+        for connection in self._connections:
             connection.close()
-
-    def resume_after_fork(self) -> None:
-        """Let calls go on, in the parent."""
-        self._apart.release()
-        for connection in (self._writer, self._reader):
-            connection.guard.release()
-
-    def begin_in_child(self) -> None:
-        """Begin with guards of its own."""
-        self._apart = threading.RLock()
-        for connection in (self._writer, self._reader):
-            connection.guard = threading.RLock()
 
     # -- erasing ----------------------------------------------------------------------------------
 
-    def forget(
-        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
-    ) -> ForgetReceipt:
-        """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
-
-        Damaged entries are forgotten by their ids, too: by `damaged-POSITION` where the id itself
-        cannot be read. The freed space is overwritten and the write-ahead file folded in.
+    def _scrub(self) -> None:
+        """Fold the write-ahead file into the database, so that erased text leaves it too.
 
         Raises:
-            LogUnavailableError: If the disk is full, or others read the old text all the while;
-                the message says what is erased and what to do.
+            LogUnavailableError: If others read the old text all the while, or the disk is full.
         """
-        if not self._is_read_only:
-            # The write then begins at the start of the write-ahead file, which need not grow.
-            with self._translate_errors():
-                self._fold("RESTART")
-        return super().forget(scope, entry_ids)
-
-    def _scrub(self) -> None:
-        """Fold the write-ahead file into the database, so that erased text leaves it too."""
         deadline = time.monotonic() + BUSY_S
-        with self._translate_errors():
-            while not self._fold("TRUNCATE"):
-                if time.monotonic() > deadline:
-                    msg = (
-                        f"the log on {self.path} is in use: entries are deleted, but their text is "
-                        "still in the write-ahead file; forget them again"
-                    )
-                    raise LogUnavailableError(msg)
-                time.sleep(_PAUSE_S)
+        while not self._fold():
+            if time.monotonic() > deadline:
+                msg = (
+                    f"the log on {self.path} is in use: entries are deleted, but their text is "
+                    "still in the write-ahead file; forget them again"
+                )
+                raise LogUnavailableError(msg)
+            time.sleep(_PAUSE_S)
 
-    def _fold(self, how: str) -> bool:
+    def _fold(self) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
-        with self._writer.guard:
-            self._check_open()
-            db = self._writer.get()
+        with self._use(self._writer) as db:
             db.execute(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
             try:
-                return not db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0]
+                return not db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             finally:
                 db.execute(f"PRAGMA busy_timeout = {round(BUSY_S * 1000)}")
 
@@ -424,8 +395,7 @@ class InMemoryLog(_SQLiteBase):
         """Create an empty log."""
         super().__init__(None)
         self.place = "memory"
-        self._writer = self._reader = _Connection(_connect_to_memory)
-        self._writer.get()
+        self._writer = self._reader = self._apart = _Connection(_connect_to_memory)
         FORKS.add(self)
 
     def __repr__(self) -> str:
@@ -439,18 +409,6 @@ class InMemoryLog(_SQLiteBase):
         await asyncio.sleep(0)  # nothing here waits, but other tasks must get their turn
         return call(*args, **kwargs)
 
-    def prepare_fork(self) -> None:
-        """Wait for calls of other threads, so that the child's copy is whole."""
-        self._writer.guard.acquire()
-
-    def resume_after_fork(self) -> None:
-        """Let calls go on, in the parent."""
-        self._writer.guard.release()
-
-    def begin_in_child(self) -> None:
-        """Begin with a guard of its own."""
-        self._writer.guard = threading.RLock()
-
 
 # -- opening --------------------------------------------------------------------------------------
 
@@ -463,9 +421,6 @@ def _check_path(name: str) -> Path:
     """
     if name == ":memory:":
         raise ConfigError("SQLiteLog needs a file; write InMemoryLog() for a log in memory")
-    if name.startswith("sqlite:"):
-        bare = name.removeprefix("sqlite:").removeprefix("///")
-        raise ConfigError(f"SQLiteLog takes a path, not an address; write SQLiteLog({bare!r})")
     if not name or "\0" in name or "://" in name:
         raise ConfigError(f"SQLiteLog needs the path of a file, got {name!r}")
     path = Path(name).absolute()
@@ -495,15 +450,6 @@ def _connect(path: Path, mode: str = "") -> sqlite3.Connection:
     return db
 
 
-def _choose_read_only_mode(path: Path) -> str:
-    """Return how a file is opened where nothing may be written.
-
-    Without a write-ahead file SQLite cannot read such a database, unless it is told that nobody
-    changes it.
-    """
-    return "mode=ro" if _find_wal(path).exists() else "mode=ro&immutable=1"
-
-
 def _connect_to_memory() -> sqlite3.Connection:
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     db.text_factory = bytes
@@ -514,37 +460,21 @@ def _connect_to_memory() -> sqlite3.Connection:
 def _run_schema(db: sqlite3.Connection) -> None:
     for statement in _SCHEMA:
         db.execute(statement)
-    db.execute("INSERT INTO identity VALUES (?)", (secrets.randbits(_STAMP_BITS),))
+    db.execute("INSERT INTO identity VALUES (?)", (secrets.randbits(62),))
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _create_tables(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of an empty database, in one transaction.
+    """Make the tables of an empty database, in one transaction; of several callers, one does it.
 
     Raises:
-        SchemaVersionError: If another release or another program wrote the file.
+        SchemaVersionError: If another release or another program wrote the file; it is as it was.
     """
-    if _check_version(db, path):
-        return
     db.execute("BEGIN IMMEDIATE")
-    try:
-        # Another process may have made them while this one waited for the lock.
-        if not _has_tables(db, path):
-            _run_schema(db)
-        db.execute("COMMIT")
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-
-
-def _check_version(db: sqlite3.Connection, path: Path) -> bool:
-    """Return what `_has_tables` does, of one state of the file; another may be making them."""
-    db.execute("BEGIN")
-    try:
-        return _has_tables(db, path)
-    finally:
-        db.execute("ROLLBACK")
+    if not _has_tables(db, path):
+        _run_schema(db)
+    db.execute("COMMIT")
 
 
 def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
@@ -623,8 +553,12 @@ def _refuse_foreign_wal(path: Path) -> None:
 
 
 def _is_own_wal(path: Path) -> bool:
-    if not path.exists() or not _count_commits(_find_wal(path)):
+    commits = _count_commits(_find_wal(path))
+    if not commits or not path.exists():
         return True
+    with path.open("rb") as file:
+        if file.read(20)[18:] != b"\2\2":
+            return False  # a backup, which needs no such file
     try:
         before = _read_stamp(path, "immutable=1")
     except sqlite3.DatabaseError:
@@ -634,7 +568,7 @@ def _is_own_wal(path: Path) -> bool:
     except sqlite3.DatabaseError:
         return False
     # Each commit of the file has raised the number by one, and some may have been folded in.
-    return now - _count_commits(_find_wal(path)) <= before <= now
+    return now - commits <= before <= now
 
 
 def _read_stamp(path: Path, mode: str) -> int:
@@ -683,7 +617,6 @@ def _copying(target: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)  # left by a process that was killed
         _create_file(unfinished)
         yield unfinished
-        _give_stamp(unfinished)
         _write_through(unfinished)
         unfinished.replace(target)
         _write_through(target.parent)
@@ -693,13 +626,6 @@ def _copying(target: Path) -> Iterator[Path]:
                 left.unlink(missing_ok=True)
         msg = f"no copy was made at {target}: {error}; nothing is left of it"
         raise LogError(msg) from error
-
-
-def _give_stamp(copy: Path) -> None:
-    """Make a copy another file than its original: no write-ahead file of that one fits it."""
-    with closing(_connect(copy)) as db:
-        db.execute("PRAGMA journal_mode = DELETE")
-        db.execute("UPDATE identity SET stamp = ?", (secrets.randbits(_STAMP_BITS),))
 
 
 def _write_through(path: Path) -> None:
