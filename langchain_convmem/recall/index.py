@@ -174,7 +174,7 @@ class OwnerIndex:
         if not damaged:
             return None
         noun = "entry is" if damaged == 1 else "entries are"
-        return f"{damaged} {noun} damaged and cannot be recalled; see `convmem verify`"
+        return f"{damaged} {noun} damaged and cannot be recalled; see `convmem db verify`"
 
     # -- keeping up with the log ---------------------------------------------------------------
 
