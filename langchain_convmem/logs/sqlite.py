@@ -22,7 +22,7 @@ import sqlite3
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
@@ -36,7 +36,6 @@ from langchain_convmem.errors import (
     SchemaVersionError,
 )
 from langchain_convmem.forks import FORKS
-from langchain_convmem.logs import base as kit
 from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.sql_log import (
     SCHEMA_VERSION,
@@ -48,7 +47,7 @@ from langchain_convmem.logs.sql_log import (
     write_schema,
 )
 from langchain_convmem.logs.verify import StorageProblem
-from langchain_convmem.records import ThreadKey
+from langchain_convmem.records import Owner, ThreadKey
 
 try:
     import fcntl
@@ -69,7 +68,7 @@ _LASTING = frozenset(
 )
 """Operational errors that another try does not fix; the others are locks, disks and the like."""
 _SCHEMA = [
-    *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB", in_thread="thread"),
+    *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB"),
     "CREATE TABLE identity(stamp INTEGER NOT NULL)",
 ]
 
@@ -733,42 +732,41 @@ def _merge(path: Path, made: Path, signer: Signer) -> int:
     with closing(_connect(path, "mode=ro")) as old, closing(_connect(made)) as new:
         new.execute("PRAGMA secure_delete = ON")
         new.execute("BEGIN")
-        owners = {row[0]: row for row in _read_rows(old, "owners")}
-        epochs = [row[2] for row in _read_rows(old, "meta")]
-        is_epoch = epochs == [epoch for (epoch,) in new.execute("SELECT epoch FROM meta")]
-        backed_up = {row[0]: row for row in _read_rows(new, "owners")}
-        for number, row in backed_up.items():
-            if owners[number][2] != row[2] if number in owners else not is_epoch:
-                _erase_owner(new, number)  # it was forgotten since
-        new.execute("DELETE FROM meta WHERE ?", (len(epochs),))
-        for table in ("meta", "owners", "threads"):
-            _insert(new, table, [row[1:] for row in _read_rows(old, table)])
-        keys = _read_keys(new)
-        documents = (row[1:] for row in _read_rows(old, "documents"))
-        _insert(new, "documents", [row for row in documents if _is_document(row, keys, signer)])
-        fetched = 0
-        for number in {*owners, *backed_up}:
-            last = owners.get(number, backed_up.get(number, ()))[4]
-            span = number << 32, number << 32 | last
-            found = _read_entries(old, *span)
-            query = "SELECT place FROM entries WHERE place BETWEEN ? AND ?"
-            places = {place for (place,) in new.execute(query, span)}
-            if number in owners and owners[number][6] != backed_up.get(number, owners[number])[6]:
-                # Something was forgotten since: what is not there may be just that.
-                gone = places - {row[0] for row in found}
-                new.executemany("DELETE FROM entries WHERE place = ?", [(one,) for one in gone])
-                places -= gone
-            sound = [row for row in found if _is_entry(row, keys, signer)]
+        epochs = [_read_rows(db, "SELECT epoch FROM meta") for db in (old, new)]
+        query = "SELECT owner, name, generation, last FROM owners"
+        known = {row[0]: row for row in _read_rows(old, query)}
+        backed_up = {row[0]: row for row in _read_rows(new, query)}
+        changed = {
+            number: row
+            for number, row in backed_up.items()
+            if epochs[0] != epochs[1] and known.get(number, ())[:3] != row[:3]
+        }  # something of these was forgotten since: what is not there may be just that
+        for table in ("meta", "owners", "documents"):
+            rows = _read_rows(old, f"SELECT * FROM {table}")
+            if table == "meta":
+                new.execute("DELETE FROM meta WHERE ?", (bool(rows),))
+            else:
+                of_one = f"DELETE FROM {table} WHERE owner = ?"
+                new.executemany(of_one, [(number,) for number in changed])
+            _insert(new, table, rows)
+        held = 0
+        for number, name, _, last in {**backed_up, **known}.values():
+            owner, found = read_owner(name), _read_entries(old, number << 32, number << 32 | last)
+            if number in changed:
+                kept = [row[0] for row in found if changed[number][1] == name]
+                _erase_others(new, number, kept)
+            sound = [row for row in found if owner and _is_entry(row, owner, signer)]
             _insert(new, "entries", sound)
-            fetched += len(places - {row[0] for row in sound})
+            held += len(sound)
         new.execute("COMMIT")
-        return fetched
+        [(entries,)] = new.execute("SELECT count(*) FROM entries").fetchall()
+        return int(entries) - held
 
 
-def _read_rows(db: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a table, each after its number; none where it cannot be read."""
+def _read_rows(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query; none where they cannot be read."""
     try:
-        return db.execute(f"SELECT rowid, * FROM {table}").fetchall()
+        return db.execute(query).fetchall()
     except sqlite3.DatabaseError:
         return []
 
@@ -791,34 +789,14 @@ def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -
         db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)
 
 
-def _erase_owner(db: sqlite3.Connection, number: int) -> None:
-    of_owner = "thread IN (SELECT thread FROM threads WHERE owner = ?)"
-    for table in ("entries", "documents"):
-        db.execute(f"DELETE FROM {table} WHERE {of_owner}", (number,))
-    for table in ("threads", "owners"):
-        db.execute(f"DELETE FROM {table} WHERE owner = ?", (number,))
+def _erase_others(db: sqlite3.Connection, number: int, kept: Sequence[int]) -> None:
+    """Delete an owner's entries but for those at some places."""
+    there = db.execute("SELECT place FROM entries WHERE place >> 32 = ?", (number,)).fetchall()
+    gone = {place for (place,) in there}.difference(kept)
+    db.executemany("DELETE FROM entries WHERE place = ?", [(place,) for place in gone])
 
 
-def _read_keys(db: sqlite3.Connection) -> dict[int, ThreadKey]:
-    """Return the threads by number."""
-    query = "SELECT t.thread, o.name, t.name FROM threads t JOIN owners o ON o.owner = t.owner"
-    keys = {}
-    for thread, owner_name, thread_name in db.execute(query):
-        owner, thread_id = read_owner(owner_name), read_name(thread_name)
-        if owner is not None and thread_id:
-            keys[thread] = ThreadKey(owner.user_id, thread_id)
-    return keys
-
-
-def _is_entry(row: Sequence[Any], keys: Mapping[int, ThreadKey], signer: Signer) -> bool:
-    place, thread, *names, _, body, metadata, signature = row
-    read = read_row((place, *names, body, metadata, signature))
-    return thread in keys and not signer.find_damage(keys[thread], read)
-
-
-def _is_document(row: Sequence[Any], keys: Mapping[int, ThreadKey], signer: Signer) -> bool:
-    thread, name, *stored = row
-    found = thread in keys and kit.read_document(
-        keys[thread], read_name(name), tuple(stored), signer
-    )
-    return bool(found)
+def _is_entry(row: Sequence[Any], owner: Owner, signer: Signer) -> bool:
+    place, thread, entry_id, turn, role, _, *rest = row
+    key = ThreadKey(owner.user_id, read_name(thread) or "?")
+    return not signer.find_damage(key, read_row((place, entry_id, turn, role, *rest)))
