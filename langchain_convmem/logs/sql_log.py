@@ -708,8 +708,12 @@ def _erase_entries(
 
 def _erase_threads(tx: Transaction, owner: _LockedOwner, scope: Owner | ThreadKey) -> ForgetReceipt:
     """Delete one thread, or all, with all that belongs to them; return the counts."""
-    entries, of_entries = "FROM entries WHERE place > ? AND place < ?", _bound_owner(owner)
-    documents, of_documents = "FROM documents WHERE owner = ?", (owner.number,)
+    entries, documents = (
+        "FROM entries WHERE place > ? AND place < ?",
+        "FROM documents WHERE owner = ?",
+    )
+    of_entries: tuple[Any, ...] = _bound_owner(owner)
+    of_documents: tuple[Any, ...] = (owner.number,)
     if isinstance(scope, ThreadKey):
         name = scope.thread_id.encode()
         entries, of_entries = f"{entries} AND thread = ?", (*of_entries, name)
