@@ -367,6 +367,9 @@ class PostgresLog(SqlLog):
             yield
         except Error as error:
             raise self._translate(error) from error
+        except UnicodeDecodeError:  # which quotes what it could not read
+            msg = f"the log on {self.place} holds text that is no UTF-8; restore a backup"
+            raise LogError(msg) from None
 
     def _translate(self, error: DriverError) -> LogError:
         from psycopg import OperationalError
