@@ -1,31 +1,31 @@
 """Message logs in SQLite: in a file, for any number of threads and processes, or in memory.
 
 A process has one connection that writes and one that reads, so that a reader does not wait until a
-writer's text is on the disk; each is used by one thread at a time. Every acknowledged write
-survives a power loss (WAL with `synchronous=FULL`).
+writer's text is on the disk; a third one is open while something takes long. Each is used by one
+thread at a time. Every acknowledged write survives a power loss (WAL with `synchronous=FULL`).
 
 SQLite's locks belong to a process, and SQLite notes in memory which it holds. A forked child must
 not inherit these notes: the connections are closed before a fork, and opened again when needed.
 
-A write-ahead file says nothing about the database that it belongs to. SQLite would apply one that
-a crash has left to whatever file it finds beside it, such as a backup that was put in the place of
-the log. So the table `identity` holds a number that each write raises, and that a backup gets anew:
-from it follows whether the two belong together.
+A write-ahead file does not say which database it belongs to. SQLite would apply one that a crash
+has left to whatever file it finds beside it, such as a backup that was put in the place of the log.
+So the table `identity` holds a number that each write raises, and that a backup gets anew: it shows
+whether the two belong together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sqlite3
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from langchain_convmem.errors import (
@@ -41,7 +41,6 @@ from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.sql_log import (
     SCHEMA_VERSION,
     SqlLog,
-    Transaction,
     read_name,
     read_owner,
     read_row,
@@ -64,60 +63,106 @@ _OPEN: WeakSet[SQLiteLog] = WeakSet()
 BUSY_S = 30.0
 _PAUSE_S = 0.02
 _PATIENCE_AT_FOLDING_S = 0.2
-_STAMP_BITS = 62
 _LASTING = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH}
 )
 """Operational errors that another try does not fix; the others are locks, disks and the like."""
-_SCHEMA = [
+_NEW_STAMP = f"random() & {2**62 - 1}"
+_TABLES = [
     *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB", in_thread="thread"),
     "CREATE TABLE identity(stamp INTEGER NOT NULL)",
 ]
-
-
-class _Transaction:
-    """Statements on a connection that is in a transaction; see `sql_log.Transaction`."""
-
-    __slots__ = ("_db", "_execute")
-    for_update = ""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        self._execute = db.execute
-
-    def rows(self, sql: str, *values: Any) -> list[Any]:
-        return self._execute(sql, values).fetchall()
-
-    def count(self, sql: str, *values: Any) -> int:
-        return self._execute(sql, values).rowcount
-
-    def do(self, sql: str, *values: Any) -> None:
-        self._execute(sql, values)
-
-    def do_each(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._db.executemany(sql, rows)
+_SCHEMA = [
+    *_TABLES,
+    f"INSERT INTO identity VALUES ({_NEW_STAMP})",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+]
 
 
 class _Connection:
-    """A connection for one thread at a time, opened when it is first used."""
+    """A connection for one thread at a time, opened when it is first used.
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], *, is_kept: bool = True) -> None:
+    In a `with` block, SQLite's errors become those of this package.
+    """
+
+    def __init__(
+        self, place: str, connect: Callable[[], sqlite3.Connection], *, is_kept: bool = True
+    ) -> None:
         self.guard = threading.RLock()
-        self.is_kept = is_kept
+        self._place = place
         self._connect = connect
+        self._is_kept = is_kept
         self._db: sqlite3.Connection | None = None
 
-    def get(self) -> sqlite3.Connection:
-        """Return it; for the holder of the guard."""
-        if self._db is None:
-            self._db = self._connect()
+    def __enter__(self) -> sqlite3.Connection:
+        self.guard.acquire()
+        try:
+            if self._db is None:
+                self._db = self._connect()
+        except BaseException as error:
+            self.__exit__(None, error, None)
+            raise
         return self._db
 
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if not self._is_kept:
+            self.close()
+        self.guard.release()
+        if isinstance(error, sqlite3.DatabaseError):
+            raise _make_error(self._place, error) from error
+
     def close(self) -> None:
-        """Close it; for the holder of the guard."""
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        """Close it, when whoever uses it is done; it may be opened again."""
+        with self.guard:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+
+class _Transaction:
+    """A transaction for the length of a `with` block; see `sql_log.Transaction`."""
+
+    # A class, since a generator would make each write a twentieth slower.
+    __slots__ = ("_begin", "_connection", "_db")
+    for_update = ""
+
+    def __init__(
+        self, connection: _Connection, begin: Callable[[sqlite3.Connection], object]
+    ) -> None:
+        self._connection = connection
+        self._begin = begin
+
+    def __enter__(self) -> Self:
+        self._db = self._connection.__enter__()
+        try:
+            self._begin(self._db)
+        except BaseException as error:
+            self.__exit__(None, error, None)
+            raise
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        db = self._db
+        try:
+            if error is None and db.in_transaction:
+                db.execute("COMMIT")
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            if db.in_transaction:
+                db.rollback()
+            self._connection.__exit__(None, error, None)
+
+    def rows(self, sql: str, *values: Any) -> list[Any]:
+        return self._db.execute(sql, values).fetchall()
+
+    def count(self, sql: str, *values: Any) -> int:
+        return self._db.execute(sql, values).rowcount
+
+    def do(self, sql: str, *values: Any) -> None:
+        self._db.execute(sql, values)
 
 
 class _SQLiteBase(SqlLog):
@@ -125,84 +170,53 @@ class _SQLiteBase(SqlLog):
 
     _writer: _Connection
     _reader: _Connection
+    _apart: _Connection
+    """For what takes long."""
+
+    def _list_connections(self) -> list[_Connection]:
+        return list({id(one): one for one in (self._apart, self._writer, self._reader)}.values())
 
     def close(self) -> None:
         """Close the log; later calls raise `LogClosedError`. Idempotent."""
         self._closed = True
-        for connection in {self._reader, self._writer}:
-            with connection.guard:
-                connection.close()
+        for connection in self._list_connections():
+            connection.close()
         self._decode_again.cache_clear()
         self._stop_workers()
 
-    @contextmanager
-    def _begin(self, *, write: bool, durable: bool, once: bool) -> Iterator[Transaction]:
-        connection = self._writer if write else self._reader
-        try:
-            with connection.guard:
-                self._check_open()
-                db = connection.get()
-                if write:
-                    self._begin_write(db, durable=durable)
-                elif not once:
-                    db.execute("BEGIN")
-                try:
-                    yield _Transaction(db)
-                    if db.in_transaction:
-                        db.execute("COMMIT")
-                finally:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                    if not connection.is_kept:
-                        connection.close()
-        except sqlite3.DatabaseError as error:
-            raise self._make_error(error) from error
+    def _begin(self, *, write: bool, durable: bool, once: bool) -> _Transaction:
+        if write:
+            return _Transaction(self._writer, partial(self._begin_write, durable=durable))
+        return _Transaction(self._reader, _begin_nothing if once else _begin_read)
 
     @abstractmethod
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
         """Begin a transaction in which no other writes."""
 
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Raise what SQLite's errors mean for a caller."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            raise self._make_error(error) from error
+    def prepare_fork(self) -> None:
+        """Wait for calls of other threads, and close what a child must not inherit."""
+        for connection in self._list_connections():
+            connection.guard.acquire()
+            self._close_for_fork(connection)
 
-    def _make_error(self, error: sqlite3.DatabaseError) -> LogError:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            msg = (
-                f"the log on {self.place} is damaged: {error}; 'convmem db verify' says where; "
-                "put a backup in its place with 'convmem db restore'"
-            )
-            return LogError(msg)
-        if code == sqlite3.SQLITE_FULL:
-            msg = (
-                f"the disk of the log on {self.place} is full, and nothing was written; make room "
-                "and try again, or go on with a backup of it on another disk"
-            )
-            return LogUnavailableError(msg)
-        if isinstance(error, sqlite3.OperationalError) and code not in _LASTING:
-            msg = f"the log on {self.place} is unavailable: {error}; try again"
-            return LogUnavailableError(msg)
-        return LogError(
-            f"the log on {self.place} cannot be used: {error}; check the file and its rights"
-        )
+    def _close_for_fork(self, connection: _Connection) -> None:
+        connection.close()
+
+    def resume_after_fork(self) -> None:
+        """Let calls go on, in the parent."""
+        for connection in self._list_connections():
+            connection.guard.release()
+
+    def begin_in_child(self) -> None:
+        """Begin with guards of its own."""
+        for connection in self._list_connections():
+            connection.guard = threading.RLock()
 
     # -- the whole log ----------------------------------------------------------------------------
 
-    @contextmanager
-    def _use_apart(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for what takes long."""
-        with self._translate_errors(), self._writer.guard:
-            self._check_open()
-            yield self._writer.get()
-
     def check_storage(self) -> Iterator[StorageProblem]:
         """Yield what is wrong beside the entries; see `verify.StorageCheck`."""
-        with self._use_apart() as db:
+        with self._apart as db:
             found = db.execute("PRAGMA integrity_check(100)").fetchall()
         for (finding,) in found:
             if finding != b"ok":
@@ -230,7 +244,7 @@ class _SQLiteBase(SqlLog):
         self._check_open()
         target = Path(os.fspath(path)).absolute()
         _refuse_what_is_there(target, overwrite=overwrite)
-        with _copying(target) as unfinished, self._use_apart() as db:
+        with _copying(target) as unfinished, self._apart as db:
             db.execute("VACUUM INTO ?", (os.fspath(unfinished),))
 
     async def abackup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -275,24 +289,24 @@ class SQLiteLog(_SQLiteBase):
         self.place = str(self.path)
         self._is_durable = True
         self._is_read_only = read_only or not _may_write(self.path)
-        self._writer = _Connection(self._connect)
+        self._writer = _Connection(self.place, self._connect)
         # Where nothing may be locked, a connection that is kept would not see what others write.
-        self._reader = _Connection(self._connect_to_read, is_kept=not self._is_read_only)
-        self._apart = threading.RLock()
-        # A file that cannot be used is refused here, not at the first message.
-        with ExitStack() as stack:
-            stack.callback(self.close)
-            with self._translate_errors():
-                _refuse_foreign_wal(self.path)
-                if not self._is_read_only:
-                    with self._writer.guard:
-                        self._writer.get()
+        is_kept = not self._is_read_only
+        self._reader = _Connection(self.place, self._connect_to_read, is_kept=is_kept)
+        self._apart = _Connection(self.place, self._connect_to_read, is_kept=False)
+        try:  # a file that cannot be used is refused here, not at the first message
+            _refuse_foreign_wal(self.path)
+            if not self._is_read_only:
+                with self._writer:
+                    pass  # the tables are there now
             may_write = self._signer.has_key and not self._is_read_only
             with self._transaction(write=may_write, durable=False) as tx:
                 self._check_key(tx, may_write=may_write)
-            FORKS.add(self)
-            _OPEN.add(self)
-            stack.pop_all()
+        except BaseException:
+            self.close()
+            raise
+        FORKS.add(self)
+        _OPEN.add(self)
 
     def __repr__(self) -> str:
         return f"SQLiteLog({str(self.path)!r})"
@@ -312,6 +326,7 @@ class SQLiteLog(_SQLiteBase):
     # -- connections ------------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
+        self._check_open()
         if self._is_read_only:
             msg = (
                 f"the log on {self.path} is open for reading alone: the file or its directory may "
@@ -321,11 +336,9 @@ class SQLiteLog(_SQLiteBase):
         _create_file(self.path)
         db = _connect(self.path)
         try:
-            _check_version(db, self.path)  # before anything in a foreign file changes
-            _use_wal(db)
+            _make_tables(db, self.path)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA secure_delete = ON")
-            _create_tables(db, self.path)
         except BaseException:
             db.close()
             raise
@@ -333,38 +346,15 @@ class SQLiteLog(_SQLiteBase):
         return db
 
     def _connect_to_read(self) -> sqlite3.Connection:
+        self._check_open()
         if not self._is_read_only:
             return _connect(self.path)
-        db = _connect(self.path, _choose_read_only_mode(self.path))
-        _check_version(db, self.path)
+        # Without a write-ahead file SQLite cannot read such a database, unless it is told that
+        # nobody changes it.
+        has_wal = _find_wal(self.path).exists()
+        db = _connect(self.path, "mode=ro" if has_wal else "mode=ro&immutable=1")
+        _has_tables(db, self.path)
         return db
-
-    @contextmanager
-    def _use_apart(self) -> Iterator[sqlite3.Connection]:
-        # A fork waits for this guard, as it does for those of the other connections.
-        with self._translate_errors(), self._apart:
-            self._check_open()
-            with closing(self._connect_to_read()) as db:
-                yield db
-
-    def prepare_fork(self) -> None:
-        """Wait for calls of other threads, and close what a child must not inherit."""
-        self._apart.acquire()
-        for connection in (self._writer, self._reader):
-            connection.guard.acquire()
-            connection.close()
-
-    def resume_after_fork(self) -> None:
-        """Let calls go on, in the parent."""
-        self._apart.release()
-        for connection in (self._writer, self._reader):
-            connection.guard.release()
-
-    def begin_in_child(self) -> None:
-        """Begin with guards of its own."""
-        self._apart = threading.RLock()
-        for connection in (self._writer, self._reader):
-            connection.guard = threading.RLock()
 
     # -- erasing ----------------------------------------------------------------------------------
 
@@ -382,28 +372,24 @@ class SQLiteLog(_SQLiteBase):
         """
         if not self._is_read_only:
             # The write then begins at the start of the write-ahead file, which need not grow.
-            with self._translate_errors():
-                self._fold("RESTART")
+            self._fold("RESTART")
         return super().forget(scope, entry_ids)
 
     def _scrub(self) -> None:
         """Fold the write-ahead file into the database, so that erased text leaves it too."""
         deadline = time.monotonic() + BUSY_S
-        with self._translate_errors():
-            while not self._fold("TRUNCATE"):
-                if time.monotonic() > deadline:
-                    msg = (
-                        f"the log on {self.path} is in use: entries are deleted, but their text is "
-                        "still in the write-ahead file; forget them again"
-                    )
-                    raise LogUnavailableError(msg)
-                time.sleep(_PAUSE_S)
+        while not self._fold("TRUNCATE"):
+            if time.monotonic() > deadline:
+                msg = (
+                    f"the log on {self.path} is in use: entries are deleted, but their text is "
+                    "still in the write-ahead file; forget them again"
+                )
+                raise LogUnavailableError(msg)
+            time.sleep(_PAUSE_S)
 
     def _fold(self, how: str) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
-        with self._writer.guard:
-            self._check_open()
-            db = self._writer.get()
+        with self._writer as db:
             db.execute(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
             try:
                 return not db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0]
@@ -424,12 +410,18 @@ class InMemoryLog(_SQLiteBase):
         """Create an empty log."""
         super().__init__(None)
         self.place = "memory"
-        self._writer = self._reader = _Connection(_connect_to_memory)
-        self._writer.get()
+        self._writer = self._reader = self._apart = _Connection(self.place, self._connect)
+        with self._writer as db:
+            for statement in _SCHEMA:
+                db.execute(statement)
         FORKS.add(self)
 
     def __repr__(self) -> str:
         return "InMemoryLog()"
+
+    def _connect(self) -> sqlite3.Connection:
+        self._check_open()
+        return _connect(":memory:")
 
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
         del durable
@@ -439,17 +431,36 @@ class InMemoryLog(_SQLiteBase):
         await asyncio.sleep(0)  # nothing here waits, but other tasks must get their turn
         return call(*args, **kwargs)
 
-    def prepare_fork(self) -> None:
-        """Wait for calls of other threads, so that the child's copy is whole."""
-        self._writer.guard.acquire()
+    def _close_for_fork(self, connection: _Connection) -> None:
+        """Leave it open: the child's copy is whole, since no call is under way."""
 
-    def resume_after_fork(self) -> None:
-        """Let calls go on, in the parent."""
-        self._writer.guard.release()
 
-    def begin_in_child(self) -> None:
-        """Begin with a guard of its own."""
-        self._writer.guard = threading.RLock()
+def _begin_nothing(_: sqlite3.Connection) -> None:
+    """A single statement sees one state by itself."""
+
+
+def _begin_read(db: sqlite3.Connection) -> None:
+    db.execute("BEGIN")
+
+
+def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:
+    """Return what an error of SQLite means for a caller."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        msg = (
+            f"the log on {place} is damaged: {error}; 'convmem db verify' says where; "
+            "put a backup in its place with 'convmem db restore'"
+        )
+        return LogError(msg)
+    if code == sqlite3.SQLITE_FULL:
+        msg = (
+            f"the disk of the log on {place} is full, and nothing was written; make room "
+            "and try again, or go on with a backup of it on another disk"
+        )
+        return LogUnavailableError(msg)
+    if isinstance(error, sqlite3.OperationalError) and code not in _LASTING:
+        return LogUnavailableError(f"the log on {place} is unavailable: {error}; try again")
+    return LogError(f"the log on {place} cannot be used: {error}; check the file and its rights")
 
 
 # -- opening --------------------------------------------------------------------------------------
@@ -482,10 +493,10 @@ def _may_write(path: Path) -> bool:
     return os.access(path, os.W_OK) if path.exists() else True
 
 
-def _connect(path: Path, mode: str = "") -> sqlite3.Connection:
+def _connect(path: Path | str, mode: str = "") -> sqlite3.Connection:
     """Return a connection; text is read as bytes, since damaged text is not even that."""
     db = sqlite3.connect(
-        f"{path.as_uri()}?{mode}" if mode else path,
+        f"{Path(path).as_uri()}?{mode}" if mode else path,
         uri=bool(mode),
         timeout=BUSY_S,
         isolation_level=None,
@@ -495,56 +506,20 @@ def _connect(path: Path, mode: str = "") -> sqlite3.Connection:
     return db
 
 
-def _choose_read_only_mode(path: Path) -> str:
-    """Return how a file is opened where nothing may be written.
-
-    Without a write-ahead file SQLite cannot read such a database, unless it is told that nobody
-    changes it.
-    """
-    return "mode=ro" if _find_wal(path).exists() else "mode=ro&immutable=1"
-
-
-def _connect_to_memory() -> sqlite3.Connection:
-    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    db.text_factory = bytes
-    _run_schema(db)
-    return db
-
-
-def _run_schema(db: sqlite3.Connection) -> None:
-    for statement in _SCHEMA:
-        db.execute(statement)
-    db.execute("INSERT INTO identity VALUES (?)", (secrets.randbits(_STAMP_BITS),))
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-
-def _create_tables(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of an empty database, in one transaction.
+def _make_tables(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of an empty database, in one transaction, and have it use a WAL.
 
     Raises:
         SchemaVersionError: If another release or another program wrote the file.
     """
-    if _check_version(db, path):
-        return
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    _has_tables(db, path)  # refuses a foreign file before anything in it changes
+    _use_wal(db)
+    if not _has_tables(db, path):
+        db.execute("BEGIN IMMEDIATE")
         # Another process may have made them while this one waited for the lock.
-        if not _has_tables(db, path):
-            _run_schema(db)
+        for statement in () if _has_tables(db, path) else _SCHEMA:
+            db.execute(statement)
         db.execute("COMMIT")
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-
-
-def _check_version(db: sqlite3.Connection, path: Path) -> bool:
-    """Return what `_has_tables` does, of one state of the file; another may be making them."""
-    db.execute("BEGIN")
-    try:
-        return _has_tables(db, path)
-    finally:
-        db.execute("ROLLBACK")
 
 
 def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
@@ -554,9 +529,10 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
         SchemaVersionError: If another release or another program wrote the file.
         LogError: If the tables are not those that were made.
     """
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master")}
+    # In one statement, which sees one state of the file: another process may be making them.
+    query = "SELECT application_id, user_version, sql FROM pragma_application_id, "
+    rows = db.execute(f"{query} pragma_user_version LEFT JOIN sqlite_master").fetchall()
+    (application, version, _), tables = rows[0], {sql for _, _, sql in rows} - {None}
     if not (tables or application or version):
         return False
     if application != APPLICATION_ID:
@@ -568,7 +544,7 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
             f"{SCHEMA_VERSION}; open it with the release that wrote it"
         )
         raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
-    if not tables >= {sql.encode() for sql in _SCHEMA if sql.startswith("CREATE")}:
+    if not tables >= {sql.encode() for sql in _TABLES if sql.startswith("CREATE")}:
         raise LogError(f"the tables of {path} are damaged; restore a backup of it")
     return True
 
@@ -591,8 +567,7 @@ def _use_wal(db: sqlite3.Connection) -> None:
 def _create_file(path: Path) -> None:
     """Create a file that only its owner may read, unless it is there; SQLite's own follow it."""
     with suppress(OSError):  # it is there, or SQLite says what is wrong
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.close(handle)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 # -- the write-ahead file -------------------------------------------------------------------------
@@ -611,7 +586,7 @@ def _refuse_foreign_wal(path: Path) -> None:
         LogError: If that is so.
     """
     for _ in range(5):  # others may be writing
-        if _is_own_wal(path):
+        if not path.exists() or _is_own_wal(path):
             return
         time.sleep(_PAUSE_S)
     msg = (
@@ -623,7 +598,7 @@ def _refuse_foreign_wal(path: Path) -> None:
 
 
 def _is_own_wal(path: Path) -> bool:
-    if not path.exists() or not _count_commits(_find_wal(path)):
+    if not _count_commits(_find_wal(path)):
         return True
     try:
         before = _read_stamp(path, "immutable=1")
@@ -649,9 +624,7 @@ def _count_commits(wal: Path) -> int:
     with suppress(FileNotFoundError), wal.open("rb") as file:
         header = file.read(_WAL_HEADER)
         page_bytes, salts = int.from_bytes(header[8:12], "big"), header[16:24]
-        while frame := file.read(_FRAME_HEADER):
-            if frame[8:16] != salts:
-                break
+        while (frame := file.read(_FRAME_HEADER))[8:16] == salts != b"":
             commits += frame[4:8] != bytes(4)
             file.seek(page_bytes, os.SEEK_CUR)
     return commits
@@ -683,7 +656,10 @@ def _copying(target: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)  # left by a process that was killed
         _create_file(unfinished)
         yield unfinished
-        _give_stamp(unfinished)
+        with closing(_connect(unfinished)) as db:
+            db.execute("PRAGMA journal_mode = DELETE")
+            # Another file than its original: no write-ahead file of that one fits it.
+            db.execute(f"UPDATE identity SET stamp = {_NEW_STAMP}")
         _write_through(unfinished)
         unfinished.replace(target)
         _write_through(target.parent)
@@ -693,13 +669,6 @@ def _copying(target: Path) -> Iterator[Path]:
                 left.unlink(missing_ok=True)
         msg = f"no copy was made at {target}: {error}; nothing is left of it"
         raise LogError(msg) from error
-
-
-def _give_stamp(copy: Path) -> None:
-    """Make a copy another file than its original: no write-ahead file of that one fits it."""
-    with closing(_connect(copy)) as db:
-        db.execute("PRAGMA journal_mode = DELETE")
-        db.execute("UPDATE identity SET stamp = ?", (secrets.randbits(_STAMP_BITS),))
 
 
 def _write_through(path: Path) -> None:
