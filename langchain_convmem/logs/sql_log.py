@@ -22,7 +22,7 @@ import json
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import blake2b, sha256
@@ -147,21 +147,14 @@ class SqlLog(kit.AsyncTwins):
             once: Whether it is for one statement, which sees one state of the log by itself.
         """
 
-    @contextmanager
     def _transaction(
         self, *, write: bool = False, durable: bool = True, once: bool = False
-    ) -> Iterator[Transaction]:
+    ) -> AbstractContextManager[Transaction]:
         outer: Transaction | None = getattr(self._local, "transaction", None)
         if outer is not None:
-            yield outer
-            return
+            return nullcontext(outer)
         self._check_open()
-        with self._begin(write=write, durable=durable, once=once) as transaction:
-            self._local.transaction = transaction
-            try:
-                yield transaction
-            finally:
-                self._local.transaction = None
+        return _Outermost(self._local, self._begin(write=write, durable=durable, once=once))
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of one statement."""
@@ -566,6 +559,25 @@ class SqlLog(kit.AsyncTwins):
         whose = "LEFT JOIN threads t ON t.thread = d.thread LEFT JOIN owners o ON o.owner = t.owner"
         for row in self._rows(f"{query} {whose}"):
             yield from _check_document(self._signer, row)
+
+
+class _Outermost:
+    """A transaction that calls within its block join."""
+
+    # A class, since a generator would make each write slower.
+    __slots__ = ("_inner", "_local")
+
+    def __init__(self, local: threading.local, inner: AbstractContextManager[Transaction]) -> None:
+        self._local = local
+        self._inner = inner
+
+    def __enter__(self) -> Transaction:
+        self._local.transaction = transaction = self._inner.__enter__()
+        return transaction
+
+    def __exit__(self, *error: Any) -> None:
+        self._local.transaction = None
+        self._inner.__exit__(*error)
 
 
 # -- owners and threads ---------------------------------------------------------------------------
