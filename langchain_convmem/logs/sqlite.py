@@ -21,7 +21,7 @@ import sqlite3
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -63,10 +63,12 @@ _OPEN: WeakSet[SQLiteLog] = WeakSet()
 BUSY_S = 30.0
 _PAUSE_S = 0.02
 _PATIENCE_AT_FOLDING_S = 0.2
+_PATIENCE_WITH_WRITERS_S = 0.1
 _LASTING = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH}
 )
 """Operational errors that another try does not fix; the others are locks, disks and the like."""
+_BESIDE_ROWS = "meta", "owners", "threads"
 _NEW_STAMP = f"random() & {2**62 - 1}"
 _TABLES = [
     *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB", in_thread="thread"),
@@ -172,14 +174,12 @@ class _SQLiteBase(SqlLog):
     _reader: _Connection
     _apart: _Connection
     """For what takes long."""
-
-    def _list_connections(self) -> list[_Connection]:
-        return list({id(one): one for one in (self._apart, self._writer, self._reader)}.values())
+    _connections: tuple[_Connection, ...]
 
     def close(self) -> None:
         """Close the log; later calls raise `LogClosedError`. Idempotent."""
         self._closed = True
-        for connection in self._list_connections():
+        for connection in self._connections:
             connection.close()
         self._decode_again.cache_clear()
         self._stop_workers()
@@ -195,7 +195,7 @@ class _SQLiteBase(SqlLog):
 
     def prepare_fork(self) -> None:
         """Wait for calls of other threads, and close what a child must not inherit."""
-        for connection in self._list_connections():
+        for connection in self._connections:
             connection.guard.acquire()
             self._close_for_fork(connection)
 
@@ -204,12 +204,12 @@ class _SQLiteBase(SqlLog):
 
     def resume_after_fork(self) -> None:
         """Let calls go on, in the parent."""
-        for connection in self._list_connections():
+        for connection in self._connections:
             connection.guard.release()
 
     def begin_in_child(self) -> None:
         """Begin with guards of its own."""
-        for connection in self._list_connections():
+        for connection in self._connections:
             connection.guard = threading.RLock()
 
     # -- the whole log ----------------------------------------------------------------------------
@@ -294,6 +294,7 @@ class SQLiteLog(_SQLiteBase):
         is_kept = not self._is_read_only
         self._reader = _Connection(self.place, self._connect_to_read, is_kept=is_kept)
         self._apart = _Connection(self.place, self._connect_to_read, is_kept=False)
+        self._connections = self._apart, self._writer, self._reader
         try:  # a file that cannot be used is refused here, not at the first message
             _refuse_foreign_wal(self.path)
             if not self._is_read_only:
@@ -328,11 +329,8 @@ class SQLiteLog(_SQLiteBase):
     def _connect(self) -> sqlite3.Connection:
         self._check_open()
         if self._is_read_only:
-            msg = (
-                f"the log on {self.path} is open for reading alone: the file or its directory may "
-                "not be written"
-            )
-            raise ReadOnlyError(msg)
+            msg = "is open for reading alone: the file or its directory may not be written"
+            raise ReadOnlyError(f"the log on {self.path} {msg}")
         _create_file(self.path)
         db = _connect(self.path)
         try:
@@ -377,15 +375,9 @@ class SQLiteLog(_SQLiteBase):
 
     def _scrub(self) -> None:
         """Fold the write-ahead file into the database, so that erased text leaves it too."""
-        deadline = time.monotonic() + BUSY_S
-        while not self._fold("TRUNCATE"):
-            if time.monotonic() > deadline:
-                msg = (
-                    f"the log on {self.path} is in use: entries are deleted, but their text is "
-                    "still in the write-ahead file; forget them again"
-                )
-                raise LogUnavailableError(msg)
-            time.sleep(_PAUSE_S)
+        if not _await(lambda: self._fold("TRUNCATE"), BUSY_S):
+            msg = "is in use: entries are deleted, but their text is still in the write-ahead file"
+            raise LogUnavailableError(f"the log on {self.path} {msg}; forget them again")
 
     def _fold(self, how: str) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
@@ -411,6 +403,7 @@ class InMemoryLog(_SQLiteBase):
         super().__init__(None)
         self.place = "memory"
         self._writer = self._reader = self._apart = _Connection(self.place, self._connect)
+        self._connections = (self._writer,)
         with self._writer as db:
             for statement in _SCHEMA:
                 db.execute(statement)
@@ -447,20 +440,23 @@ def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:
     """Return what an error of SQLite means for a caller."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        msg = (
-            f"the log on {place} is damaged: {error}; 'convmem db verify' says where; "
-            "put a backup in its place with 'convmem db restore'"
-        )
-        return LogError(msg)
+        way = "'convmem db verify' says where; replace it with 'convmem db restore BACKUP'"
+        return LogError(f"the log on {place} is damaged: {error}; {way}")
     if code == sqlite3.SQLITE_FULL:
-        msg = (
-            f"the disk of the log on {place} is full, and nothing was written; make room "
-            "and try again, or go on with a backup of it on another disk"
-        )
+        way = "make room and try again, or go on with a backup of it on another disk"
+        msg = f"the disk of the log on {place} is full, and nothing was written; {way}"
         return LogUnavailableError(msg)
     if isinstance(error, sqlite3.OperationalError) and code not in _LASTING:
         return LogUnavailableError(f"the log on {place} is unavailable: {error}; try again")
     return LogError(f"the log on {place} cannot be used: {error}; check the file and its rights")
+
+
+def _await(attempt: Callable[[], bool], seconds: float) -> bool:
+    """Try again and again until it succeeds; return whether it did in time."""
+    deadline = time.monotonic() + seconds
+    while not (is_done := attempt()) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    return is_done
 
 
 # -- opening --------------------------------------------------------------------------------------
@@ -513,7 +509,9 @@ def _make_tables(db: sqlite3.Connection, path: Path) -> None:
         SchemaVersionError: If another release or another program wrote the file.
     """
     _has_tables(db, path)  # refuses a foreign file before anything in it changes
-    _use_wal(db)
+    # SQLite does not wait for its own lock here, whatever the timeout.
+    if not _await(lambda: _use_wal(db), BUSY_S):
+        raise LogUnavailableError(f"{path} is being opened by others all the while; try again")
     if not _has_tables(db, path):
         db.execute("BEGIN IMMEDIATE")
         # Another process may have made them while this one waited for the lock.
@@ -539,29 +537,22 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
         msg = f"{path} is a SQLite database of another program; choose another file"
         raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
-        msg = (
-            f"{path} has schema version {version}, and this release reads version "
-            f"{SCHEMA_VERSION}; open it with the release that wrote it"
-        )
+        msg = f"{path} has schema version {version}; open it with the release that wrote it"
         raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
     if not tables >= {sql.encode() for sql in _TABLES if sql.startswith("CREATE")}:
         raise LogError(f"the tables of {path} are damaged; restore a backup of it")
     return True
 
 
-def _use_wal(db: sqlite3.Connection) -> None:
-    """Put a new file into WAL mode, where it stays; others may be doing the same right now."""
-    deadline = time.monotonic() + BUSY_S
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            # SQLite does not wait for its own lock here, whatever the timeout.
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE_S)
-        else:
-            return
+def _use_wal(db: sqlite3.Connection) -> bool:
+    """Put a new file into WAL mode, where it stays; return False if another does it right now."""
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True
 
 
 def _create_file(path: Path) -> None:
@@ -585,16 +576,12 @@ def _refuse_foreign_wal(path: Path) -> None:
     Raises:
         LogError: If that is so.
     """
-    for _ in range(5):  # others may be writing
-        if not path.exists() or _is_own_wal(path):
-            return
-        time.sleep(_PAUSE_S)
-    msg = (
-        f"{_find_wal(path)} is what a crash has left of another file than {path}: a copy was put "
-        "in its place. Nothing was written. Give the copy another name, and put it in place with "
-        f"'convmem db restore COPY --db {path.name}'"
-    )
-    raise LogError(msg)
+    if path.exists() and not _await(lambda: _is_own_wal(path), _PATIENCE_WITH_WRITERS_S):
+        msg = f"{_find_wal(path)} belongs to another file than {path}, which a copy has replaced"
+        way = (
+            f"rename the copy, and put it in place with 'convmem db restore COPY --db {path.name}'"
+        )
+        raise LogError(f"{msg}; nothing was written: {way}")
 
 
 def _is_own_wal(path: Path) -> bool:
@@ -736,17 +723,16 @@ def restore(
     fetched = _merge(target, made, Signer(signing_key)) if fetch and target.exists() else 0
     with closing(_connect(made, "immutable=1")) as db:
         [(entries,)] = db.execute("SELECT count(*) FROM entries").fetchall()
-    kept = None
-    if target.exists():
-        kept = target.with_name(f"{target.name}.{time.strftime('%Y%m%dT%H%M%S')}")
-        for end in ("", "-wal"):
-            with suppress(FileNotFoundError):
-                target.with_name(target.name + end).rename(f"{kept}{end}")
-    target.with_name(f"{target.name}-shm").unlink(missing_ok=True)
-    _find_wal(target).unlink(missing_ok=True)
+    kept = target.with_name(f"{target.name}.{time.strftime('%Y%m%dT%H%M%S')}")
+    is_there = target.exists()
+    for end in ("", "-wal") if is_there else ():
+        with suppress(FileNotFoundError):
+            target.with_name(target.name + end).rename(f"{kept}{end}")
+    for end in ("-wal", "-shm"):
+        target.with_name(target.name + end).unlink(missing_ok=True)
     made.replace(target)
     _write_through(target.parent)
-    return Restored(entries, fetched, kept)
+    return Restored(entries, fetched, kept if is_there else None)
 
 
 def _refuse_use(path: Path) -> None:
@@ -767,6 +753,25 @@ def _refuse_use(path: Path) -> None:
         raise LogUnavailableError(f"the log on {path} is in use; close it everywhere first")
 
 
+_FORGOTTEN = "owner IN (SELECT owner FROM forgetful)"
+_MERGE = [
+    # Who is not there any more was forgotten, if anybody was.
+    "DELETE FROM owners WHERE (SELECT epoch FROM meta) IS NOT (SELECT epoch FROM now.meta) "
+    "AND (owner, digest) NOT IN (SELECT owner, digest FROM now.owners)",
+    # And what is missing of owners who have forgotten something may be just that.
+    "CREATE TEMP TABLE forgetful AS SELECT owner FROM owners b JOIN now.owners n USING (owner) "
+    "WHERE n.generation != b.generation",
+    f"DELETE FROM threads WHERE {_FORGOTTEN} AND thread NOT IN (SELECT thread FROM now.threads)",
+    "DELETE FROM threads WHERE owner NOT IN (SELECT owner FROM owners)",
+    "DELETE FROM documents WHERE thread NOT IN (SELECT thread FROM threads)",
+    "DELETE FROM entries WHERE thread NOT IN (SELECT thread FROM threads) OR place >> 32 IN "
+    "(SELECT owner FROM forgetful) AND place NOT IN (SELECT place FROM now.entries)",
+    "DELETE FROM meta WHERE EXISTS (SELECT 1 FROM now.meta)",
+    *(f"INSERT OR REPLACE INTO {table} SELECT * FROM now.{table}" for table in _BESIDE_ROWS),
+]
+"""From a backup (main) to a log of what its file holds now, but for rows with a checksum."""
+
+
 def _merge(path: Path, made: Path, signer: Signer) -> int:
     """Write what a file holds over a copy of its backup.
 
@@ -775,93 +780,71 @@ def _merge(path: Path, made: Path, signer: Signer) -> int:
     """
     with closing(_connect(path, "mode=ro")) as old, closing(_connect(made)) as new:
         new.execute("PRAGMA secure_delete = ON")
+        new.execute("ATTACH '' AS now")
         new.execute("BEGIN")
-        owners = {row[0]: row for row in _read_rows(old, "owners")}
-        epochs = [row[2] for row in _read_rows(old, "meta")]
-        is_epoch = epochs == [epoch for (epoch,) in new.execute("SELECT epoch FROM meta")]
-        backed_up = {row[0]: row for row in _read_rows(new, "owners")}
-        for number, row in backed_up.items():
-            if owners[number][2] != row[2] if number in owners else not is_epoch:
-                _erase_owner(new, number)  # it was forgotten since
-        new.execute("DELETE FROM meta WHERE ?", (len(epochs),))
-        for table in ("meta", "owners", "threads"):
-            _insert(new, table, [row[1:] for row in _read_rows(old, table)])
-        keys = _read_keys(new)
-        documents = (row[1:] for row in _read_rows(old, "documents"))
-        _insert(new, "documents", [row for row in documents if _is_document(row, keys, signer)])
-        fetched = 0
-        for number in {*owners, *backed_up}:
-            last = owners.get(number, backed_up.get(number, ()))[4]
-            span = number << 32, number << 32 | last
-            found = _read_entries(old, *span)
-            query = "SELECT place FROM entries WHERE place BETWEEN ? AND ?"
-            places = {place for (place,) in new.execute(query, span)}
-            if number in owners and owners[number][6] != backed_up.get(number, owners[number])[6]:
-                # Something was forgotten since: what is not there may be just that.
-                gone = places - {row[0] for row in found}
-                new.executemany("DELETE FROM entries WHERE place = ?", [(one,) for one in gone])
-                places -= gone
-            sound = [row for row in found if _is_entry(row, keys, signer)]
-            _insert(new, "entries", sound)
-            fetched += len(places - {row[0] for row in sound})
+        for table in (*_BESIDE_ROWS, "documents", "entries"):
+            new.execute(f"CREATE TABLE now.{table} AS SELECT * FROM main.{table} WHERE 0")
+        for table in (*_BESIDE_ROWS, "documents"):
+            with suppress(sqlite3.DatabaseError):  # then the backup's are all there is
+                _insert(new, f"now.{table}", old.execute(f"SELECT * FROM {table}").fetchall())
+        for number, last in new.execute(
+            "SELECT owner, max(last) FROM (SELECT owner, last FROM owners "
+            "UNION SELECT owner, last FROM now.owners) GROUP BY owner"
+        ).fetchall():
+            _insert(new, "now.entries", _read_entries(old, number << 32, number << 32 | last))
+        for statement in _MERGE:
+            new.execute(statement)
+        for table, is_sound in (("documents", _is_document), ("entries", _is_entry)):
+            rows = new.execute(
+                f"SELECT o.name, t.name, r.* FROM now.{table} r JOIN threads t USING (thread) "
+                "JOIN owners o USING (owner)"
+            )
+            count = _insert(new, table, (row[2:] for row in rows if is_sound(signer, *row)))
+        [(entries,)] = new.execute("SELECT count(*) FROM entries")
         new.execute("COMMIT")
-        return fetched
+    return int(entries) - count
 
 
-def _read_rows(db: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a table, each after its number; none where it cannot be read."""
+def _read_entries(db: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the entries from one place to another that can be read."""
+    query = "SELECT * FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
     try:
-        return db.execute(f"SELECT rowid, * FROM {table}").fetchall()
+        for row in db.execute(query, (first, last)):
+            first = row[0] + 1
+            yield row
     except sqlite3.DatabaseError:
-        return []
+        if first < last:
+            middle = (first + last) // 2
+            yield from _read_entries(db, first, middle)
+            yield from _read_entries(db, middle + 1, last)
 
 
-def _read_entries(db: sqlite3.Connection, first: int, last: int) -> list[tuple[Any, ...]]:
-    """Return the entries from one place to another that can be read."""
-    try:
-        query = "SELECT * FROM entries WHERE place BETWEEN ? AND ?"
-        return db.execute(query, (first, last)).fetchall()
-    except sqlite3.DatabaseError:
-        if first == last:
-            return []
-    middle = (first + last) // 2
-    return _read_entries(db, first, middle) + _read_entries(db, middle + 1, last)
+def _insert(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]]) -> int:
+    """Insert rows, or replace others by them; return their number."""
+    count = 0
+    for count, row in enumerate(rows, 1):
+        db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    return count
 
 
-def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
-    if rows:
-        marks = ", ".join("?" * len(rows[0]))
-        db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)
-
-
-def _erase_owner(db: sqlite3.Connection, number: int) -> None:
-    of_owner = "thread IN (SELECT thread FROM threads WHERE owner = ?)"
-    for table in ("entries", "documents"):
-        db.execute(f"DELETE FROM {table} WHERE {of_owner}", (number,))
-    for table in ("threads", "owners"):
-        db.execute(f"DELETE FROM {table} WHERE owner = ?", (number,))
-
-
-def _read_keys(db: sqlite3.Connection) -> dict[int, ThreadKey]:
-    """Return the threads by number."""
-    query = "SELECT t.thread, o.name, t.name FROM threads t JOIN owners o ON o.owner = t.owner"
-    keys = {}
-    for thread, owner_name, thread_name in db.execute(query):
-        owner, thread_id = read_owner(owner_name), read_name(thread_name)
-        if owner is not None and thread_id:
-            keys[thread] = ThreadKey(owner.user_id, thread_id)
-    return keys
-
-
-def _is_entry(row: Sequence[Any], keys: Mapping[int, ThreadKey], signer: Signer) -> bool:
-    place, thread, *names, _, body, metadata, signature = row
-    read = read_row((place, *names, body, metadata, signature))
-    return thread in keys and not signer.find_damage(keys[thread], read)
-
-
-def _is_document(row: Sequence[Any], keys: Mapping[int, ThreadKey], signer: Signer) -> bool:
-    thread, name, *stored = row
-    found = thread in keys and kit.read_document(
-        keys[thread], read_name(name), tuple(stored), signer
+def _is_entry(signer: Signer, owner_name: object, thread_name: object, *row: Any) -> bool:
+    place, _, *names, _, body, metadata, signature = row
+    key, read = (
+        _name_key(owner_name, thread_name),
+        read_row((place, *names, body, metadata, signature)),
     )
-    return bool(found)
+    return key is not None and not signer.find_damage(key, read)
+
+
+def _is_document(signer: Signer, owner_name: object, thread_name: object, *row: Any) -> bool:
+    _, name, *stored = row
+    key = _name_key(owner_name, thread_name)
+    return (
+        key is not None
+        and kit.read_document(key, read_name(name), tuple(stored), signer) is not None
+    )
+
+
+def _name_key(owner_name: object, thread_name: object) -> ThreadKey | None:
+    owner, thread_id = read_owner(owner_name), read_name(thread_name)
+    return ThreadKey(owner.user_id, thread_id) if owner is not None and thread_id else None
