@@ -56,6 +56,7 @@ except ImportError:  # on Windows, where nobody replaces a file that is open
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_Begin = Callable[[sqlite3.Connection], object]
 
 APPLICATION_ID = 0x434D454D  # "CMEM": tells our files from other SQLite databases
 
@@ -83,79 +84,66 @@ _SCHEMA = [
 
 
 class _Connection:
-    """A connection for one thread at a time, opened when it is first used.
+    """A connection for one thread at a time, opened when it is first used."""
 
-    In a `with` block, SQLite's errors become those of this package.
-    """
-
-    def __init__(
-        self, place: str, connect: Callable[[], sqlite3.Connection], *, is_kept: bool = True
-    ) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], *, is_kept: bool = True) -> None:
         self.guard = threading.RLock()
-        self._place = place
-        self._connect = connect
-        self._is_kept = is_kept
-        self._db: sqlite3.Connection | None = None
-
-    def __enter__(self) -> sqlite3.Connection:
-        self.guard.acquire()
-        try:
-            if self._db is None:
-                self._db = self._connect()
-        except BaseException as error:
-            self.__exit__(None, error, None)
-            raise
-        return self._db
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if not self._is_kept:
-            self.close()
-        self.guard.release()
-        if isinstance(error, sqlite3.DatabaseError):
-            raise _make_error(self._place, error) from error
+        self.db: sqlite3.Connection | None = None
+        self.connect = connect
+        self.is_kept = is_kept
 
     def close(self) -> None:
-        """Close it, when whoever uses it is done; it may be opened again."""
+        """Close it when nobody uses it; it may be opened again."""
         with self.guard:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+            if self.db is not None:
+                self.db.close()
+                self.db = None
 
 
 class _Transaction:
-    """A transaction for the length of a `with` block; see `sql_log.Transaction`."""
+    """The use of a connection for a block, which may be a transaction; see `sql_log.Transaction`.
 
-    # A class, since a generator would make each write a twentieth slower.
-    __slots__ = ("_begin", "_connection", "_db")
+    SQLite's errors become those of this package.
+    """
+
+    # A class, since a generator would make each write slower.
+    __slots__ = ("_begin", "_connection", "_db", "_place")
     for_update = ""
 
-    def __init__(
-        self, connection: _Connection, begin: Callable[[sqlite3.Connection], object]
-    ) -> None:
+    def __init__(self, place: str, connection: _Connection, begin: _Begin | None = None) -> None:
+        self._place = place
         self._connection = connection
         self._begin = begin
 
     def __enter__(self) -> Self:
-        self._db = self._connection.__enter__()
+        connection = self._connection
+        connection.guard.acquire()
         try:
-            self._begin(self._db)
+            if connection.db is None:
+                connection.db = connection.connect()
+            self._db = connection.db
+            if self._begin is not None:
+                self._begin(self._db)
         except BaseException as error:
             self.__exit__(None, error, None)
             raise
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        db = self._db
+        db = None if self._begin is None else self._connection.db
         try:
-            if error is None and db.in_transaction:
-                db.execute("COMMIT")
-        except BaseException as failure:
-            error = failure
-            raise
+            if db is not None and db.in_transaction:
+                db.execute("COMMIT" if error is None else "ROLLBACK")
+        except sqlite3.DatabaseError as failure:
+            error = error or failure
         finally:
-            if db.in_transaction:
+            if db is not None and db.in_transaction:
                 db.rollback()
-            self._connection.__exit__(None, error, None)
+            if not self._connection.is_kept:
+                self._connection.close()
+            self._connection.guard.release()
+        if isinstance(error, sqlite3.DatabaseError):
+            raise _make_error(self._place, error) from error
 
     def rows(self, sql: str, *values: Any) -> list[Any]:
         return self._db.execute(sql, values).fetchall()
@@ -186,8 +174,12 @@ class _SQLiteBase(SqlLog):
 
     def _begin(self, *, write: bool, durable: bool, once: bool) -> _Transaction:
         if write:
-            return _Transaction(self._writer, partial(self._begin_write, durable=durable))
-        return _Transaction(self._reader, _begin_nothing if once else _begin_read)
+            begin: _Begin | None = partial(self._begin_write, durable=durable)
+            return _Transaction(self.place, self._writer, begin)
+        return _Transaction(self.place, self._reader, None if once else _begin_read)
+
+    def _use(self, connection: _Connection) -> _Transaction:
+        return _Transaction(self.place, connection)
 
     @abstractmethod
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
@@ -216,8 +208,8 @@ class _SQLiteBase(SqlLog):
 
     def check_storage(self) -> Iterator[StorageProblem]:
         """Yield what is wrong beside the entries; see `verify.StorageCheck`."""
-        with self._apart as db:
-            found = db.execute("PRAGMA integrity_check(100)").fetchall()
+        with self._use(self._apart) as tx:
+            found = tx.rows("PRAGMA integrity_check(100)")
         for (finding,) in found:
             if finding != b"ok":
                 text = " ".join(finding.decode(errors="replace").split())
@@ -244,8 +236,8 @@ class _SQLiteBase(SqlLog):
         self._check_open()
         target = Path(os.fspath(path)).absolute()
         _refuse_what_is_there(target, overwrite=overwrite)
-        with _copying(target) as unfinished, self._apart as db:
-            db.execute("VACUUM INTO ?", (os.fspath(unfinished),))
+        with _copying(target) as unfinished, self._use(self._apart) as tx:
+            tx.do("VACUUM INTO ?", os.fspath(unfinished))
 
     async def abackup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Copy the log, without blocking the event loop or other calls of this log."""
@@ -289,16 +281,16 @@ class SQLiteLog(_SQLiteBase):
         self.place = str(self.path)
         self._is_durable = True
         self._is_read_only = read_only or not _may_write(self.path)
-        self._writer = _Connection(self.place, self._connect)
+        self._writer = _Connection(self._connect)
         # Where nothing may be locked, a connection that is kept would not see what others write.
         is_kept = not self._is_read_only
-        self._reader = _Connection(self.place, self._connect_to_read, is_kept=is_kept)
-        self._apart = _Connection(self.place, self._connect_to_read, is_kept=False)
+        self._reader = _Connection(self._connect_to_read, is_kept=is_kept)
+        self._apart = _Connection(self._connect_to_read, is_kept=False)
         self._connections = self._apart, self._writer, self._reader
         try:  # a file that cannot be used is refused here, not at the first message
             _refuse_foreign_wal(self.path)
             if not self._is_read_only:
-                with self._writer:
+                with self._use(self._writer):
                     pass  # the tables are there now
             may_write = self._signer.has_key and not self._is_read_only
             with self._transaction(write=may_write, durable=False) as tx:
@@ -381,12 +373,12 @@ class SQLiteLog(_SQLiteBase):
 
     def _fold(self, how: str) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
-        with self._writer as db:
-            db.execute(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
+        with self._use(self._writer) as tx:
+            tx.do(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
             try:
-                return not db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0]
+                return not tx.rows(f"PRAGMA wal_checkpoint({how})")[0][0]
             finally:
-                db.execute(f"PRAGMA busy_timeout = {round(BUSY_S * 1000)}")
+                tx.do(f"PRAGMA busy_timeout = {round(BUSY_S * 1000)}")
 
 
 class InMemoryLog(_SQLiteBase):
@@ -402,11 +394,11 @@ class InMemoryLog(_SQLiteBase):
         """Create an empty log."""
         super().__init__(None)
         self.place = "memory"
-        self._writer = self._reader = self._apart = _Connection(self.place, self._connect)
+        self._writer = self._reader = self._apart = _Connection(self._connect)
         self._connections = (self._writer,)
-        with self._writer as db:
+        with self._use(self._writer) as tx:
             for statement in _SCHEMA:
-                db.execute(statement)
+                tx.do(statement)
         FORKS.add(self)
 
     def __repr__(self) -> str:
@@ -426,10 +418,6 @@ class InMemoryLog(_SQLiteBase):
 
     def _close_for_fork(self, connection: _Connection) -> None:
         """Leave it open: the child's copy is whole, since no call is under way."""
-
-
-def _begin_nothing(_: sqlite3.Connection) -> None:
-    """A single statement sees one state by itself."""
 
 
 def _begin_read(db: sqlite3.Connection) -> None:
@@ -587,22 +575,18 @@ def _refuse_foreign_wal(path: Path) -> None:
 def _is_own_wal(path: Path) -> bool:
     if not _count_commits(_find_wal(path)):
         return True
-    try:
-        before = _read_stamp(path, "immutable=1")
-    except sqlite3.DatabaseError:
-        return True  # none of ours yet; whoever opens it learns more
-    try:
-        now = _read_stamp(path, "mode=ro")
-    except sqlite3.DatabaseError:
-        return False
+    before, now = _read_stamp(path, "immutable=1"), _read_stamp(path, "mode=ro")
+    if before is None or now is None:
+        return before is None  # then it is none of ours yet; whoever opens it learns more
     # Each commit of the file has raised the number by one, and some may have been folded in.
     return now - _count_commits(_find_wal(path)) <= before <= now
 
 
-def _read_stamp(path: Path, mode: str) -> int:
+def _read_stamp(path: Path, mode: str) -> int | None:
     """Return the number of a file's last write: with the write-ahead file, or without."""
-    with closing(_connect(path, mode)) as db:
+    with suppress(sqlite3.DatabaseError), closing(_connect(path, mode)) as db:
         return int(db.execute("SELECT coalesce(max(stamp), 0) FROM identity").fetchone()[0])
+    return None
 
 
 def _count_commits(wal: Path) -> int:
@@ -753,22 +737,23 @@ def _refuse_use(path: Path) -> None:
         raise LogUnavailableError(f"the log on {path} is in use; close it everywhere first")
 
 
-_FORGOTTEN = "owner IN (SELECT owner FROM forgetful)"
-_MERGE = [
-    # Who is not there any more was forgotten, if anybody was.
-    "DELETE FROM owners WHERE (SELECT epoch FROM meta) IS NOT (SELECT epoch FROM now.meta) "
-    "AND (owner, digest) NOT IN (SELECT owner, digest FROM now.owners)",
-    # And what is missing of owners who have forgotten something may be just that.
-    "CREATE TEMP TABLE forgetful AS SELECT owner FROM owners b JOIN now.owners n USING (owner) "
-    "WHERE n.generation != b.generation",
-    f"DELETE FROM threads WHERE {_FORGOTTEN} AND thread NOT IN (SELECT thread FROM now.threads)",
-    "DELETE FROM threads WHERE owner NOT IN (SELECT owner FROM owners)",
-    "DELETE FROM documents WHERE thread NOT IN (SELECT thread FROM threads)",
-    "DELETE FROM entries WHERE thread NOT IN (SELECT thread FROM threads) OR place >> 32 IN "
-    "(SELECT owner FROM forgetful) AND place NOT IN (SELECT place FROM now.entries)",
-    "DELETE FROM meta WHERE EXISTS (SELECT 1 FROM now.meta)",
-    *(f"INSERT OR REPLACE INTO {table} SELECT * FROM now.{table}" for table in _BESIDE_ROWS),
-]
+_MERGE = """
+-- Who is not there any more was forgotten, if anybody was.
+DELETE FROM owners WHERE (SELECT epoch FROM meta) IS NOT (SELECT epoch FROM now.meta)
+  AND (owner, digest) NOT IN (SELECT owner, digest FROM now.owners);
+-- What is missing of owners who have forgotten something may be just that.
+CREATE TEMP TABLE forgetful AS
+  SELECT owner FROM owners b JOIN now.owners n USING (owner) WHERE n.generation != b.generation;
+DELETE FROM threads WHERE owner NOT IN (SELECT owner FROM owners)
+  OR owner IN forgetful AND thread NOT IN (SELECT thread FROM now.threads);
+DELETE FROM documents WHERE thread NOT IN (SELECT thread FROM threads);
+DELETE FROM entries WHERE thread NOT IN (SELECT thread FROM threads)
+  OR place >> 32 IN forgetful AND place NOT IN (SELECT place FROM now.entries);
+DELETE FROM meta WHERE EXISTS (SELECT 1 FROM now.meta);
+INSERT INTO meta SELECT * FROM now.meta;
+INSERT OR REPLACE INTO owners SELECT * FROM now.owners;
+INSERT OR REPLACE INTO threads SELECT * FROM now.threads
+"""
 """From a backup (main) to a log of what its file holds now, but for rows with a checksum."""
 
 
@@ -792,14 +777,10 @@ def _merge(path: Path, made: Path, signer: Signer) -> int:
             "UNION SELECT owner, last FROM now.owners) GROUP BY owner"
         ).fetchall():
             _insert(new, "now.entries", _read_entries(old, number << 32, number << 32 | last))
-        for statement in _MERGE:
+        for statement in _MERGE.split(";"):
             new.execute(statement)
         for table, is_sound in (("documents", _is_document), ("entries", _is_entry)):
-            rows = new.execute(
-                f"SELECT o.name, t.name, r.* FROM now.{table} r JOIN threads t USING (thread) "
-                "JOIN owners o USING (owner)"
-            )
-            count = _insert(new, table, (row[2:] for row in rows if is_sound(signer, *row)))
+            count = _insert(new, table, _list_sound(new, table, partial(is_sound, signer)))
         [(entries,)] = new.execute("SELECT count(*) FROM entries")
         new.execute("COMMIT")
     return int(entries) - count
@@ -820,31 +801,30 @@ def _read_entries(db: sqlite3.Connection, first: int, last: int) -> Iterator[tup
 
 
 def _insert(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]]) -> int:
-    """Insert rows, or replace others by them; return their number."""
+    """Insert rows, or put them in the place of others; return how many."""
     count = 0
-    for count, row in enumerate(rows, 1):
+    for row in rows:
+        count += 1
         db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
     return count
 
 
-def _is_entry(signer: Signer, owner_name: object, thread_name: object, *row: Any) -> bool:
+def _list_sound(
+    db: sqlite3.Connection, table: str, is_sound: Callable[[ThreadKey, Sequence[Any]], bool]
+) -> Iterator[Sequence[Any]]:
+    """Yield the rows of the file that match their checksums."""
+    query = f"SELECT o.name, t.name, r.* FROM now.{table} r JOIN threads t USING (thread)"
+    for owner_name, thread_name, *row in db.execute(f"{query} JOIN owners o USING (owner)"):
+        owner, thread_id = read_owner(owner_name), read_name(thread_name)
+        if owner is not None and thread_id and is_sound(ThreadKey(owner.user_id, thread_id), row):
+            yield row
+
+
+def _is_entry(signer: Signer, key: ThreadKey, row: Sequence[Any]) -> bool:
     place, _, *names, _, body, metadata, signature = row
-    key, read = (
-        _name_key(owner_name, thread_name),
-        read_row((place, *names, body, metadata, signature)),
-    )
-    return key is not None and not signer.find_damage(key, read)
+    return not signer.find_damage(key, read_row((place, *names, body, metadata, signature)))
 
 
-def _is_document(signer: Signer, owner_name: object, thread_name: object, *row: Any) -> bool:
+def _is_document(signer: Signer, key: ThreadKey, row: Sequence[Any]) -> bool:
     _, name, *stored = row
-    key = _name_key(owner_name, thread_name)
-    return (
-        key is not None
-        and kit.read_document(key, read_name(name), tuple(stored), signer) is not None
-    )
-
-
-def _name_key(owner_name: object, thread_name: object) -> ThreadKey | None:
-    owner, thread_id = read_owner(owner_name), read_name(thread_name)
-    return ThreadKey(owner.user_id, thread_id) if owner is not None and thread_id else None
+    return kit.read_document(key, read_name(name), tuple(stored), signer) is not None
