@@ -84,7 +84,7 @@ _SCHEMA = [
 
 
 class _Connection:
-    """A connection for one thread at a time, opened when it is first used."""
+    """A connection for the holder of its guard, opened when it is first used."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], *, is_kept: bool = True) -> None:
         self.guard = threading.RLock()
@@ -107,41 +107,47 @@ class _Transaction:
     """
 
     # A class, since a generator would make each write slower.
-    __slots__ = ("_begin", "_connection", "_db", "_place")
+    __slots__ = ("_begin", "_connection", "_db", "_guard", "_place")
     for_update = ""
 
     def __init__(self, place: str, connection: _Connection, begin: _Begin | None = None) -> None:
         self._place = place
         self._connection = connection
+        self._guard = connection.guard
         self._begin = begin
 
     def __enter__(self) -> Self:
-        connection = self._connection
-        connection.guard.acquire()
+        self._guard.acquire()
         try:
-            if connection.db is None:
-                connection.db = connection.connect()
-            self._db = connection.db
+            if self._connection.db is None:
+                self._connection.db = self._connection.connect()
+            self._db = self._connection.db
             if self._begin is not None:
                 self._begin(self._db)
         except BaseException as error:
-            self.__exit__(None, error, None)
+            self._leave(error)
             raise
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        db = None if self._begin is None else self._connection.db
         try:
-            if db is not None and db.in_transaction:
-                db.execute("COMMIT" if error is None else "ROLLBACK")
-        except sqlite3.DatabaseError as failure:
-            error = error or failure
-        finally:
-            if db is not None and db.in_transaction:
-                db.rollback()
+            # If a fork has closed it meanwhile, this raises: it must not pass for a commit.
+            if error is None and self._begin is not None and self._db.in_transaction:
+                self._db.execute("COMMIT")
+        except BaseException as failure:
+            self._leave(failure)
+            raise
+        self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        db = self._connection.db
+        try:
+            if db is not None and self._begin is not None:
+                db.rollback()  # what was not committed
             if not self._connection.is_kept:
                 self._connection.close()
-            self._connection.guard.release()
+        finally:
+            self._guard.release()
         if isinstance(error, sqlite3.DatabaseError):
             raise _make_error(self._place, error) from error
 
@@ -174,7 +180,7 @@ class _SQLiteBase(SqlLog):
 
     def _begin(self, *, write: bool, durable: bool, once: bool) -> _Transaction:
         if write:
-            begin: _Begin | None = partial(self._begin_write, durable=durable)
+            begin = partial(self._begin_write, durable=durable)
             return _Transaction(self.place, self._writer, begin)
         return _Transaction(self.place, self._reader, None if once else _begin_read)
 

@@ -289,6 +289,20 @@ def test_who_was_forgotten_since_the_backup_stays_forgotten(path, copy):
         assert log.verify().ok
 
 
+def test_documents_of_forgotten_threads_stay_forgotten(path, copy):
+    with SQLiteLog(path) as log:
+        for thread_id in ("t1", "t2"):
+            say(log, ThreadKey("ana", thread_id), thread_id)
+            log.set_state(ThreadKey("ana", thread_id), "buffer", [thread_id], expected=None)
+        log.backup(copy)
+        log.forget(ThreadKey("ana", "t2"))
+    restore(copy, path, fetch=True)
+    with SQLiteLog(path) as log:
+        assert list(log.list_states("ana", "buffer")) == ["t1"]
+        assert [info.key.thread_id for info in log.threads("ana")] == ["t1"]
+        assert log.verify().ok
+
+
 def test_a_file_with_a_broken_page_loses_nothing_that_its_backup_has(path, copy):
     with SQLiteLog(path) as log:
         for key in (KEY, LONE):
