@@ -575,9 +575,9 @@ class _Outermost:
         self._local.transaction = transaction = self._inner.__enter__()
         return transaction
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._local.transaction = None
-        self._inner.__exit__(*error)
+        self._inner.__exit__(kind, error, trace)
 
 
 # -- owners and threads ---------------------------------------------------------------------------
