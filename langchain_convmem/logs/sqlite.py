@@ -47,7 +47,7 @@ from langchain_convmem.logs.sql_log import (
     write_schema,
 )
 from langchain_convmem.logs.verify import StorageProblem
-from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
+from langchain_convmem.records import ThreadKey
 
 try:
     import fcntl
@@ -210,7 +210,7 @@ class _SQLiteBase(SqlLog):
         for connection in self._connections:
             connection.guard = threading.RLock()
 
-    # -- the whole log ----------------------------------------------------------------------------
+    # -- forks ------------------------------------------------------------------------------------
 
     def check_storage(self) -> Iterator[StorageProblem]:
         """Yield what is wrong beside the entries; see `verify.StorageCheck`."""
@@ -354,17 +354,11 @@ class SQLiteLog(_SQLiteBase):
 
     # -- erasing ----------------------------------------------------------------------------------
 
-    def forget(
-        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
-    ) -> ForgetReceipt:
-        """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
-
-        Damaged entries are forgotten by their ids, too: by `damaged-POSITION` where the id itself
-        cannot be read. The freed space is overwritten and the write-ahead file folded in.
+    def _scrub(self) -> None:
+        """Fold the write-ahead file into the database, so that erased text leaves it too.
 
         Raises:
-            LogUnavailableError: If the disk is full, or others read the old text all the while;
-                the message says what is erased and what to do.
+            LogUnavailableError: If others read the old text all the while, or the disk is full.
         """
         if not self._is_read_only:
             # The write then begins at the start of the write-ahead file, which need not grow.
@@ -377,7 +371,7 @@ class SQLiteLog(_SQLiteBase):
             msg = "is in use: entries are deleted, but their text is still in the write-ahead file"
             raise LogUnavailableError(f"the log on {self.path} {msg}; forget them again")
 
-    def _fold(self, how: str) -> bool:
+    def _fold(self) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
         with self._use(self._writer) as tx:
             tx.do(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
@@ -464,9 +458,6 @@ def _check_path(name: str) -> Path:
     """
     if name == ":memory:":
         raise ConfigError("SQLiteLog needs a file; write InMemoryLog() for a log in memory")
-    if name.startswith("sqlite:"):
-        bare = name.removeprefix("sqlite:").removeprefix("///")
-        raise ConfigError(f"SQLiteLog takes a path, not an address; write SQLiteLog({bare!r})")
     if not name or "\0" in name or "://" in name:
         raise ConfigError(f"SQLiteLog needs the path of a file, got {name!r}")
     path = Path(name).absolute()
@@ -500,7 +491,7 @@ def _make_tables(db: sqlite3.Connection, path: Path) -> None:
     """Make the tables of an empty database, in one transaction, and have it use a WAL.
 
     Raises:
-        SchemaVersionError: If another release or another program wrote the file.
+        SchemaVersionError: If another release or another program wrote the file; it is as it was.
     """
     _has_tables(db, path)  # refuses a foreign file before anything in it changes
     # SQLite does not wait for its own lock here, whatever the timeout.
@@ -585,7 +576,7 @@ def _is_own_wal(path: Path) -> bool:
     if before is None or now is None:
         return before is None  # then it is none of ours yet; whoever opens it learns more
     # Each commit of the file has raised the number by one, and some may have been folded in.
-    return now - _count_commits(_find_wal(path)) <= before <= now
+    return now - commits <= before <= now
 
 
 def _read_stamp(path: Path, mode: str) -> int | None:
