@@ -47,7 +47,7 @@ from langchain_convmem.logs.sql_log import (
     write_schema,
 )
 from langchain_convmem.logs.verify import StorageProblem
-from langchain_convmem.records import ThreadKey
+from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
 
 try:
     import fcntl
@@ -72,8 +72,9 @@ _LASTING = frozenset(
 _BESIDE_ROWS = "meta", "owners", "threads"
 _NEW_STAMP = f"random() & {2**62 - 1}"
 _TABLES = [
-    *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB", in_thread="thread"),
+    # The first one is on the same page of every file, whatever else a file or a copy holds.
     "CREATE TABLE identity(stamp INTEGER NOT NULL)",
+    *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB", in_thread="thread"),
 ]
 _SCHEMA = [
     *_TABLES,
@@ -210,7 +211,7 @@ class _SQLiteBase(SqlLog):
         for connection in self._connections:
             connection.guard = threading.RLock()
 
-    # -- forks ------------------------------------------------------------------------------------
+    # -- the whole log ----------------------------------------------------------------------------
 
     def check_storage(self) -> Iterator[StorageProblem]:
         """Yield what is wrong beside the entries; see `verify.StorageCheck`."""
@@ -354,11 +355,17 @@ class SQLiteLog(_SQLiteBase):
 
     # -- erasing ----------------------------------------------------------------------------------
 
-    def _scrub(self) -> None:
-        """Fold the write-ahead file into the database, so that erased text leaves it too.
+    def forget(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
+    ) -> ForgetReceipt:
+        """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
+
+        Damaged entries are forgotten by their ids, too: by `damaged-POSITION` where the id itself
+        cannot be read. The freed space is overwritten and the write-ahead file folded in.
 
         Raises:
-            LogUnavailableError: If others read the old text all the while, or the disk is full.
+            LogUnavailableError: If the disk is full, or others read the old text all the while;
+                the message says what is erased and what to do.
         """
         if not self._is_read_only:
             # The write then begins at the start of the write-ahead file, which need not grow.
@@ -371,7 +378,7 @@ class SQLiteLog(_SQLiteBase):
             msg = "is in use: entries are deleted, but their text is still in the write-ahead file"
             raise LogUnavailableError(f"the log on {self.path} {msg}; forget them again")
 
-    def _fold(self) -> bool:
+    def _fold(self, how: str) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
         with self._use(self._writer) as tx:
             tx.do(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
@@ -432,8 +439,9 @@ def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:
         return LogError(f"the log on {place} is damaged: {error}; {way}")
     if code == sqlite3.SQLITE_FULL:
         way = "make room and try again, or go on with a backup of it on another disk"
-        msg = f"the disk of the log on {place} is full, and nothing was written; {way}"
-        return LogUnavailableError(msg)
+        return LogUnavailableError(
+            f"the disk of the log on {place} is full, and nothing was written; {way}"
+        )
     if isinstance(error, sqlite3.OperationalError) and code not in _LASTING:
         return LogUnavailableError(f"the log on {place} is unavailable: {error}; try again")
     return LogError(f"the log on {place} cannot be used: {error}; check the file and its rights")
@@ -491,18 +499,17 @@ def _make_tables(db: sqlite3.Connection, path: Path) -> None:
     """Make the tables of an empty database, in one transaction, and have it use a WAL.
 
     Raises:
-        SchemaVersionError: If another release or another program wrote the file; it is as it was.
+        SchemaVersionError: If another release or another program wrote the file.
     """
-    _has_tables(db, path)  # refuses a foreign file before anything in it changes
-    # SQLite does not wait for its own lock here, whatever the timeout.
-    if not _await(lambda: _use_wal(db), BUSY_S):
-        raise LogUnavailableError(f"{path} is being opened by others all the while; try again")
     if not _has_tables(db, path):
         db.execute("BEGIN IMMEDIATE")
         # Another process may have made them while this one waited for the lock.
         for statement in () if _has_tables(db, path) else _SCHEMA:
             db.execute(statement)
         db.execute("COMMIT")
+    # SQLite does not wait for its own lock here, whatever the timeout.
+    if not _await(lambda: _use_wal(db), BUSY_S):
+        raise LogUnavailableError(f"{path} is being opened by others all the while; try again")
 
 
 def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
@@ -570,7 +577,8 @@ def _refuse_foreign_wal(path: Path) -> None:
 
 
 def _is_own_wal(path: Path) -> bool:
-    if not _count_commits(_find_wal(path)):
+    commits = _count_commits(_find_wal(path))
+    if not commits:
         return True
     before, now = _read_stamp(path, "immutable=1"), _read_stamp(path, "mode=ro")
     if before is None or now is None:
@@ -625,7 +633,6 @@ def _copying(target: Path) -> Iterator[Path]:
         _create_file(unfinished)
         yield unfinished
         with closing(_connect(unfinished)) as db:
-            db.execute("PRAGMA journal_mode = DELETE")
             # Another file than its original: no write-ahead file of that one fits it.
             db.execute(f"UPDATE identity SET stamp = {_NEW_STAMP}")
         _write_through(unfinished)
