@@ -27,6 +27,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import blake2b, sha256
 from operator import itemgetter
+from types import TracebackType
 from typing import Any, NamedTuple, Protocol, cast
 
 from langchain_convmem.errors import LogClosedError, LogError
@@ -205,8 +206,8 @@ class SqlLog(kit.AsyncTwins):
                 sign=partial(self._signer.sign, key),
             )
             for row in plan.added:
-                insert = f"INSERT INTO entries SELECT ?, t.thread, ?, ?, ?, ?, ?, ?, ? {_THREAD}"
-                tx.do(insert, *_write_row(owner, row), *thread)
+                insert = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                tx.do(insert, *_write_row(owner, thread, row))
             if plan.added:
                 last = plan.added[-1].position
                 _write_owner(tx, self._signer, owner._replace(last=last))
@@ -419,9 +420,9 @@ class SqlLog(kit.AsyncTwins):
             thread = _make_thread(tx, owner, key.thread_id)
             columns = "version = excluded.version, value = excluded.value"
             tx.do(
-                f"INSERT INTO documents SELECT t.thread, ?, ?, ?, ? {_THREAD} ON CONFLICT "
+                "INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT "
                 f"(thread, name) DO UPDATE SET {columns}, checksum = excluded.checksum",
-                *(_encode(name), version, text, checksum, *thread),
+                *(thread, _encode(name), version, text, checksum),
             )
         return StateDocument(load_json(text), version)
 
@@ -575,7 +576,12 @@ class _Outermost:
         self._local.transaction = transaction = self._inner.__enter__()
         return transaction
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._local.transaction = None
         self._inner.__exit__(kind, error, trace)
 
@@ -658,12 +664,14 @@ def _write_owner(tx: Transaction, signer: Signer, locked: _LockedOwner) -> None:
     tx.do(f"UPDATE owners SET {columns} WHERE owner = ?", *counts, checksum, locked.number)
 
 
-def _make_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> tuple[int, bytes]:
-    """Make a thread unless it is there; return what `_THREAD` binds."""
+def _make_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> int:
+    """Return a thread's number, made if need be."""
     name = thread_id.encode()
-    insert = "INSERT INTO threads(owner, digest, name) VALUES (?, ?, ?)"
-    tx.do(f"{insert} ON CONFLICT (owner, digest) DO NOTHING", owner.number, _digest(name), name)
-    return owner.number, _digest(name)
+    query = "SELECT thread FROM threads WHERE owner = ? AND digest = ?"
+    while not (found := tx.rows(query, owner.number, _digest(name))):
+        insert = "INSERT INTO threads(owner, digest, name) VALUES (?, ?, ?)"
+        tx.do(insert, owner.number, _digest(name), name)
+    return int(found[0][0])
 
 
 def _find_place(owner: _LockedOwner, position: int) -> int:
@@ -808,10 +816,10 @@ def read_row(columns: Sequence[Any]) -> kit.Row:
     )
 
 
-def _write_row(owner: _LockedOwner, row: kit.Row) -> tuple[Any, ...]:
-    """Return the columns of `entries` but for the thread; who opens a turn stores none."""
+def _write_row(owner: _LockedOwner, thread: int, row: kit.Row) -> tuple[Any, ...]:
+    """Return the columns of `entries`; who opens a turn stores none."""
     turn = None if row.turn_id == row.id else _encode(row.turn_id)
-    names = row.id.encode(), turn, row.role, row.key_hash
+    names = thread, row.id.encode(), turn, row.role, row.key_hash
     return (_find_place(owner, row.position), *names, row.body, row.metadata, row.signature)
 
 
