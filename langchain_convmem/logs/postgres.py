@@ -62,7 +62,6 @@ TABLES = write_schema(
     serial="bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     integer="bigint",
     data="bytea",
-    in_thread="thread, place",
 )
 
 

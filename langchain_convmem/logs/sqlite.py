@@ -21,7 +21,7 @@ import sqlite3
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,6 @@ from langchain_convmem.errors import (
     SchemaVersionError,
 )
 from langchain_convmem.forks import FORKS
-from langchain_convmem.logs import base as kit
 from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.sql_log import (
     SCHEMA_VERSION,
@@ -69,12 +68,11 @@ _LASTING = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH}
 )
 """Operational errors that another try does not fix; the others are locks, disks and the like."""
-_BESIDE_ROWS = "meta", "owners", "threads"
 _NEW_STAMP = f"random() & {2**62 - 1}"
 _TABLES = [
     # The first one is on the same page of every file, whatever else a file or a copy holds.
     "CREATE TABLE identity(stamp INTEGER NOT NULL)",
-    *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB", in_thread="thread"),
+    *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB"),
 ]
 _SCHEMA = [
     *_TABLES,
@@ -741,26 +739,6 @@ def _refuse_use(path: Path) -> None:
         raise LogUnavailableError(f"the log on {path} is in use; close it everywhere first")
 
 
-_MERGE = """
--- Who is not there any more was forgotten, if anybody was.
-DELETE FROM owners WHERE (SELECT epoch FROM meta) IS NOT (SELECT epoch FROM now.meta)
-  AND (owner, digest) NOT IN (SELECT owner, digest FROM now.owners);
--- What is missing of owners who have forgotten something may be just that.
-CREATE TEMP TABLE forgetful AS
-  SELECT owner FROM owners b JOIN now.owners n USING (owner) WHERE n.generation != b.generation;
-DELETE FROM threads WHERE owner NOT IN (SELECT owner FROM owners)
-  OR owner IN forgetful AND thread NOT IN (SELECT thread FROM now.threads);
-DELETE FROM documents WHERE thread NOT IN (SELECT thread FROM threads);
-DELETE FROM entries WHERE thread NOT IN (SELECT thread FROM threads)
-  OR place >> 32 IN forgetful AND place NOT IN (SELECT place FROM now.entries);
-DELETE FROM meta WHERE EXISTS (SELECT 1 FROM now.meta);
-INSERT INTO meta SELECT * FROM now.meta;
-INSERT OR REPLACE INTO owners SELECT * FROM now.owners;
-INSERT OR REPLACE INTO threads SELECT * FROM now.threads
-"""
-"""From a backup (main) to a log of what its file holds now, but for rows with a checksum."""
-
-
 def _merge(path: Path, made: Path, signer: Signer) -> int:
     """Write what a file holds over a copy of its backup.
 
@@ -769,66 +747,72 @@ def _merge(path: Path, made: Path, signer: Signer) -> int:
     """
     with closing(_connect(path, "mode=ro")) as old, closing(_connect(made)) as new:
         new.execute("PRAGMA secure_delete = ON")
-        new.execute("ATTACH '' AS now")
         new.execute("BEGIN")
-        for table in (*_BESIDE_ROWS, "documents", "entries"):
-            new.execute(f"CREATE TABLE now.{table} AS SELECT * FROM main.{table} WHERE 0")
-        for table in (*_BESIDE_ROWS, "documents"):
-            with suppress(sqlite3.DatabaseError):  # then the backup's are all there is
-                _insert(new, f"now.{table}", old.execute(f"SELECT * FROM {table}").fetchall())
-        for number, last in new.execute(
-            "SELECT owner, max(last) FROM (SELECT owner, last FROM owners "
-            "UNION SELECT owner, last FROM now.owners) GROUP BY owner"
-        ).fetchall():
-            _insert(new, "now.entries", _read_entries(old, number << 32, number << 32 | last))
-        for statement in _MERGE.split(";"):
-            new.execute(statement)
-        for table, is_sound in (("documents", _is_document), ("entries", _is_entry)):
-            count = _insert(new, table, _list_sound(new, table, partial(is_sound, signer)))
-        [(entries,)] = new.execute("SELECT count(*) FROM entries")
+        epochs = [_read_rows(db, "SELECT epoch FROM meta") for db in (old, new)]
+        query = "SELECT owner, name, generation, last FROM owners"
+        known = {row[0]: row for row in _read_rows(old, query)}
+        backed_up = {row[0]: row for row in _read_rows(new, query)}
+        changed = {
+            number: row
+            for number, row in backed_up.items()
+            if epochs[0] != epochs[1] and known.get(number, ())[:3] != row[:3]
+        }  # something of these was forgotten since: what is not there may be just that
+        for table in ("meta", "owners", "documents"):
+            rows = _read_rows(old, f"SELECT * FROM {table}")
+            if table == "meta":
+                new.execute("DELETE FROM meta WHERE ?", (bool(rows),))
+            else:
+                of_one = f"DELETE FROM {table} WHERE owner = ?"
+                new.executemany(of_one, [(number,) for number in changed])
+            _insert(new, table, rows)
+        held = 0
+        for number, name, _, last in {**backed_up, **known}.values():
+            owner, found = read_owner(name), _read_entries(old, number << 32, number << 32 | last)
+            if number in changed:
+                kept = [row[0] for row in found if changed[number][1] == name]
+                _erase_others(new, number, kept)
+            sound = [row for row in found if owner and _is_entry(row, owner, signer)]
+            _insert(new, "entries", sound)
+            held += len(sound)
         new.execute("COMMIT")
-    return int(entries) - count
+        [(entries,)] = new.execute("SELECT count(*) FROM entries").fetchall()
+        return int(entries) - held
 
 
-def _read_entries(db: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the entries from one place to another that can be read."""
-    query = "SELECT * FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
+def _read_rows(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query; none where they cannot be read."""
     try:
-        for row in db.execute(query, (first, last)):
-            first = row[0] + 1
-            yield row
+        return db.execute(query).fetchall()
     except sqlite3.DatabaseError:
-        if first < last:
-            middle = (first + last) // 2
-            yield from _read_entries(db, first, middle)
-            yield from _read_entries(db, middle + 1, last)
+        return []
 
 
-def _insert(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]]) -> int:
-    """Insert rows, or put them in the place of others; return how many."""
-    count = 0
-    for row in rows:
-        count += 1
-        db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-    return count
+def _read_entries(db: sqlite3.Connection, first: int, last: int) -> list[tuple[Any, ...]]:
+    """Return the entries from one place to another that can be read."""
+    try:
+        query = "SELECT * FROM entries WHERE place BETWEEN ? AND ?"
+        return db.execute(query, (first, last)).fetchall()
+    except sqlite3.DatabaseError:
+        if first == last:
+            return []
+    middle = (first + last) // 2
+    return _read_entries(db, first, middle) + _read_entries(db, middle + 1, last)
 
 
-def _list_sound(
-    db: sqlite3.Connection, table: str, is_sound: Callable[[ThreadKey, Sequence[Any]], bool]
-) -> Iterator[Sequence[Any]]:
-    """Yield the rows of the file that match their checksums."""
-    query = f"SELECT o.name, t.name, r.* FROM now.{table} r JOIN threads t USING (thread)"
-    for owner_name, thread_name, *row in db.execute(f"{query} JOIN owners o USING (owner)"):
-        owner, thread_id = read_owner(owner_name), read_name(thread_name)
-        if owner is not None and thread_id and is_sound(ThreadKey(owner.user_id, thread_id), row):
-            yield row
+def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    if rows:
+        marks = ", ".join("?" * len(rows[0]))
+        db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)
 
 
-def _is_entry(signer: Signer, key: ThreadKey, row: Sequence[Any]) -> bool:
-    place, _, *names, _, body, metadata, signature = row
-    return not signer.find_damage(key, read_row((place, *names, body, metadata, signature)))
+def _erase_others(db: sqlite3.Connection, number: int, kept: Sequence[int]) -> None:
+    """Delete an owner's entries but for those at some places."""
+    there = db.execute("SELECT place FROM entries WHERE place >> 32 = ?", (number,)).fetchall()
+    gone = {place for (place,) in there}.difference(kept)
+    db.executemany("DELETE FROM entries WHERE place = ?", [(place,) for place in gone])
 
 
-def _is_document(signer: Signer, key: ThreadKey, row: Sequence[Any]) -> bool:
-    _, name, *stored = row
-    return kit.read_document(key, read_name(name), tuple(stored), signer) is not None
+def _is_entry(row: Sequence[Any], owner: Owner, signer: Signer) -> bool:
+    place, thread, entry_id, turn, role, _, *rest = row
+    key = ThreadKey(owner.user_id, read_name(thread) or "?")
+    return not signer.find_damage(key, read_row((place, entry_id, turn, role, *rest)))
