@@ -21,11 +21,12 @@ import json
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from operator import itemgetter
+from types import TracebackType
 from typing import Any, NamedTuple, Protocol, cast
 
 from langchain_convmem.errors import LogClosedError, LogError
@@ -138,21 +139,14 @@ class SqlLog(kit.AsyncTwins):
             once: Whether it is for one statement, which sees one state of the log by itself.
         """
 
-    @contextmanager
     def _transaction(
         self, *, write: bool = False, durable: bool = True, once: bool = False
-    ) -> Iterator[Transaction]:
+    ) -> AbstractContextManager[Transaction]:
         outer: Transaction | None = getattr(self._local, "transaction", None)
         if outer is not None:
-            yield outer
-            return
+            return nullcontext(outer)
         self._check_open()
-        with self._begin(write=write, durable=durable, once=once) as transaction:
-            self._local.transaction = transaction
-            try:
-                yield transaction
-            finally:
-                self._local.transaction = None
+        return _Outermost(self._local, self._begin(write=write, durable=durable, once=once))
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of one statement."""
@@ -547,6 +541,30 @@ class SqlLog(kit.AsyncTwins):
         query = "SELECT o.name, d.thread, d.name, d.version, d.value, d.checksum FROM documents d "
         for row in self._rows(f"{query} LEFT JOIN owners o ON o.owner = d.owner"):
             yield from _check_document(self._signer, row)
+
+
+class _Outermost:
+    """A transaction that calls within its block join."""
+
+    # A class, since a generator would make each write slower.
+    __slots__ = ("_inner", "_local")
+
+    def __init__(self, local: threading.local, inner: AbstractContextManager[Transaction]) -> None:
+        self._local = local
+        self._inner = inner
+
+    def __enter__(self) -> Transaction:
+        self._local.transaction = transaction = self._inner.__enter__()
+        return transaction
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._local.transaction = None
+        self._inner.__exit__(kind, error, trace)
 
 
 # -- owners and threads ---------------------------------------------------------------------------
