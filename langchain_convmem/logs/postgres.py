@@ -62,7 +62,6 @@ TABLES = write_schema(
     serial="bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     integer="bigint",
     data="bytea",
-    in_thread="thread, place",
 )
 
 
@@ -368,6 +367,9 @@ class PostgresLog(SqlLog):
             yield
         except Error as error:
             raise self._translate(error) from error
+        except UnicodeDecodeError:  # which quotes what it could not read
+            msg = f"the log on {self.place} holds text that is no UTF-8; restore a backup"
+            raise LogError(msg) from None
 
     def _translate(self, error: DriverError) -> LogError:
         from psycopg import OperationalError
