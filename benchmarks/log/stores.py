@@ -26,13 +26,7 @@ LIVE = 40
 TOKENS = 2000
 LIVE_SUMMARY = "live summary"
 _BATCH = 1000
-_PRAGMAS = (
-    "page_size = 8192",
-    "journal_mode = WAL",
-    "synchronous = FULL",
-    "foreign_keys = ON",
-    "secure_delete = ON",
-)
+_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")
 
 
 class Store(Protocol):
