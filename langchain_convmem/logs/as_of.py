@@ -7,10 +7,11 @@ since is not there either; what was added to an entry's metadata later is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ReadOnlyError
@@ -19,14 +20,11 @@ from langchain_convmem.logs.base import make_twin
 from langchain_convmem.protocols import MessageLog, OwnerListing, find_segment_cache
 from langchain_convmem.records import Changes, Entry, Owner, StoredSegment, ThreadInfo, ThreadKey
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 PointInTime: TypeAlias = "datetime | int | str"
 """A moment: with its zone, in milliseconds since the epoch, as ISO 8601, or the id of an entry."""
 
+# Where so many entries in a row are later, all that follow are.
 _PAGE = 500
-"""Where so many entries in a row are later, all that follow are."""
 
 
 class LogBound:
@@ -43,12 +41,8 @@ class LogBound:
         Raises:
             ConfigError: If it is none of these.
         """
-        self._last: str | None = None
-        if isinstance(when, str) and is_ulid(when):
-            self._last = when
-            self.time_ms = get_ulid_ms(when)
-        else:
-            self.time_ms = _read_time(when)
+        self._last = when if isinstance(when, str) and is_ulid(when) else None
+        self.time_ms = _read_time(when) if self._last is None else get_ulid_ms(self._last)
 
     def is_before_end(self, entry_id: str) -> bool:
         """Return whether an entry had been written; of one without a sound id, nobody knows."""
@@ -61,26 +55,18 @@ class LogBound:
 
 def _read_time(when: Any) -> int:
     if isinstance(when, str):
-        try:
-            when = datetime.fromisoformat(when)
-        except ValueError:
-            raise _make_refusal(when) from None
-        when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-    if isinstance(when, datetime):
-        if when.tzinfo is None:
-            raise ConfigError(f"as_of needs a datetime with its zone, got {describe_value(when)}")
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(when)
+            when = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    if isinstance(when, datetime) and when.tzinfo is not None:
         return int(when.timestamp() * 1000)
-    if isinstance(when, bool) or not isinstance(when, int) or when < 0:
-        raise _make_refusal(when)
-    return when
-
-
-def _make_refusal(when: object) -> ConfigError:
+    if type(when) is int and when >= 0:
+        return when
     msg = (
         "as_of takes a datetime with its zone, milliseconds since the epoch, ISO 8601 such as "
         f"'2026-05-01T12:00Z', or the id of an entry, got {describe_value(when)}"
     )
-    return ConfigError(msg)
+    raise ConfigError(msg)
 
 
 class LogAsOf:
@@ -93,12 +79,12 @@ class LogAsOf:
         """Read a log up to a bound."""
         self.log = log
         self._bound = bound
+        self._segments = find_segment_cache(log)
 
     def __repr__(self) -> str:
         return f"LogAsOf({self.log!r})"
 
-    async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(call, *args, **kwargs)
+    _run_off_loop: Any = staticmethod(asyncio.to_thread)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -123,7 +109,8 @@ class LogAsOf:
             if info.last_ms < self._bound.time_ms:
                 then.append(info)
             elif info.first_ms <= self._bound.time_ms and (known := self.entries(info.key)):
-                last_ms = max(get_ulid_ms(entry.id) for entry in known)
+                latest = known[-1].id
+                last_ms = get_ulid_ms(latest) if is_ulid(latest) else info.first_ms
                 then.append(replace(info, entries=len(known), last_ms=last_ms))
         return sorted(then, key=lambda info: info.last_ms, reverse=True)
 
@@ -156,20 +143,18 @@ class LogAsOf:
         self, owner: Owner, fingerprint: str, *, after: int = 0
     ) -> list[StoredSegment]:
         """Return what recall keeps of lines, later ones among them; see `SegmentCache`."""
-        cache = find_segment_cache(self.log)
-        return [] if cache is None else cache.load_segments(owner, fingerprint, after=after)
+        kept = self._segments
+        return [] if kept is None else kept.load_segments(owner, fingerprint, after=after)
 
-    def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+    def save_segments(self, *_: Any, **__: Any) -> None:
         """Keep nothing."""
 
     def segment_fingerprints(self, owner: Owner) -> list[str]:
         """Return the fingerprints of what is kept; see `SegmentCache`."""
-        cache = find_segment_cache(self.log)
-        return [] if cache is None else cache.segment_fingerprints(owner)
+        return [] if self._segments is None else self._segments.segment_fingerprints(owner)
 
-    def delete_segments(self, owner: Owner, fingerprint: str) -> int:
+    def delete_segments(self, *_: Any, **__: Any) -> int:
         """Delete nothing."""
-        del owner, fingerprint
         return 0
 
     # -- writing, which is refused ----------------------------------------------------------------
@@ -186,12 +171,8 @@ class LogAsOf:
         )
         raise ReadOnlyError(msg)
 
-    async def _arefuse_to_write(self, *_: Any, **__: Any) -> Any:
-        """Refuse as the synchronous methods do."""
-        self._refuse_to_write()
-
     append = annotate = forget = _refuse_to_write
-    aappend = aannotate = aforget = _arefuse_to_write
+    aappend = aannotate = aforget = make_twin(_refuse_to_write)
 
     def close(self) -> None:
         """Close nothing."""

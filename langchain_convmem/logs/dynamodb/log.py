@@ -44,9 +44,9 @@ from langchain_convmem.logs.base import (
     list_own_ids,
     make_twin,
     make_version,
-    note_damage,
     plan_append,
     read_message_id,
+    sign_document,
 )
 from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.dynamodb.batches import Batches
@@ -400,10 +400,10 @@ class _BatchWriter:
                 number = choose_number(last or None, is_over=is_over, now_ms=get_now_ms())
                 if newest is not None and not (newest.is_marker or newest.damage):
                     check_key(newest.key_id, self._signer.key_id, f"table {self._table.name!r}")
-                stored = self._read_same(key, hashes, last)
+                stored = _list_rows(self._read_same(key, hashes, last))
                 plan = plan_append(
                     batch,
-                    note_damage(self._signer, key, _list_rows(stored)),
+                    [row for row in stored if not self._signer.find_damage(key, row)],
                     first_position=compute_position(number, 0),
                     sign=partial(self._signer.sign, key),
                 )
@@ -718,7 +718,7 @@ class _Documents:
             "value": write_text(written),
             "version": write_number(version),
             "token": write_text(make_ulid()),
-            "check": {"B": self._signer.sign_document(key, name, version, written)},
+            "check": {"B": sign_document(self._signer, key, name, version, written)},
         }
         if self._ttl_seconds is not None:
             item["expires"] = write_number(now_s + self._ttl_seconds)

@@ -47,7 +47,7 @@ DAY_MS = 86_400_000
 names = st.one_of(
     st.text(min_size=1),
     st.text("s#%=~$0123", min_size=1, max_size=6),
-    st.text("s#", min_size=1).map(lambda text: (text * 2000)[:2000]),
+    st.text("s#", min_size=1).map(lambda text: (text * 1000)[:1000]),
 )
 
 
