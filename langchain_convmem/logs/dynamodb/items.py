@@ -40,7 +40,7 @@ DAMAGED_NAME = "damaged-"
 PIECE_BYTES = 350 * 1024
 """Size of a piece; pieces are in no index."""
 SUMMARY_FIELDS = (
-    "pk", "sk", "tp", "thread", "user", "size", "first", "last", "born", "rev", "pieces",
+    "pk", "sk", "tp", "thread", "size", "first", "last", "born", "rev", "pieces",
     "expires", "key",
 )  # fmt: skip
 """What a listing needs to know of a batch: everything but its entries."""
@@ -76,7 +76,6 @@ class Batch:
         expires_s: When it ends, seconds since the epoch, if ever.
         pieces: How many pieces hold the rows; 0 when the head holds them itself.
         rows: The rows of the head itself, by position; None where they are in pieces.
-        user: User id where the partition key holds its hash instead; else empty.
         key_id: Of the key that signs its entries; empty without one.
         damage: What is wrong with the head item, in a few words; empty for a sound one.
     """
@@ -93,7 +92,6 @@ class Batch:
     expires_s: int | None
     pieces: int
     rows: tuple[Row, ...] | None
-    user: str = ""
     key_id: bytes = b""
     damage: str = ""
 
@@ -198,8 +196,7 @@ def make_batch_item(
 
     Args:
         key: Its thread.
-        batch: What is known of it; `size`, `first`, `last`, `pieces`, `rows` and `user` are
-            ignored.
+        batch: What is known of it; `size`, `first`, `last`, `pieces` and `rows` are ignored.
         rows: Its rows by position, one at least.
         now_us: When the pieces are written, microseconds since the epoch.
 
@@ -223,8 +220,6 @@ def make_batch_item(
         item["expires"] = write_number(batch.expires_s)
     if batch.key_id:
         item["key"] = {"B": batch.key_id}
-    if is_hashed(key.owner) and key.user_id is not None:
-        item["user"] = write_text(key.user_id)
     if _measure_rows(fields) <= INLINE_BYTES:
         item["rows"] = {"L": [{"M": {k: write_text(v) for k, v in row.items()}} for row in fields]}
         return item, []
@@ -307,7 +302,6 @@ def read_batch(item: Mapping[str, Any]) -> Batch:
             expires_s=_read_optional_number(item, "expires"),
             pieces=_read_optional_number(item, "pieces") or 0,
             rows=rows,
-            user=_read_text(item, "user"),
             key_id=_read_bytes(item, "key"),
         )
     except (LookupError, ValueError, TypeError, AttributeError):
@@ -329,7 +323,6 @@ def _make_damaged_batch(item: Mapping[str, Any], batch_number: int) -> Batch:
         expires_s=None,
         pieces=0,
         rows=(make_damaged_row(compute_position(batch_number, 0), damage),),
-        user=_read_leniently(item, "user"),
         damage=damage,
     )
 
@@ -417,43 +410,21 @@ _BATCHES_PER_DAY = 100_000
 _MAX_NUMBER = 10**12 - 1
 """The largest number of as many digits as keys have."""
 _DAY_MS = 86_400_000
-_MAX_PARTITION_BYTES = 1900
 _MAX_THREAD_BYTES = 600
 _MAX_NAME_BYTES = 300
 # The service allows 2,048 bytes for a partition key and 1,024 for a sort key.
 
 
 def make_partition_key(owner: Owner) -> str:
-    """Return the partition of an owner; no two owners share one, whatever their ids hold.
-
-    A very long id is replaced by its hash.
-    """
-    kind, name = _split_owner(owner)
-    return f"{kind}={_digest_name(name)}" if is_hashed(owner) else f"{kind}#{name}"
+    """Return the partition of an owner; no two owners share one, whatever their ids hold."""
+    return f"{LONE_PREFIX}#{owner.thread_id}" if owner.user_id is None else f"U#{owner.user_id}"
 
 
-def is_hashed(owner: Owner) -> bool:
-    """Return whether the owner's id is too long for a key, which then holds its hash."""
-    return _measure_name(_split_owner(owner)[1]) > _MAX_PARTITION_BYTES
-
-
-def _split_owner(owner: Owner) -> tuple[str, str]:
-    if owner.user_id is not None:
-        return "U", owner.user_id
-    return LONE_PREFIX, owner.thread_id or ""
-
-
-def read_owner(partition: str, thread_id: str, user_id: str) -> Owner:
-    """Return the owner of a partition.
-
-    Args:
-        partition: Its key.
-        thread_id: A thread in it.
-        user_id: The user, where the key is made of a hash.
-    """
-    if partition.startswith(LONE_PREFIX):
-        return Owner(thread_id=thread_id)
-    return Owner(user_id=partition[2:] if partition.startswith("U#") else user_id)
+def read_owner(partition: str) -> Owner:
+    """Return the owner of a partition."""
+    name = partition[2:]
+    is_lone = partition.startswith(LONE_PREFIX)
+    return Owner(thread_id=name) if is_lone else Owner(user_id=name)
 
 
 def _measure_name(name: str) -> int:

@@ -633,9 +633,7 @@ def _list_threads(batches: Batches, user_id: str | None) -> list[ThreadInfo]:
 def _list_owners(batches: Batches) -> list[Owner]:
     """Return all owners that have entries."""
     found = (
-        read_owner(batch.partition, batch.thread, batch.user)
-        for batch in batches.list_all()
-        if batch.size and batch.thread
+        read_owner(batch.partition) for batch in batches.list_all() if batch.size and batch.thread
     )
     return list(dict.fromkeys(found))
 
