@@ -23,6 +23,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, ParamSpec, Self, TypeVar
@@ -326,7 +327,10 @@ class SQLiteLog(_SQLiteBase):
     def _connect(self) -> sqlite3.Connection:
         self._check_open()
         if self._is_read_only:
-            msg = "is open for reading alone: the file or its directory may not be written"
+            msg = (
+                "is open for reading alone, since the file or its directory may not be written: "
+                "change their rights, or go on with a backup elsewhere"
+            )
             raise ReadOnlyError(f"the log on {self.path} {msg}")
         _create_file(self.path)
         db = _connect(self.path)
@@ -611,7 +615,10 @@ def _refuse_what_is_there(target: Path, *, overwrite: bool) -> None:
     if not target.parent.is_dir():
         raise ConfigError(f"there is no directory {target.parent}; create it first")
     if not overwrite and (target.exists() or target.is_symlink()):
-        raise ConfigError(f"{target} exists; choose another name for the copy")
+        msg = f"{target} exists; choose another name for the copy, or allow it to be overwritten"
+        raise ConfigError(msg)
+    if not os.access(target.parent, os.W_OK):
+        raise ConfigError(f"{target.parent} may not be written; put the copy elsewhere")
     left = _find_wal(target)
     if left.exists():
         msg = f"{left} exists, which belongs to another {target.name}; choose another name"
@@ -709,7 +716,7 @@ def restore(
     fetched = _merge(target, made, Signer(signing_key)) if fetch and target.exists() else 0
     with closing(_connect(made, "immutable=1")) as db:
         [(entries,)] = db.execute("SELECT count(*) FROM entries").fetchall()
-    kept = target.with_name(f"{target.name}.{time.strftime('%Y%m%dT%H%M%S')}")
+    kept = target.with_name(f"{target.name}.{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
     is_there = target.exists()
     for end in ("", "-wal") if is_there else ():
         with suppress(FileNotFoundError):
@@ -725,11 +732,14 @@ def _refuse_use(path: Path) -> None:
     """Refuse a file that somebody has open, as far as that can be told.
 
     Raises:
-        LogUnavailableError: If somebody has.
+        ReadOnlyError: If it may not be replaced.
+        LogUnavailableError: If somebody has it open.
     """
     is_used = any(log.path == path for log in _OPEN)
     # To close the file drops the locks of this process; it has none if it does not use the log.
     if not is_used and path.exists() and fcntl is not None:
+        if not _may_write(path):
+            raise ReadOnlyError(f"{path} or its directory may not be written; change their rights")
         with path.open("r+b") as file:
             try:  # every connection holds one of these bytes
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)

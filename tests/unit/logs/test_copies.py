@@ -414,3 +414,14 @@ def test_a_copy_is_refused_beside_a_write_ahead_file_that_holds_no_first_page(pa
     restore(copy, path)
     with SQLiteLog(path) as log:
         assert log.verify().ok
+
+
+def test_every_restore_keeps_the_file_that_was_there(path, copy):
+    with SQLiteLog(path) as log:
+        say(log, KEY, "one")
+        log.backup(copy)
+        say(log, KEY, "two")
+    first, second = restore(copy, path), restore(copy, path)
+    assert first.kept != second.kept
+    with SQLiteLog(first.kept) as kept:
+        assert list_texts(kept.entries(KEY)) == ["one", "two"]
