@@ -11,19 +11,14 @@ import os
 import re
 import threading
 import time
-from struct import Struct
 
 from ulid import ULID
 
 _ULID_TEXT = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-# A log reads and writes several ids per entry: int() knows the 32 digits under other letters, and
-# digits two at a time are half the work.
+# A log reads several ids per entry: int() knows the 32 digits under other letters.
 _AS_BASE_32 = str.maketrans(_DIGITS, "0123456789abcdefghijklmnopqrstuv")
-_DIGIT_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
-_TIME_DIGITS = 10
-_BYTES, _TIME_BYTES = 16, 6
-_HALVES = Struct(">QQ")
+_TIME_DIGITS, _NUMBER_END = 10, 18
 _RANDOM_BITS = 80
 _NUMBER_BITS = 40
 _NUMBER_MASK = (1 << _NUMBER_BITS) - 1
@@ -42,53 +37,13 @@ def get_ulid_ms(ulid: str) -> int:
     return int(ULID.from_str(ulid).milliseconds)  # other spellings, or a refusal
 
 
-def get_packed_ulid_ms(packed: bytes) -> int:
-    """Return the time the ULID of 16 bytes was created, in milliseconds since the epoch.
-
-    Raises:
-        ValueError: If there are more or fewer.
-    """
-    if len(packed) != _BYTES:
-        raise _make_length_error(packed)
-    return int.from_bytes(packed[:_TIME_BYTES], "big")
-
-
 def is_ulid(text: str) -> bool:
     """Return whether `text` is a ULID in its canonical form."""
     return _ULID_TEXT.fullmatch(text) is not None
 
 
-def encode_ulid(ulid: str) -> bytes:
-    """Return the 16 bytes of a ULID in its canonical form; they sort as the texts do."""
-    return int(ulid.translate(_AS_BASE_32), 32).to_bytes(_BYTES, "big")
-
-
-def decode_ulid(packed: bytes) -> str:
-    """Return the ULID of 16 bytes.
-
-    Raises:
-        ValueError: If there are more or fewer.
-    """
-    if len(packed) != _BYTES:
-        raise _make_length_error(packed)
-    # As halves that fit a machine word, since larger numbers are slow.
-    high, low = _HALVES.unpack(packed)
-    pairs = _DIGIT_PAIRS
-    return (
-        f"{pairs[high >> 56]}{pairs[high >> 46 & 1023]}{pairs[high >> 36 & 1023]}"
-        f"{pairs[high >> 26 & 1023]}{pairs[high >> 16 & 1023]}{pairs[high >> 6 & 1023]}"
-        f"{pairs[(high & 63) << 4 | low >> 60]}{pairs[low >> 50 & 1023]}"
-        f"{pairs[low >> 40 & 1023]}{pairs[low >> 30 & 1023]}{pairs[low >> 20 & 1023]}"
-        f"{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
-    )
-
-
-def _make_length_error(packed: bytes) -> ValueError:
-    return ValueError(f"a ULID has {_BYTES} bytes, got {len(packed)}")
-
-
 def _format_ulid(value: int) -> str:
-    return decode_ulid(value.to_bytes(_BYTES, "big"))
+    return str(ULID.from_int(value))
 
 
 class UlidClock:
@@ -136,7 +91,7 @@ def make_numbered_ulid(number: int) -> str:
 
 def get_ulid_number(ulid: str) -> int:
     """Return the number of a numbered ULID; of any other one, a number that means nothing."""
-    return int(ulid.translate(_AS_BASE_32), 32) >> _NUMBER_BITS & _NUMBER_MASK
+    return int(ulid[_TIME_DIGITS:_NUMBER_END].translate(_AS_BASE_32), 32)
 
 
 def derive_ulid(at_ms: int, *parts: str | None) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Role = Literal["user", "assistant", "tool", "system", "summary", "control"]
 RetractReason = Literal["undo", "rewind", "failed", "cancelled", "replaced", "cleared", "damaged"]
 
+LONGEST_ID = 1_000
+"""Bytes in UTF-8 that the id of a user or a thread has at most; the indexes of databases end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -67,13 +70,18 @@ class ThreadKey:
 
 
 def _check_id(name: str, value: object) -> None:
-    """Refuse an id that is not text, is empty, or holds surrogates, which cannot be encoded."""
+    """Refuse an id that is not text, is empty or too long for an index, or holds surrogates."""
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{name} must be a non-empty string, got {describe_value(value)}")
     try:
-        value.encode()
+        size = len(value.encode())
     except UnicodeEncodeError as error:
         raise ConfigError(f"{name} {value!r} is not valid Unicode: {error.reason}") from error
+    if size > LONGEST_ID:
+        msg = (
+            f"{name} has {size:,} bytes in UTF-8; pass at most {LONGEST_ID:,}, such as a hash of it"
+        )
+        raise ConfigError(msg)
 
 
 @dataclass(frozen=True, slots=True)

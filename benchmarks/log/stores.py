@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from ulid import ULID
-
 from benchmarks.log.dialogue import Exchange, exchange
 from langchain_convmem import ConversationMemory
 from langchain_convmem.ids import make_ulid
@@ -28,13 +26,7 @@ LIVE = 40
 TOKENS = 2000
 LIVE_SUMMARY = "live summary"
 _BATCH = 1000
-_PRAGMAS = (
-    "page_size = 8192",
-    "journal_mode = WAL",
-    "synchronous = FULL",
-    "foreign_keys = ON",
-    "secure_delete = ON",
-)
+_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")
 
 
 class Store(Protocol):
@@ -167,11 +159,11 @@ def _summary(number: int) -> str:
 
 _TABLE = """
 CREATE TABLE entries(
-  seq INTEGER PRIMARY KEY,
-  thread INTEGER NOT NULL,
+  place INTEGER PRIMARY KEY,
+  thread BLOB NOT NULL,
   id BLOB NOT NULL,
   turn BLOB,
-  role INTEGER NOT NULL,
+  role TEXT NOT NULL,
   key_hash INTEGER,
   body TEXT NOT NULL,
   metadata TEXT
@@ -181,7 +173,7 @@ _INSERT = (
     "INSERT INTO entries(thread, id, turn, role, key_hash, body, metadata) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_Row = tuple[int, bytes, bytes, int, int, str, str | None]
+_Row = tuple[bytes, bytes, bytes, str, int, str, str | None]
 
 
 class FloorStore:
@@ -197,21 +189,19 @@ class FloorStore:
         if is_new:
             self._db.execute(_TABLE)
             self._db.execute("CREATE INDEX entries_by_thread ON entries(thread)")
-        self._numbers: dict[str, int] = {}
 
     def close(self) -> None:
         self._db.close()
 
     def _rows(self, thread: str, said: Exchange) -> list[_Row]:
-        number = self._numbers.setdefault(thread, len(self._numbers) + 1)
-        turn = bytes(ULID().bytes)
+        name, turn = thread.encode(), make_ulid().encode()
         rows: list[_Row] = []
-        for role, draft in enumerate(_drafts(said)):
-            entry = ULID()
-            message_id = (draft.message.id if draft.message is not None else None) or str(entry)
+        for draft in _drafts(said):
+            entry = make_ulid()
+            message_id = (draft.message.id if draft.message is not None else None) or entry
             key = hash_message_id(message_id)
             body, metadata = encode_body(draft), encode_metadata(draft.metadata)
-            rows.append((number, bytes(entry.bytes), turn, role, key, body, metadata))
+            rows.append((name, entry.encode(), turn, draft.role, key, body, metadata))
         return rows
 
     def fill(self, thread: str, first: int, turns: int) -> None:
@@ -222,13 +212,12 @@ class FloorStore:
 
     def copy(self, path: Path, thread: str, first: int, turns: int) -> None:
         """Add turns from the file of a `ConvMemStore` that holds nothing else."""
-        number = self._numbers.setdefault(thread, len(self._numbers) + 1)
         self._db.execute("ATTACH ? AS log", (str(path),))
         self._db.execute(
             "INSERT INTO main.entries(thread, id, turn, role, key_hash, body, metadata) "
             "SELECT ?, id, turn, role, key_hash, body, metadata FROM log.entries "
             "ORDER BY place LIMIT ? OFFSET ?",
-            (number, 2 * turns, 2 * first),
+            (thread.encode(), 2 * turns, 2 * first),
         )
         self._db.execute("DETACH log")
 
@@ -242,6 +231,6 @@ class FloorStore:
         return commit
 
     def loads(self, thread: str) -> Mapping[str, Thunk]:
-        number = self._numbers.setdefault(thread, len(self._numbers) + 1)
-        asked = "SELECT * FROM entries WHERE thread = ? ORDER BY seq DESC LIMIT ?"
-        return {"last 40": lambda: len(self._db.execute(asked, (number, LIVE)).fetchall())}
+        asked = "SELECT * FROM entries WHERE thread = ? ORDER BY place DESC LIMIT ?"
+        limits = thread.encode(), LIVE
+        return {"last 40": lambda: len(self._db.execute(asked, limits).fetchall())}

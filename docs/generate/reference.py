@@ -128,10 +128,7 @@ PAGES = (
         "Logs",
         "Where entries are kept. [One of your own](../../how_to/own_log.md).",
         ("logs",),
-        (
-            "logs.sqlite.restore",
-            "logs.verify",
-        ),
+        ("logs.sqlite.restore", "logs.verify", "logs.base"),
     ),
     ApiPage(
         "values",

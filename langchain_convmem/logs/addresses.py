@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote
 
 from langchain_convmem.errors import ConfigError
 
@@ -16,7 +16,8 @@ _FORMS = (
     "a path, dynamodb://TABLE?region=NAME&endpoint=URL, "
     "or postgresql://USER@HOST/DATABASE?schema=NAME"
 )
-_POSTGRES = ("postgres", "postgresql")
+# A password may hold any character but '@' and '/', as libpq reads it.
+_ADDRESS = re.compile(r"(.*?)://([^@/]*@)?([^?]*)\??(.*)", re.DOTALL)
 
 
 def open_log(
@@ -33,79 +34,48 @@ def open_log(
         ConfigError: If the address is none of these, or there is no such file.
         MissingExtraError: If the log's driver is not installed.
     """
-    parts = _split(address)
+    parts = _ADDRESS.fullmatch(address)
     if parts is None:
-        return _open_file(address, must_exist=must_exist, signing_key=signing_key)
-    # A server's log that takes no key refuses one.
-    options: dict[str, Any] = {} if signing_key is None else {"signing_key": signing_key}
-    if parts.scheme == "dynamodb":
-        return _open_dynamodb(parts, options)
-    if parts.scheme in _POSTGRES:
-        return _open_postgres(parts, options)
-    msg = f"no log is known by the name of {parts.scheme}://; expected {_FORMS}"
-    raise ConfigError(msg)
+        from langchain_convmem.logs.sqlite import SQLiteLog
+
+        if must_exist and not Path(address).exists():
+            raise ConfigError(f"there is no database at {address}")
+        return SQLiteLog(address, signing_key=signing_key)
+    scheme, login, place, query = parts.groups(default="")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if scheme == "dynamodb":
+        return _open_dynamodb(place.rstrip("/"), options, signing_key)
+    if scheme in ("postgres", "postgresql"):
+        from langchain_convmem.logs.postgres import PostgresLog
+
+        dsn = f"{scheme}://{login}{place}{_drop_options(query, 'schema')}"
+        return PostgresLog(dsn, schema=options.get("schema", "convmem"), signing_key=signing_key)
+    raise ConfigError(f"no log is known by the name of {scheme}://; expected {_FORMS}")
 
 
 def log_name(address: str) -> str:
     """Return the address as it may be shown and kept: paths whole, passwords left out."""
-    parts = _split(address)
+    parts = _ADDRESS.fullmatch(address)
     if parts is None:
         return str(Path(address).resolve())
-    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
-    kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "password"]
-    return _join(bare, kept)
+    scheme, _, place, query = parts.groups()
+    return f"{scheme}://{place}{_drop_options(query, 'password', 'sslpassword')}"
 
 
-def _split(address: str) -> SplitResult | None:
-    """Return the parts of a URL; None for a path."""
-    if "://" not in address:
-        return None
-    try:
-        return urlsplit(address)
-    except ValueError:
-        # Not quoted: it may hold a password.
-        raise ConfigError(f"this address of a log is no URL; expected {_FORMS}") from None
+def _drop_options(query: str, *names: str) -> str:
+    """Return the end of an address without options of these names, the others as they are."""
+    pairs = query.split("&")
+    kept = "&".join(pair for pair in pairs if unquote(pair.partition("=")[0]) not in names)
+    return f"?{kept}" if kept else ""
 
 
-def _join(parts: SplitResult, options: Iterable[tuple[str, str]]) -> str:
-    """Return a URL of these parts and options.
-
-    `urlunsplit` drops the slashes of an address without a host, which is no URL to libpq then; and
-    libpq reads a plus sign as itself, not as a space.
-    """
-    query = urlencode(list(options), quote_via=quote)
-    tail = "".join(mark + part for mark, part in (("?", query), ("#", parts.fragment)) if part)
-    return f"{parts.scheme}://{parts.netloc}{parts.path}{tail}"
-
-
-def _open_file(path: str, *, must_exist: bool, signing_key: bytes | str | None) -> MessageLog:
-    from langchain_convmem.logs.sqlite import SQLiteLog
-
-    if must_exist and not Path(path).exists():
-        raise ConfigError(f"there is no database at {path}")
-    return SQLiteLog(path, signing_key=signing_key)
-
-
-def _open_dynamodb(parts: SplitResult, signing: dict[str, Any]) -> MessageLog:
+def _open_dynamodb(
+    table: str, options: dict[str, str], signing_key: bytes | str | None
+) -> MessageLog:
     from langchain_convmem.logs.dynamodb import DynamoDBLog
 
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     region, endpoint = options.pop("region", None), options.pop("endpoint", None)
-    if options or not parts.netloc or parts.path.strip("/"):
+    if options or not table or "/" in table:
         found = f"; it knows no {', '.join(options)}" if options else ""
-        msg = f"expected dynamodb://TABLE?region=NAME&endpoint=URL{found}"
-        raise ConfigError(msg)
-    # Names of tables keep their case, which the host of a URL does not.
-    return DynamoDBLog(
-        table_name=parts.netloc, region_name=region, endpoint_url=endpoint, **signing
-    )
-
-
-def _open_postgres(parts: SplitResult, signing: dict[str, Any]) -> MessageLog:
-    from langchain_convmem.logs.postgres import PostgresLog
-
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    schemas = [value for name, value in options if name == "schema"]
-    dsn = _join(parts, (pair for pair in options if pair[0] != "schema"))
-    chosen: dict[str, Any] = {"schema": schemas[-1]} if schemas else {}
-    return PostgresLog(dsn, **chosen, **signing)
+        raise ConfigError(f"expected dynamodb://TABLE?region=NAME&endpoint=URL{found}")
+    return DynamoDBLog(table, region_name=region, endpoint_url=endpoint, signing_key=signing_key)

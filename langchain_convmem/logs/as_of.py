@@ -7,35 +7,24 @@ since is not there either; what was added to an entry's metadata later is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ReadOnlyError
 from langchain_convmem.ids import get_ulid_ms, is_ulid
 from langchain_convmem.logs.base import make_twin
 from langchain_convmem.protocols import MessageLog, OwnerListing, find_segment_cache
-from langchain_convmem.records import (
-    Changes,
-    Draft,
-    Entry,
-    ForgetReceipt,
-    Owner,
-    StoredSegment,
-    ThreadInfo,
-    ThreadKey,
-)
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from langchain_convmem.records import Changes, Entry, Owner, StoredSegment, ThreadInfo, ThreadKey
 
 PointInTime: TypeAlias = "datetime | int | str"
 """A moment: with its zone, in milliseconds since the epoch, as ISO 8601, or the id of an entry."""
 
+# Where so many entries in a row are later, all that follow are.
 _PAGE = 500
-"""Where so many entries in a row are later, all that follow are."""
 
 
 class LogBound:
@@ -52,12 +41,8 @@ class LogBound:
         Raises:
             ConfigError: If it is none of these.
         """
-        self._last: str | None = None
-        if isinstance(when, str) and is_ulid(when):
-            self._last = when
-            self.time_ms = get_ulid_ms(when)
-        else:
-            self.time_ms = _read_time(when)
+        self._last = when if isinstance(when, str) and is_ulid(when) else None
+        self.time_ms = _read_time(when) if self._last is None else get_ulid_ms(self._last)
 
     def is_before_end(self, entry_id: str) -> bool:
         """Return whether an entry had been written; of one without a sound id, nobody knows."""
@@ -70,26 +55,18 @@ class LogBound:
 
 def _read_time(when: Any) -> int:
     if isinstance(when, str):
-        try:
-            when = datetime.fromisoformat(when)
-        except ValueError:
-            raise _make_refusal(when) from None
-        when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-    if isinstance(when, datetime):
-        if when.tzinfo is None:
-            raise ConfigError(f"as_of needs a datetime with its zone, got {describe_value(when)}")
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(when)
+            when = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    if isinstance(when, datetime) and when.tzinfo is not None:
         return int(when.timestamp() * 1000)
-    if isinstance(when, bool) or not isinstance(when, int) or when < 0:
-        raise _make_refusal(when)
-    return when
-
-
-def _make_refusal(when: object) -> ConfigError:
+    if type(when) is int and when >= 0:
+        return when
     msg = (
         "as_of takes a datetime with its zone, milliseconds since the epoch, ISO 8601 such as "
         f"'2026-05-01T12:00Z', or the id of an entry, got {describe_value(when)}"
     )
-    return ConfigError(msg)
+    raise ConfigError(msg)
 
 
 class LogAsOf:
@@ -102,12 +79,12 @@ class LogAsOf:
         """Read a log up to a bound."""
         self.log = log
         self._bound = bound
+        self._segments = find_segment_cache(log)
 
     def __repr__(self) -> str:
         return f"LogAsOf({self.log!r})"
 
-    async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(call, *args, **kwargs)
+    _run_off_loop: Any = staticmethod(asyncio.to_thread)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -132,7 +109,8 @@ class LogAsOf:
             if info.last_ms < self._bound.time_ms:
                 then.append(info)
             elif info.first_ms <= self._bound.time_ms and (known := self.entries(info.key)):
-                last_ms = max(get_ulid_ms(entry.id) for entry in known)
+                latest = known[-1].id
+                last_ms = get_ulid_ms(latest) if is_ulid(latest) else info.first_ms
                 then.append(replace(info, entries=len(known), last_ms=last_ms))
         return sorted(then, key=lambda info: info.last_ms, reverse=True)
 
@@ -165,63 +143,38 @@ class LogAsOf:
         self, owner: Owner, fingerprint: str, *, after: int = 0
     ) -> list[StoredSegment]:
         """Return what recall keeps of lines, later ones among them; see `SegmentCache`."""
-        cache = find_segment_cache(self.log)
-        return [] if cache is None else cache.load_segments(owner, fingerprint, after=after)
+        kept = self._segments
+        return [] if kept is None else kept.load_segments(owner, fingerprint, after=after)
 
-    def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+    def save_segments(self, *_: Any, **__: Any) -> None:
         """Keep nothing."""
 
     def segment_fingerprints(self, owner: Owner) -> list[str]:
         """Return the fingerprints of what is kept; see `SegmentCache`."""
-        cache = find_segment_cache(self.log)
-        return [] if cache is None else cache.segment_fingerprints(owner)
+        return [] if self._segments is None else self._segments.segment_fingerprints(owner)
 
-    def delete_segments(self, owner: Owner, fingerprint: str) -> int:
+    def delete_segments(self, *_: Any, **__: Any) -> int:
         """Delete nothing."""
-        del owner, fingerprint
         return 0
 
     # -- writing, which is refused ----------------------------------------------------------------
 
-    def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
-    ) -> list[Entry]:
-        """Refuse; nothing is written into the past."""
-        del key, drafts, durable
-        raise _make_refusal_to_write()
+    def _refuse_to_write(self, *_: Any, **__: Any) -> Any:
+        """Refuse; nothing is written into the past, and what the log forgets is gone from it too.
 
-    def annotate(
-        self,
-        key: ThreadKey,
-        entry_id: str,
-        *,
-        attributes: Sequence[str] = (),
-        timing: Mapping[str, int] | None = None,
-        aux: Mapping[str, Any] | None = None,
-    ) -> Entry:
-        """Refuse; nothing is written into the past."""
-        del key, entry_id, attributes, timing, aux
-        raise _make_refusal_to_write()
+        Raises:
+            ReadOnlyError: Always.
+        """
+        msg = (
+            "a memory as_of an earlier time is read-only; write with the memory that it was made "
+            "of, or fork the thread there with memory.fork(...)"
+        )
+        raise ReadOnlyError(msg)
 
-    def forget(
-        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
-    ) -> ForgetReceipt:
-        """Refuse; the log itself forgets, and then its past has forgotten as well."""
-        del scope, entry_ids
-        raise _make_refusal_to_write()
+    append = annotate = forget = _refuse_to_write
+    aappend = aannotate = aforget = make_twin(_refuse_to_write)
 
     def close(self) -> None:
         """Close nothing."""
 
-    aappend = make_twin(append)
-    aannotate = make_twin(annotate)
-    aforget = make_twin(forget)
     aclose = make_twin(close)
-
-
-def _make_refusal_to_write() -> ReadOnlyError:
-    msg = (
-        "a memory as_of an earlier time is read-only; write with the memory that it was made of, "
-        "or fork the thread there with memory.fork(...)"
-    )
-    return ReadOnlyError(msg)

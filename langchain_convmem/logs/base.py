@@ -191,14 +191,6 @@ def build_damaged_entry(key: ThreadKey, row: Row, damage: str) -> Entry:
     )
 
 
-def note_damage(signer: Signer, key: ThreadKey, rows: Iterable[Row]) -> list[Row]:
-    """Return rows, each with its `damage`."""
-    noted = list(rows)
-    for row in noted:
-        row.damage = signer.find_damage(key, row)
-    return noted
-
-
 def annotate_row(
     key: ThreadKey,
     row: Row,
@@ -385,7 +377,7 @@ def plan_append(
         batch: The drafts, encoded.
         stored: Rows of the thread, by ascending position: every version of a message whose own id
             is among the drafts', and, if there is any, every control entry. Others do no harm, and
-            what is damaged does not count.
+            none is damaged: whoever says that again puts it right.
         first_position: Of the first new row; the next ones count on.
         make_id: Returns the id of an entry from its position, ascending; a new ULID by default.
         sign: Returns the signature of a new row (`Signer.sign`); None signs nothing.
@@ -418,8 +410,6 @@ class _Planner:
 
     def note(self, stored: Iterable[Row], wanted: Collection[str]) -> None:
         for row in stored:
-            if row.damage:  # whoever says it again puts it right
-                continue
             if row.role == "control":
                 self._controls.append(row)
             elif (message_id := read_message_id(row.id, row.body)) in wanted:

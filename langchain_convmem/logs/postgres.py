@@ -15,8 +15,8 @@ import os
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +34,11 @@ from langchain_convmem.logs.sql_log import SCHEMA_VERSION, SqlLog, Transaction, 
 if TYPE_CHECKING:
     from psycopg import ClientCursor, Connection
     from psycopg import Error as DriverError
-    from psycopg.abc import Buffer
     from psycopg.adapt import Loader
     from psycopg_pool import ConnectionPool
 
-    Lend = Callable[[], AbstractContextManager[Connection[Any]]]
-
 _SCHEMA_NAME = re.compile("(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}")
+# What a dsn may override.
 _DEFAULTS = {
     "application_name": "langchain-convmem",
     "connect_timeout": "10",
@@ -50,23 +48,15 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""Connection settings that a dsn may override."""
-_WAIT_S = 10.0
-"""How long a call waits for a connection of the pool."""
+# How long a call waits for a connection; a server that is back is noticed as soon, or sooner.
+_POOL: dict[str, Any] = {"min_size": 1, "timeout": 10.0, "reconnect_timeout": 10.0}
+# Between questions about a commit whose answer was lost.
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Between questions about a commit whose answer was lost."""
-_SENT_AT_ONCE = 1 << 20
-_LOST = frozenset({"25P03", "25P04", "57P01", "57P02", "57P03", "57P05"})
-"""The server ended the connection: by its administrator, a crash, a timeout of the idle."""
-_STANDBY = "25006"
-"""The server only reads: after a failover, until the address leads to the new primary."""
-_LASTING = ("28", "3D", "54", "57P04")
-"""Beginnings of operational errors that another try does not fix: rights, names, limits."""
+# No operational errors to psycopg, but they pass: a server that only reads until a failover is
+# over, and transactions that were ended because they waited too long.
+_PASSING = ("25006", "25P03", "25P04")
 TABLES = write_schema(
-    serial="bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-    integer="bigint",
-    data="bytea",
-    in_thread="thread, place",
+    serial="bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", integer="bigint", data="bytea"
 )
 
 
@@ -76,20 +66,26 @@ class _Transaction:
     Attributes:
         stack: Gives the connection back.
         xid: The server's number for a writing transaction, once it has begun.
-        is_once: Whether the first statement is the only one: COMMIT goes with it.
+        is_fresh: Whether another connection may be taken for it: nothing was answered yet.
         is_committing: Whether COMMIT was sent: without its answer, nobody knows what became of it.
     """
 
     for_update = " FOR UPDATE"
 
-    def __init__(self, lend: Lend, mend: Callable[[], None], begin: str) -> None:
+    def __init__(self, lend: Callable[[], Any], begin: str, *, write: bool, once: bool) -> None:
+        """Take a connection; nothing is sent before the first statement.
+
+        Args:
+            lend: Lends a connection for a block.
+            begin: What opens the transaction; one that writes returns its number first.
+            write: Whether it writes.
+            once: Whether COMMIT goes with the first statement.
+        """
         self.stack = ExitStack()
         self.xid: str | None = None
-        self.is_committing = False
-        self.is_once = False
-        self._lend, self._mend = lend, mend
+        self.is_fresh, self.is_committing = True, False
+        self._lend, self._write, self._once = lend, write, once
         self._waiting = [begin]
-        self._is_begun = False
         self._take_connection()
 
     def rows(self, sql: str, *values: Any) -> list[Any]:
@@ -103,19 +99,10 @@ class _Transaction:
     def do(self, sql: str, *values: Any) -> None:
         self._waiting.append(self._cursor.mogrify(sql.replace("?", "%s"), values))
 
-    def do_each(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        size = 0
-        for row in rows:
-            self.do(sql, *row)
-            size += len(self._waiting[-1])
-            if size > _SENT_AT_ONCE:
-                self._send()
-                size = 0
-
     def commit(self) -> None:
-        if not self.is_once:
+        if not self._once:
             self._waiting.append("COMMIT")
-            self.is_committing = True
+            self.is_fresh, self.is_committing = False, True
             self._send()
 
     def _take_connection(self) -> None:
@@ -124,7 +111,7 @@ class _Transaction:
 
         connection = self.stack.enter_context(self._lend())
         self._cursor: ClientCursor[Any] = ClientCursor(connection, row_factory=tuple_row)
-        self._cursor.adapters.register_loader("text", _make_text_loader())
+        self._cursor.adapters.register_loader("text", _find_text_loader())
 
     def _send(self) -> tuple[list[Any], int]:
         """Send what waits; return the rows of the last statement, and how many it changed.
@@ -134,43 +121,24 @@ class _Transaction:
         """
         from psycopg import OperationalError
 
-        if self.is_once:
-            self._waiting.append("COMMIT")
-        script = ";\n".join(self._waiting)
+        script = ";\n".join([*self._waiting, "COMMIT"] if self._once else self._waiting)
         try:
             self._cursor.execute(script)
         except OperationalError:
-            if self._is_begun or self.is_committing or not self._cursor.connection.closed:
+            if not (self.is_fresh and self._cursor.connection.closed):
                 raise
             self.stack.close()
-            self._mend()
             self._take_connection()
             self._cursor.execute(script)
         self._waiting = []
-        return self._read_results()
-
-    def _read_results(self) -> tuple[list[Any], int]:
-        cursor, rows = self._cursor, []
-        while True:
-            if cursor.description:
-                rows = cursor.fetchall()
-                if not self._is_begun and self.xid is None:
-                    self.xid = rows[0][0].decode()
-            if not cursor.nextset():
-                self._is_begun = True
-                return rows, cursor.rowcount
-
-
-@cache
-def _make_text_loader() -> type[Loader]:
-    """Return what reads text as bytes: damaged text is not even that."""
-    from psycopg.adapt import Loader
-
-    class RawText(Loader):
-        def load(self, data: Buffer) -> bytes:
-            return bytes(data)
-
-    return RawText
+        results = [self._cursor.fetchall()] if self._cursor.description else []
+        while self._cursor.nextset():
+            if self._cursor.description:
+                results.append(self._cursor.fetchall())
+        if self._write and self.xid is None:
+            self.xid = results.pop(0)[0][0]
+        self.is_fresh = False
+        return results[-1] if results else [], self._cursor.rowcount
 
 
 class PostgresLog(SqlLog):
@@ -213,37 +181,23 @@ class PostgresLog(SqlLog):
             ConfigError: If an argument cannot be, or there is neither a dsn nor a pool.
         """
         super().__init__(signing_key)
-        self._settings = _read_dsn(dsn)
-        if dsn is None and pool is None:
-            raise ConfigError("PostgresLog needs a dsn or a pool")
-        if pool is not None and (hasattr(pool, "__aenter__") or not hasattr(pool, "connection")):
-            msg = (
-                "pool must be a psycopg_pool.ConnectionPool, no asynchronous one: the log's "
-                f"asynchronous calls run in threads; got a {type(pool).__name__}"
-            )
-            raise ConfigError(msg)
+        self._settings = _read_dsn(dsn, pool)
         if not _SCHEMA_NAME.fullmatch(schema):
-            msg = (
-                f"schema {schema!r} is no plain name: up to 63 letters, digits and '_', not "
-                "beginning with a digit or 'pg_'"
-            )
-            raise ConfigError(msg)
+            rule = "letters, digits and '_', at most 63, no digit first, not 'pg_...'"
+            raise ConfigError(f"schema {schema!r} is no plain name: {rule}")
         if max_size < 1:
             raise ConfigError(f"max_size must be at least 1, got {max_size}")
         if statement_timeout_s is not None and not statement_timeout_s > 0:
-            msg = f"statement_timeout_s must be positive or None, got {statement_timeout_s!r}"
-            raise ConfigError(msg)
-        self._schema = schema
-        self._timeout_s = statement_timeout_s
+            raise ConfigError(f"statement_timeout_s must be positive, got {statement_timeout_s!r}")
+        self._schema, self._timeout_s = schema, statement_timeout_s
         self._given, self._max_size = pool, max_size
-        self._pool: ConnectionPool[Any] | None = pool
-        self._pid = os.getpid()
-        self._inherited: list[object] = []
+        # By process: what a parent opened stays the parent's, to close it would end its sessions.
+        self._pools: dict[int, ConnectionPool[Any]] = {}
         self._guard = make_lock()
         self._is_set_up = False
-        where = self._settings
-        server = f"{where.get('host', 'the local server')}/{where.get('dbname', '')}"
-        self.place = f"{server if where else 'the given pool'}, schema {schema!r}"
+        host, database = (self._settings.get(name, "") for name in ("host", "dbname"))
+        server = f"{host or 'the local server'}/{database}" if pool is None else "the given pool"
+        self.place = f"{server}, schema {schema!r}"
 
     def __repr__(self) -> str:
         return f"<PostgresLog on {self.place}>"
@@ -263,25 +217,31 @@ class PostgresLog(SqlLog):
     def close(self) -> None:
         """Close own connections; later calls raise `LogClosedError`. Idempotent."""
         self._closed = True
-        if self._pool is not None and self._given is None and self._pid == os.getpid():
-            self._pool.close()
-        self._decoded.clear()
+        if self._given is None and os.getpid() in self._pools:
+            self._pools[os.getpid()].close()
+        self._decode_again.cache_clear()
         self._stop_workers()
 
     # -- transactions -----------------------------------------------------------------------------
 
     @contextmanager
-    def _begin(self, *, write: bool, durable: bool, once: bool) -> Iterator[Transaction]:
-        with self._translate_errors():
-            if not self._is_set_up or self._pid != os.getpid():
-                self._set_up()
-            tx = self._make_transaction(write=write, durable=durable)
-            tx.is_once = once
+    def _begin(self, *, write: bool, once: bool, durable: bool = True) -> Iterator[Transaction]:
+        from psycopg import Error
+
+        tx = None
+        try:
+            self._set_up()
+            tx = self._make_transaction(write=write, durable=durable, once=once)
             with tx.stack:
                 yield tx
-                self._commit(tx)
+                tx.commit()
+        except Error as error:
+            failure = self._translate(error)
+            if tx is None or not (tx.is_committing and tx.xid):
+                raise failure from error
+            self._learn_outcome(tx.xid, failure)
 
-    def _make_transaction(self, *, write: bool, durable: bool) -> _Transaction:
+    def _make_transaction(self, *, write: bool, durable: bool, once: bool) -> _Transaction:
         """Return a transaction, with what opens it, limits included.
 
         Everything is LOCAL: behind a pooler, the next transaction may be of another client.
@@ -291,39 +251,25 @@ class PostgresLog(SqlLog):
         if self._timeout_s is not None:
             limited = "lock_timeout" if write else "statement_timeout"
             limit = max(1, round(self._timeout_s * 1000))
-            parts.append(f"SET LOCAL {limited} = {limit}")
-            parts.append(f"SET LOCAL idle_in_transaction_session_timeout = {limit}")
-        # A server may be set to acknowledge early; what waits for replicas stays as it is set.
-        now = "current_setting('synchronous_commit')"
-        level = f"CASE {now} WHEN 'off' THEN 'on' ELSE {now} END" if durable else "'off'"
-        number = "pg_current_xact_id()::text" if write else "''"
-        parts.append(f"SELECT {number}, set_config('synchronous_commit', {level}, true)")
-        return _Transaction(self._lend, self._require_pool().check, "; ".join(parts))
-
-    def _commit(self, tx: _Transaction) -> None:
-        from psycopg import OperationalError
-
-        try:
-            tx.commit()
-        except OperationalError as error:
-            if not tx.xid or not _is_lost(error):
-                raise
-            self._learn_outcome(tx.xid, self._translate(error))
+            names = limited, "idle_in_transaction_session_timeout"
+            parts += [f"SET LOCAL {name} = {limit}" for name in names]
+        if write:
+            # A server may be set to acknowledge early; what waits for replicas stays as it is set.
+            now = "current_setting('synchronous_commit')"
+            wanted = f"CASE {now} WHEN 'off' THEN 'on' ELSE {now} END" if durable else "'off'"
+            setting = f"set_config('synchronous_commit', {wanted}, true)"
+            parts.append(f"SELECT pg_current_xact_id()::text, {setting}")
+        return _Transaction(self._lend, "; ".join(parts), write=write, once=once)
 
     def _learn_outcome(self, xid: str, lost: LogError) -> None:
         """Ask the server what became of a commit whose answer was lost."""
-        from psycopg import OperationalError
-
         for pause_s in PAUSES_S:
             fate = None
-            with suppress(OperationalError):
-                tx = self._make_transaction(write=False, durable=True)
-                tx.is_once = True
-                with tx.stack:
-                    [(fate,)] = tx.rows("SELECT pg_xact_status(?::text::xid8)", xid)
-            if fate == b"committed":
+            with suppress(LogUnavailableError), self._begin(write=False, once=True) as tx:
+                [(fate,)] = tx.rows("SELECT pg_xact_status(?::text::xid8)", xid)
+            if fate == "committed":
                 return
-            if fate == b"aborted":
+            if fate == "aborted":
                 raise LogUnavailableError(f"{lost}; nothing was written") from lost
             time.sleep(pause_s)
         msg = f"{lost}; whether it was written is not known: repeat it with the same message ids"
@@ -334,35 +280,30 @@ class PostgresLog(SqlLog):
     @contextmanager
     def _lend(self) -> Iterator[Connection[Any]]:
         """Lend a connection that takes BEGIN as it comes; it is given back as it was."""
-        with self._require_pool().connection() as connection:
-            if connection.info.encoding != "utf-8":
-                found = connection.info.encoding
-                raise ConfigError(f"a connection of the pool has the encoding {found!r}; use UTF8")
+        pool = self._pools[os.getpid()]
+        with pool.connection() as connection:
             before = connection.autocommit
             connection.autocommit = True
             try:
                 yield connection
             finally:
-                if not connection.closed:
+                if connection.closed:
+                    pool.check()  # what broke it may have broken others
+                else:
                     connection.rollback()
                     connection.autocommit = before
 
-    def _require_pool(self) -> ConnectionPool[Any]:
-        if self._pool is None:
-            raise LogError(f"the log on {self.place} was not set up")
-        return self._pool
-
     def _set_up(self) -> None:
         """Open the pool of this process, and see that the tables are there."""
+        pid = os.getpid()
+        if self._is_set_up and pid in self._pools:
+            return
         with self._guard:
             self._check_open()
-            if self._given is None and (self._pool is None or self._pid != os.getpid()):
-                # What a parent opened stays the parent's: to close it would end its sessions.
-                self._inherited.append(self._pool)
-                self._pool = self._open_pool()
-            self._pid = os.getpid()
+            if pid not in self._pools:
+                self._pools[pid] = self._given or self._open_pool()
             if not self._is_set_up:
-                tx = self._make_transaction(write=True, durable=True)
+                tx = self._make_transaction(write=True, durable=True, once=False)
                 with tx.stack:
                     if not _has_tables(tx, self._schema):
                         _create_tables(tx, self._schema)
@@ -374,39 +315,23 @@ class PostgresLog(SqlLog):
         from psycopg import Connection
         from psycopg_pool import ConnectionPool
 
-        own = {"client_encoding": "utf8", "autocommit": True, "prepare_threshold": None}
-        settings = {**self._settings, **own}
+        settings = {**self._settings, "client_encoding": "utf8", "autocommit": True}
         # A server that cannot be reached is noticed at once, and why.
         Connection.connect(**settings).close()
-        pool: ConnectionPool[Any] = ConnectionPool(
-            kwargs=settings, min_size=1, max_size=self._max_size, timeout=_WAIT_S, open=True
-        )
+        pool: ConnectionPool[Any]
+        pool = ConnectionPool(kwargs=settings, max_size=self._max_size, open=True, **_POOL)
         weakref.finalize(self, _close, pool, os.getpid())
         return pool
-
-    # -- errors -----------------------------------------------------------------------------------
-
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        from psycopg import Error
-
-        try:
-            yield
-        except Error as error:
-            raise self._translate(error) from error
 
     def _translate(self, error: DriverError) -> LogError:
         from psycopg import OperationalError
 
-        state = error.sqlstate or ""
         # The first line alone, of the cause as well: the others may quote what was to be stored.
         reason = str(error).partition("\n")[0]
-        error.args = (reason,)
-        is_passing = isinstance(error, OperationalError) and not state.startswith(_LASTING)
-        if _is_lost(error) or state == _STANDBY or is_passing:
-            return LogUnavailableError(
-                f"the log on {self.place} is unavailable: {reason}; try again"
-            )
+        error.args, state = (reason,), error.sqlstate or ""
+        if isinstance(error, OperationalError) or state in _PASSING:
+            msg = f"the log on {self.place} is unavailable: {reason}; try again"
+            return LogUnavailableError(msg)
         msg = f"the log on {self.place} cannot be used: {reason}; check the schema and its rights"
         return LogError(msg)
 
@@ -417,33 +342,42 @@ def _close(pool: ConnectionPool[Any], pid: int) -> None:
         pool.close()
 
 
-def _is_lost(error: DriverError) -> bool:
-    """Return whether the connection was lost; errors without a state are the client's own."""
-    from psycopg import OperationalError
+@cache
+def _find_text_loader() -> type[Loader]:
+    """Return what reads text; one that is no Unicode, on a damaged disk, stays bytes."""
+    from psycopg.adapt import Buffer, Loader
 
-    state = error.sqlstate or ""
-    is_operational = isinstance(error, OperationalError)
-    return state in _LOST or (is_operational and (not state or state.startswith("08")))
+    class TextLoader(Loader):
+        def load(self, data: Buffer) -> str | bytes:
+            try:
+                return str(data, "utf-8")
+            except UnicodeDecodeError:
+                return bytes(data)
+
+    return TextLoader
 
 
-def _read_dsn(dsn: str | None) -> dict[str, Any]:
-    """Return the settings of a connection; none without a dsn."""
+def _read_dsn(dsn: str | None, pool: object) -> dict[str, Any]:
+    """Return the settings of own connections; none for a given pool."""
     try:
-        import psycopg_pool  # noqa: F401 - needed by whoever makes a log
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
+        from psycopg_pool import ConnectionPool
     except ImportError as error:
         raise MissingExtraError.build("PostgresLog", "postgres") from error
-    if dsn is None:
+    if isinstance(pool, ConnectionPool):
         return {}
+    if pool is not None:
+        msg = "pool must be a psycopg_pool.ConnectionPool, which is synchronous, got a"
+        raise ConfigError(f"{msg} {type(pool).__name__}")
+    if dsn is None:
+        raise ConfigError("PostgresLog needs a dsn or a pool")
     try:
         return {**_DEFAULTS, **conninfo_to_dict(dsn)}
     except ProgrammingError:
         # Neither the dsn nor the reason is shown: both may hold the password.
-        raise ConfigError(
-            "the dsn cannot be read; pass 'postgresql://user@host:5432/database' or "
-            "'host=... dbname=... user=...'"
-        ) from None
+        forms = "'postgresql://user@host:5432/database' or 'host=... dbname=... user=...'"
+        raise ConfigError(f"the dsn cannot be read; pass {forms}") from None
 
 
 # -- the schema -----------------------------------------------------------------------------------
@@ -453,8 +387,7 @@ def _create_tables(tx: Transaction, schema: str) -> None:
     """Create the schema and its tables; of several callers, one does it."""
     # Ends with the transaction: a lock of the session would stay behind in a pooler.
     tx.rows("SELECT pg_advisory_xact_lock(?)", hash_message_id(f"langchain_convmem {schema}"))
-    [(exists,)] = tx.rows("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = ?)", schema)
-    if not exists:
+    if not tx.rows("SELECT 1 FROM pg_namespace WHERE nspname = ?", schema):
         # Not IF NOT EXISTS, which asks for the right to create even where nothing is created.
         tx.do(f'CREATE SCHEMA "{schema}"')
     if not _has_tables(tx, schema):
@@ -469,27 +402,22 @@ def _has_tables(tx: Transaction, schema: str) -> bool:
         SchemaVersionError: If another release or another program wrote them.
         LogError: If the database cannot hold every text.
     """
-    [(encoding, columns)] = tx.rows(
-        "SELECT current_setting('server_encoding'), (SELECT array_agg(a.attname::text) "
-        "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
-        "JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE n.nspname = ? AND c.relname = 'meta')",
-        schema,
-    )
-    if encoding != b"UTF8":
-        found = encoding.decode()
-        msg = f"the database is encoded in {found}; a log needs one with ENCODING 'UTF8'"
-        raise LogError(msg)
-    if columns is None:
+    columns = "SELECT array_agg(attname) FROM pg_attribute WHERE attrelid = to_regclass('meta')"
+    encodings = "current_setting('server_encoding'), current_setting('client_encoding')"
+    [(server, client, found)] = tx.rows(f"SELECT {encodings}, ({columns})::text")
+    if (server, client) != ("UTF8", "UTF8"):
+        msg = f"the database is encoded in {server}, its connection in {client}"
+        raise LogError(f"{msg}; a log needs UTF8 for both")
+    if found is None:
         return False
-    if b"epoch" not in columns:
+    if "epoch" not in found:
         msg = f"schema {schema!r} holds tables of another program; choose another schema"
         raise SchemaVersionError(msg, supported=SCHEMA_VERSION)
-    [(found,)] = tx.rows("SELECT version FROM meta")
-    if found != SCHEMA_VERSION:
-        msg = (
-            f"schema {schema!r} has version {found}, and this release reads version "
-            f"{SCHEMA_VERSION}; open it with the release that wrote it"
-        )
-        raise SchemaVersionError(msg, found=found, supported=SCHEMA_VERSION)
+    for (version,) in tx.rows("SELECT version FROM meta"):
+        if version != SCHEMA_VERSION:
+            msg = (
+                f"schema {schema!r} has version {version}, and this release reads version "
+                f"{SCHEMA_VERSION}; open it with the release that wrote it"
+            )
+            raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
     return True

@@ -7,7 +7,6 @@ meta       one row: schema version; `epoch`, which every `forget` raises; `floor
 owners     a user, or a thread without a user. `last` numbers its entries, `erased` counts those
            that were forgotten, `generation` is the epoch of its last `forget`; a checksum covers
            the row. Writers of one owner wait for each other at this row
-threads    one row per owner and thread
 entries    `place` is the owner's number and the position within it, in one integer: it is unique,
            in the order of commits, and everything of an owner lies together
 documents  small JSON documents of a thread, with a version for compare-and-set
@@ -22,11 +21,12 @@ import json
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from operator import itemgetter
+from types import TracebackType
 from typing import Any, NamedTuple, Protocol, cast
 
 from langchain_convmem.errors import LogClosedError, LogError
@@ -71,23 +71,16 @@ _REMEMBERED_BYTES = 20_000
 _DAMAGED_NAME = "damaged-"
 """With its position, the name of an entry whose id cannot be read."""
 
-_COLUMNS = "e.place, e.id, e.turn, e.role, e.body, e.metadata, e.signature"
-_OF_THREAD = (
-    "FROM owners o JOIN threads t ON t.owner = o.owner JOIN entries e ON e.thread = t.thread "
-    "WHERE o.digest = ? AND t.digest = ?"
-)
-_RANGE = (
-    f"SELECT {_COLUMNS} {_OF_THREAD} AND e.place > (o.owner << 32) + ? "
-    "AND e.place <= (o.owner << 32) + ? ORDER BY e.place"
-)
-_DOCUMENTS = (
-    "FROM owners o JOIN threads t ON t.owner = o.owner JOIN documents d ON d.thread = t.thread "
-    "WHERE d.name = ? AND"
-)
-_BOTH_WAYS = "ASC", "DESC"
-_OF_USER = "o.digest BETWEEN ? AND ?"
+_COLUMNS = "place, id, turn, role, body, metadata, signature"
+_NUMBER = "(SELECT owner FROM owners WHERE name = ?)"
+_OWNED = f"place > ({_NUMBER} << 32) + ? AND place <= ({_NUMBER} << 32) + ?"
+_THREAD = f"SELECT {_COLUMNS} FROM entries WHERE thread = ? AND {_OWNED}"
+_RANGE = f"{_THREAD} ORDER BY place"
+_CONTROLS = f"{_THREAD} AND role = 'control' ORDER BY place"
+_DOCUMENT = f"FROM documents WHERE owner = {_NUMBER} AND thread = ? AND name = ?"
+_OF_USER = "o.name BETWEEN ? AND ?"
 _OF_OWNER = "e.place > o.owner << 32 AND e.place < (o.owner + 1) << 32"
-_SEGMENTS = "FROM segments WHERE place > ? AND place <= ? AND fingerprint ="
+_SEGMENTS = f"FROM segments WHERE {_OWNED} AND fingerprint ="
 _KEEP_SEGMENT = (
     "INSERT INTO segments SELECT e.place, ?, ?, ?, ?, ?, ?, ?, ? FROM entries e WHERE e.place = ? "
     "ON CONFLICT (place, part, segment, fingerprint) DO UPDATE SET terms = excluded.terms, "
@@ -129,8 +122,8 @@ class SqlLog(kit.AsyncTwins):
     def __init__(self, signing_key: bytes | str | None) -> None:
         """Prepare to sign; nothing is opened yet."""
         self._signer = Signer(signing_key)
-        self._decoded = _DecodedEntries(self._decode)
-        self._threads: dict[ThreadKey, tuple[int, int, int]] = {}
+        # A thread is read in every turn, and hardly changes: an equal row is the same entry.
+        self._decode_again = lru_cache(maxsize=_REMEMBERED)(self._decode)
         self._local = threading.local()
         self._closed = False
 
@@ -146,24 +139,14 @@ class SqlLog(kit.AsyncTwins):
             once: Whether it is for one statement, which sees one state of the log by itself.
         """
 
-    @contextmanager
     def _transaction(
         self, *, write: bool = False, durable: bool = True, once: bool = False
-    ) -> Iterator[Transaction]:
+    ) -> AbstractContextManager[Transaction]:
         outer: Transaction | None = getattr(self._local, "transaction", None)
         if outer is not None:
-            yield outer
-            return
+            return nullcontext(outer)
         self._check_open()
-        with self._begin(write=write, durable=durable, once=once) as transaction:
-            self._local.transaction = transaction
-            try:
-                yield transaction
-            except BaseException:
-                self._threads = {}  # it may know of threads that are not made after all
-                raise
-            finally:
-                self._local.transaction = None
+        return _Outermost(self._local, self._begin(write=write, durable=durable, once=once))
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of one statement."""
@@ -188,24 +171,12 @@ class SqlLog(kit.AsyncTwins):
     def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
         return kit.decode_entry(key, read_row(columns), self._signer)
 
+    def _decode_kept(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
+        """Return an entry that others may hold, too, and that nobody changes."""
+        is_large = len(columns[4]) > _REMEMBERED_BYTES
+        return self._decode(key, columns) if is_large else self._decode_again(key, columns)
+
     # -- writing ----------------------------------------------------------------------------------
-
-    def _make_thread(self, tx: Transaction, owner: _LockedOwner, key: ThreadKey) -> int:
-        """Return a thread's number, made if need be.
-
-        It is remembered for as long as nothing of the owner is forgotten.
-        """
-        number, generation, thread = self._threads.get(key, (0, 0, 0))
-        if (number, generation) == (owner.number, owner.generation):
-            return thread
-        while (found := _find_thread(tx, owner, key.thread_id)) is None:
-            name = key.thread_id.encode()
-            insert = "INSERT INTO threads(owner, digest, name) VALUES (?, ?, ?)"
-            tx.do(insert, owner.number, _digest(name), name)
-        if len(self._threads) >= _REMEMBERED:
-            self._threads = {}
-        self._threads[key] = owner.number, owner.generation, found
-        return found
 
     def append(
         self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
@@ -217,7 +188,6 @@ class SqlLog(kit.AsyncTwins):
             return []
         with self._transaction(write=True, durable=durable) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
-            thread = self._make_thread(tx, owner, key)
             plan = kit.plan_append(
                 batch,
                 self._read_stored(tx, key, kit.list_own_ids(batch)),
@@ -226,8 +196,8 @@ class SqlLog(kit.AsyncTwins):
                 sign=partial(self._signer.sign, key),
             )
             for row in plan.added:
-                insert = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                tx.do(insert, *_write_row(owner, thread, row))
+                values = _write_row(owner, key, row)
+                tx.do("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
             if plan.added:
                 last = plan.added[-1].position
                 _write_owner(tx, self._signer, owner._replace(last=last))
@@ -237,9 +207,8 @@ class SqlLog(kit.AsyncTwins):
         """Return what `plan_append` asks for."""
         rows = _select_named(tx, key, ids) if ids else []
         if rows:
-            query = f"SELECT {_COLUMNS} {_OF_THREAD} AND e.role = 'control' ORDER BY e.place"
-            rows += map(read_row, tx.rows(query, *_name_thread(key)))
-        return kit.note_damage(self._signer, key, rows)
+            rows += map(read_row, tx.rows(_CONTROLS, *_bind_thread(key)))
+        return [row for row in rows if not self._signer.find_damage(key, row)]
 
     def append_planned(
         self,
@@ -295,7 +264,7 @@ class SqlLog(kit.AsyncTwins):
         self, key: ThreadKey, *, after: int = 0, until: int | None = None, last: int | None = None
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
-        values = *_name_thread(key), *_bound_range(after, until), kit.cap_count(last)
+        values = *_bind_thread(key, after, until), kit.cap_count(last)
         found = self._rows(f"{_RANGE} DESC LIMIT ?", *values)
         return [self._decode(key, columns) for columns in reversed(found)]
 
@@ -314,12 +283,10 @@ class SqlLog(kit.AsyncTwins):
     ) -> tuple[StateDocument | None, list[Entry]]:
         """Return a document and entries; see `ThreadTransactions.read_thread`."""
         with self._transaction() as tx:
-            [epoch] = _read_one(tx, "SELECT epoch FROM meta")
-            document = self.get_state(key, name)
-            found: list[Any] = []
+            document, found = self.get_state(key, name), []
             for after, until in stretches(document):
-                found += tx.rows(_RANGE, *_name_thread(key), *_bound_range(after, until))
-        return document, self._decoded.decode(epoch, key, found)
+                found += tx.rows(_RANGE, *_bind_thread(key, after, until))
+        return document, [self._decode_kept(key, columns) for columns in found]
 
     aappend_planned = kit.make_twin(append_planned)
     aread_thread = kit.make_twin(read_thread)
@@ -327,17 +294,17 @@ class SqlLog(kit.AsyncTwins):
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
         kit.check_user(user_id)
-        of_thread = "FROM entries e WHERE e.thread = t.thread"
-        ends = [f"(SELECT e.id {of_thread} ORDER BY e.place {way} LIMIT 1)" for way in _BOTH_WAYS]
         found = self._rows(
-            f"SELECT t.name, (SELECT count(*) {of_thread}), {', '.join(ends)} FROM owners o "
-            f"JOIN threads t ON t.owner = o.owner WHERE {_OF_USER}",
+            "SELECT x.thread, x.count, a.id, b.id FROM (SELECT e.thread, count(*) AS count, "
+            "min(e.place) AS first, max(e.place) AS last FROM owners o CROSS JOIN entries e "
+            f"WHERE {_OF_USER} AND {_OF_OWNER} GROUP BY o.owner, e.thread) x JOIN entries a "
+            "ON a.place = x.first JOIN entries b ON b.place = x.last ORDER BY b.id DESC",
             *_select_user(user_id),
         )
-        known = [(read_name(name), *rest) for name, *rest in found if rest[0] and read_name(name)]
         return [
             ThreadInfo(ThreadKey(user_id, thread_id), count, _read_ms(first), _read_ms(last))
-            for thread_id, count, first, last in sorted(known, key=itemgetter(3), reverse=True)
+            for name, count, first, last in found
+            if (thread_id := read_name(name))
         ]
 
     def owners(self) -> list[Owner]:
@@ -365,17 +332,14 @@ class SqlLog(kit.AsyncTwins):
     ) -> tuple[Iterator[tuple[ThreadKey, kit.Row]], int]:
         """Return an owner's rows after a cursor, each with its thread, and the generation."""
         with self._transaction() as tx:
-            whose = "LEFT JOIN owners o ON o.digest = ?"
-            query = f"SELECT o.owner, o.generation, m.epoch FROM meta m {whose}"
-            number, generation, epoch = _read_one(tx, query, _digest_owner(owner))
-            first, end = (place | (number or 0) << _POSITION_BITS for place in _bound_range(cursor))
+            whose = "LEFT JOIN owners o ON o.name = ?"
+            query = f"SELECT coalesce(o.generation, m.epoch) FROM meta m {whose}"
+            [generation] = _read_one(tx, query, _name_owner(owner))
             found = tx.rows(
-                f"SELECT t.name, {_COLUMNS} FROM entries e LEFT JOIN threads t "
-                "ON t.thread = e.thread AND t.owner = ? WHERE e.place > ? AND e.place <= ? "
-                "ORDER BY e.place LIMIT ?",
-                *(number, first, end, kit.cap_count(limit)),
+                f"SELECT thread, {_COLUMNS} FROM entries WHERE {_OWNED} ORDER BY place LIMIT ?",
+                *(*_bind_range(owner, cursor), kit.cap_count(limit)),
             )
-        return _add_keys(owner, found), generation if isinstance(generation, int) else epoch
+        return _add_keys(owner, found), generation
 
     # -- erasing ----------------------------------------------------------------------------------
 
@@ -399,7 +363,7 @@ class SqlLog(kit.AsyncTwins):
                 else:
                     receipt = _erase_threads(tx, owner, scope)
                 tx.do("DELETE FROM snapshots WHERE owner = ?", owner.number)
-                if not tx.rows("SELECT 1 FROM threads WHERE owner = ? LIMIT 1", owner.number):
+                if _is_empty(tx, owner):
                     tx.do("DELETE FROM owners WHERE owner = ?", owner.number)
                     floor, owner = owner.last, None  # not even the name stays
             # Last of all, since everybody who forgets meets at this row.
@@ -409,7 +373,7 @@ class SqlLog(kit.AsyncTwins):
                 [epoch] = _read_one(tx, "SELECT epoch FROM meta")
                 erased = owner.erased + receipt.entries
                 _write_owner(tx, self._signer, owner._replace(erased=erased, generation=epoch))
-        self._decoded.clear()
+        self._decode_again.cache_clear()
         self._scrub()
         return replace(receipt, at_ms=get_now_ms())
 
@@ -424,8 +388,7 @@ class SqlLog(kit.AsyncTwins):
         Raises:
             CorruptEntryError: If another document is damaged.
         """
-        query = f"SELECT d.version, d.value, d.checksum {_DOCUMENTS} o.digest = ? AND t.digest = ?"
-        found = self._rows(query, _encode(name), *_name_thread(key))
+        found = self._rows(f"SELECT version, value, checksum {_DOCUMENT}", *_bind_name(key, name))
         return kit.decode_document(key, name, found[0], self._signer) if found else None
 
     def set_state(
@@ -439,25 +402,26 @@ class SqlLog(kit.AsyncTwins):
             found = self.get_state(key, name)
             if (None if found is None else found.version) != expected:
                 return None
-            columns = "version = excluded.version, value = excluded.value, "
+            columns = "version = excluded.version, value = excluded.value"
             tx.do(
-                "INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT (thread, name) "
-                f"DO UPDATE SET {columns} checksum = excluded.checksum",
-                *(self._make_thread(tx, owner, key), _encode(name), version, text, checksum),
+                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, thread, name) "
+                f"DO UPDATE SET {columns}, checksum = excluded.checksum",
+                *(owner.number, *_bind_name(key, name)[1:], version, text, checksum),
             )
         return StateDocument(load_json(text), version)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
-        threads = "SELECT t.thread FROM owners o JOIN threads t ON t.owner = o.owner"
-        chosen = f"name = ? AND thread = ({threads} WHERE o.digest = ? AND t.digest = ?)"
         with self._transaction(write=True) as tx:
-            tx.count(f"DELETE FROM documents WHERE {chosen}", _encode(name), *_name_thread(key))
+            tx.count(f"DELETE {_DOCUMENT}", *_bind_name(key, name))
 
     def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
         """Return the documents of one name by thread id; see `StateBatches`."""
         kit.check_user(user_id)
-        query = f"SELECT t.name, d.version, d.value, d.checksum {_DOCUMENTS} {_OF_USER}"
+        query = (
+            "SELECT d.thread, d.version, d.value, d.checksum FROM owners o JOIN documents d "
+            f"ON d.owner = o.owner WHERE d.name = ? AND {_OF_USER}"
+        )
         found: dict[str, StateDocument] = {}
         for thread_name, *stored in self._rows(query, _encode(name), *_select_user(user_id)):
             if thread_id := read_name(thread_name):
@@ -483,10 +447,8 @@ class SqlLog(kit.AsyncTwins):
     ) -> list[StoredSegment]:
         """Return the owner's rows, in order; see `SegmentCache.load_segments`."""
         columns = "place, part, segment, terms, vector, analysis, terms_check, vector_check"
-        with self._transaction() as tx:
-            places = _find_places(tx, owner, after)
-            query = f"SELECT {columns} {_SEGMENTS} {_FINGERPRINT} ORDER BY place, part, segment"
-            found = tx.rows(query, *places, _encode(fingerprint))
+        query = f"SELECT {columns} {_SEGMENTS} {_FINGERPRINT} ORDER BY place, part, segment"
+        found = self._rows(query, *_bind_range(owner, after), _encode(fingerprint))
         # What cannot be read is derived anew.
         return [row for columns in found if (row := _read_segment(columns)) is not None]
 
@@ -504,10 +466,9 @@ class SqlLog(kit.AsyncTwins):
 
     def segment_fingerprints(self, owner: Owner) -> list[str]:
         """Return under which names there are vectors; see `SegmentCache.segment_fingerprints`."""
-        with self._transaction() as tx:
-            has_vectors = f"EXISTS (SELECT 1 {_SEGMENTS} f.fingerprint AND vector IS NOT NULL)"
-            places = _find_places(tx, owner)
-            found = tx.rows(f"SELECT f.name FROM fingerprints f WHERE {has_vectors}", *places)
+        has_vectors = f"EXISTS (SELECT 1 {_SEGMENTS} f.fingerprint AND vector IS NOT NULL)"
+        query = f"SELECT f.name FROM fingerprints f WHERE {has_vectors}"
+        found = self._rows(query, *_bind_range(owner))
         return sorted(filter(None, (read_name(name) for (name,) in found)))
 
     def delete_segments(self, owner: Owner, fingerprint: str) -> int:
@@ -517,15 +478,15 @@ class SqlLog(kit.AsyncTwins):
             if locked is None:
                 return 0
             tx.do("DELETE FROM snapshots WHERE owner = ?", locked.number)
-            places = _find_place(locked, 0), _find_place(locked, _LAST_POSITION)
-            return tx.count(f"DELETE {_SEGMENTS} {_FINGERPRINT}", *places, _encode(fingerprint))
+            values = *_bind_range(owner), _encode(fingerprint)
+            return tx.count(f"DELETE {_SEGMENTS} {_FINGERPRINT}", *values)
 
     def load_snapshot(self, owner: Owner, name: str) -> IndexSnapshot | None:
         """Return the snapshot of an owner's index; see `IndexSnapshots.load_snapshot`."""
         found = self._rows(
             "SELECT o.generation, s.checksum, s.data FROM owners o JOIN snapshots s ON "
-            "s.owner = o.owner AND s.generation = o.generation WHERE o.digest = ? AND s.name = ?",
-            *(_digest_owner(owner), _encode(name)),
+            "s.owner = o.owner AND s.generation = o.generation WHERE o.name = ? AND s.name = ?",
+            *(_name_owner(owner), _encode(name)),
         )
         for generation, checksum, data in found:
             if checksum == self._sign_snapshot(owner, name, generation, data):
@@ -575,16 +536,35 @@ class SqlLog(kit.AsyncTwins):
             yield StorageProblem(f"{lost} entries belong to no known owner")
         there = f"(SELECT count(*) FROM entries e WHERE {_OF_OWNER})"
         query = f"SELECT o.name, o.last, o.erased, o.generation, o.checksum, {there} FROM owners o"
-        for (number,) in self._rows("SELECT owner FROM owners ORDER BY owner"):
-            try:
-                for row in self._rows(f"{query} WHERE o.owner = ?", number):
-                    yield from _check_owner(self._signer, row)
-            except LogError as error:
-                yield StorageProblem(f"the entries of an owner cannot be counted: {error}")
-        query = "SELECT o.name, t.name, d.name, d.version, d.value, d.checksum FROM documents d "
-        whose = "LEFT JOIN threads t ON t.thread = d.thread LEFT JOIN owners o ON o.owner = t.owner"
-        for row in self._rows(f"{query} {whose}"):
+        for row in self._rows(query):
+            yield from _check_owner(self._signer, row)
+        query = "SELECT o.name, d.thread, d.name, d.version, d.value, d.checksum FROM documents d "
+        for row in self._rows(f"{query} LEFT JOIN owners o ON o.owner = d.owner"):
             yield from _check_document(self._signer, row)
+
+
+class _Outermost:
+    """A transaction that calls within its block join."""
+
+    # A class, since a generator would make each write slower.
+    __slots__ = ("_inner", "_local")
+
+    def __init__(self, local: threading.local, inner: AbstractContextManager[Transaction]) -> None:
+        self._local = local
+        self._inner = inner
+
+    def __enter__(self) -> Transaction:
+        self._local.transaction = transaction = self._inner.__enter__()
+        return transaction
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._local.transaction = None
+        self._inner.__exit__(kind, error, trace)
 
 
 # -- owners and threads ---------------------------------------------------------------------------
@@ -620,8 +600,8 @@ def _check_key(tx: Transaction, signer: Signer) -> None:
 def _lock_owner(tx: Transaction, signer: Signer, owner: Owner) -> _LockedOwner | None:
     """Return an owner's row, for which other writers wait; None if there is none."""
     columns = "owner, last, erased, generation, checksum"
-    query = f"SELECT {columns} FROM owners WHERE digest = ?{tx.for_update}"
-    found = tx.rows(query, _digest_owner(owner))
+    query = f"SELECT {columns} FROM owners WHERE name = ?{tx.for_update}"
+    found = tx.rows(query, _name_owner(owner))
     if not found:
         return None
     [(number, last, erased, generation, checksum)] = found
@@ -634,7 +614,8 @@ def _lock_owner(tx: Transaction, signer: Signer, owner: Owner) -> _LockedOwner |
     is_sound = _sign_owner(signer, owner, last, erased, generation) == checksum
     if not is_sound:  # whatever it says, no position may be given twice
         query = "SELECT max(place) FROM entries WHERE place > ? AND place < ?"
-        [(place,)] = tx.rows(query, number << _POSITION_BITS, number + 1 << _POSITION_BITS)
+        bounds = number << _POSITION_BITS, number + 1 << _POSITION_BITS
+        [(place,)] = tx.rows(query, *bounds)
         counts = [one if isinstance(one, int) else 0 for one in (last, erased, generation)]
         last, erased, generation = max(counts[0], (place or 0) & _LAST_POSITION), *counts[1:]
     return _LockedOwner(owner, number, last, erased, generation, is_sound)
@@ -646,9 +627,9 @@ def _make_owner(tx: Transaction, signer: Signer, owner: Owner) -> _LockedOwner:
         # This waits for whoever is forgetting the owner: only then it is certain after which
         # position, and in which epoch, it begins.
         tx.do(
-            "INSERT INTO owners(digest, name, last, erased, generation, checksum) "
-            "VALUES (?, ?, -1, 0, 0, '') ON CONFLICT (digest) DO NOTHING",
-            *(_digest_owner(owner), _name_owner(owner)),
+            "INSERT INTO owners(name, last, erased, generation, checksum) "
+            "VALUES (?, -1, 0, 0, '') ON CONFLICT (name) DO NOTHING",
+            _name_owner(owner),
         )
     return found
 
@@ -665,29 +646,25 @@ def _write_owner(tx: Transaction, signer: Signer, locked: _LockedOwner) -> None:
     tx.do(f"UPDATE owners SET {columns} WHERE owner = ?", *counts, checksum, locked.number)
 
 
-def _find_thread(tx: Transaction, owner: _LockedOwner, thread_id: str) -> int | None:
-    """Return a thread's number; None if nothing is kept of it."""
-    query = "SELECT thread FROM threads WHERE owner = ? AND digest = ?"
-    found = tx.rows(query, owner.number, _digest(thread_id.encode()))
-    return int(found[0][0]) if found else None
-
-
 def _find_place(owner: _LockedOwner, position: int) -> int:
     return owner.number << _POSITION_BITS | position
 
 
-def _find_places(tx: Transaction, owner: Owner, after: int = 0) -> tuple[int, int]:
-    """Return the places between which the entries of an owner are, after a position."""
-    found = tx.rows("SELECT owner FROM owners WHERE digest = ?", _digest_owner(owner))
-    first, end = _bound_range(after)
-    number = found[0][0] if found else 0
-    return number << _POSITION_BITS | first, number << _POSITION_BITS | end
+def _bind_range(owner: Owner, after: int = 0, until: int | None = None) -> tuple[Any, ...]:
+    """Return what `_OWNED` binds: an owner and positions, as a place can hold them."""
+    name, end = _name_owner(owner), _LAST_POSITION if until is None else until
+    first, last = (max(0, min(position, _LAST_POSITION)) for position in (after, end))
+    return name, first, name, last
 
 
-def _bound_range(after: int, until: int | None = None) -> tuple[int, int]:
-    """Return positions between which entries are wanted, as a place can hold them."""
-    end = _LAST_POSITION if until is None else until
-    return max(0, min(after, _LAST_POSITION)), max(0, min(end, _LAST_POSITION))
+def _bind_thread(key: ThreadKey, after: int = 0, until: int | None = None) -> tuple[Any, ...]:
+    """Return what `_THREAD` binds."""
+    return key.thread_id.encode(), *_bind_range(key.owner, after, until)
+
+
+def _bind_name(key: ThreadKey, name: str) -> tuple[bytes, bytes, bytes]:
+    """Return what `_DOCUMENT` binds."""
+    return _name_owner(key.owner), key.thread_id.encode(), _encode(name)
 
 
 # -- entries of a thread --------------------------------------------------------------------------
@@ -695,12 +672,8 @@ def _bound_range(after: int, until: int | None = None) -> tuple[int, int]:
 
 def _select_named(tx: Transaction, key: ThreadKey, ids: Collection[str]) -> list[kit.Row]:
     """Return a thread's rows whose messages go by one of these ids, in order."""
-    hashes, found = sorted({kit.hash_message_id(one) for one in ids}), []
-    for some in _split(hashes):
-        among = f"e.key_hash IS NOT NULL AND e.key_hash IN ({_list_marks(some)})"
-        found += tx.rows(f"SELECT {_COLUMNS} {_OF_THREAD} AND {among}", *_name_thread(key), *some)
-    rows = [read_row(columns) for columns in sorted(found, key=itemgetter(0))]
-    return [row for row in rows if kit.read_message_id(row.id, row.body) in ids]
+    found = _select_among(tx, key, "key_hash", sorted({kit.hash_message_id(one) for one in ids}))
+    return [row for row in found if kit.read_message_id(row.id, row.body) in ids]
 
 
 def _select_at(
@@ -708,11 +681,22 @@ def _select_at(
 ) -> list[kit.Row]:
     """Return a thread's rows that have one of these ids; an id tells its position."""
     positions = filter(None, map(_read_position, ids))
-    places, found = [_find_place(owner, position) for position in positions], []
-    for some in _split(places):
-        among = f"e.place IN ({_list_marks(some)})"
-        found += tx.rows(f"SELECT {_COLUMNS} {_OF_THREAD} AND {among}", *_name_thread(key), *some)
-    return [row for row in map(read_row, found) if row.id in ids]
+    places = [_find_place(owner, position) for position in positions]
+    return [row for row in _select_among(tx, key, "place", places) if row.id in ids]
+
+
+def _select_among(
+    tx: Transaction, key: ThreadKey, column: str, values: Sequence[int]
+) -> list[kit.Row]:
+    """Return a thread's rows that have one of these values, in order."""
+    # The thread is no condition: SQLite might then read all of it.
+    query = f"SELECT thread, {_COLUMNS} FROM entries WHERE {_OWNED} AND {column} IN"
+    found: list[Any] = []
+    for start in range(0, len(values), _AT_ONCE):
+        some = values[start : start + _AT_ONCE]
+        found += tx.rows(f"{query} ({_list_marks(some)})", *_bind_range(key.owner), *some)
+    name = key.thread_id.encode()
+    return [read_row(row[1:]) for row in sorted(found, key=itemgetter(1)) if row[0] == name]
 
 
 def _read_position(entry_id: str) -> int:
@@ -729,39 +713,47 @@ def _erase_entries(
 ) -> ForgetReceipt:
     """Delete entries by entry id or message id, every version of a message, and all caches."""
     rows = *_select_named(tx, key, ids), *_select_at(tx, owner, key, ids)
-    places, segments = sorted({_find_place(owner, row.position) for row in rows}), 0
-    for some in _split(places):
-        among = f"place IN ({_list_marks(some)})"
-        segments += tx.count(f"DELETE FROM segments WHERE {among}", *some)
-        tx.do(f"DELETE FROM entries WHERE {among}", *some)
+    places = sorted({_find_place(owner, row.position) for row in rows})
+    segments = sum(tx.count("DELETE FROM segments WHERE place = ?", one) for one in places)
+    for one in places:
+        tx.do("DELETE FROM entries WHERE place = ?", one)
     caches = tx.count(
-        "DELETE FROM documents WHERE thread = ? AND substr(name, 1, ?) = ?",
-        *(_find_thread(tx, owner, key.thread_id), len(CACHE_PREFIX), CACHE_PREFIX.encode()),
+        "DELETE FROM documents WHERE owner = ? AND thread = ? AND substr(name, 1, ?) = ?",
+        *(owner.number, key.thread_id.encode(), len(CACHE_PREFIX), CACHE_PREFIX.encode()),
     )
     return ForgetReceipt(entries=len(places), segments=segments, documents=caches)
 
 
 def _erase_threads(tx: Transaction, owner: _LockedOwner, scope: Owner | ThreadKey) -> ForgetReceipt:
     """Delete one thread, or all, with all that belongs to them; return the counts."""
-    threads = [
-        row[0] for row in tx.rows("SELECT thread FROM threads WHERE owner = ?", owner.number)
-    ]
+    entries, documents = (
+        "FROM entries WHERE place > ? AND place < ?",
+        "FROM documents WHERE owner = ?",
+    )
+    of_entries: tuple[Any, ...] = _bound_owner(owner)
+    of_documents: tuple[Any, ...] = (owner.number,)
     if isinstance(scope, ThreadKey):
-        threads = list(filter(None, [_find_thread(tx, owner, scope.thread_id)]))
-    entries = segments = documents = 0
-    for thread in threads:
-        of_thread = "place IN (SELECT place FROM entries WHERE thread = ?)"
-        segments += tx.count(f"DELETE FROM segments WHERE {of_thread}", thread)
-        entries += tx.count("DELETE FROM entries WHERE thread = ?", thread)
-        documents += tx.count("DELETE FROM documents WHERE thread = ?", thread)
-        tx.do("DELETE FROM threads WHERE thread = ?", thread)
-    return ForgetReceipt(entries, len(threads), segments, documents)
+        name = scope.thread_id.encode()
+        entries, of_entries = f"{entries} AND thread = ?", (*of_entries, name)
+        documents, of_documents = f"{documents} AND thread = ?", (*of_documents, name)
+    named = f"SELECT thread {entries} UNION SELECT thread {documents}"
+    threads = tx.rows(named, *of_entries, *of_documents)
+    segments = f"DELETE FROM segments WHERE place IN (SELECT place {entries})"
+    erased = tx.count(segments, *of_entries)
+    counts = tx.count(f"DELETE {entries}", *of_entries), len(threads), erased
+    return ForgetReceipt(*counts, tx.count(f"DELETE {documents}", *of_documents))
 
 
-def _split(values: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield values in portions that one statement can bind."""
-    for start in range(0, len(values), _AT_ONCE):
-        yield values[start : start + _AT_ONCE]
+def _is_empty(tx: Transaction, owner: _LockedOwner) -> bool:
+    """Return whether nothing is left of an owner."""
+    entries = "SELECT 1 FROM entries WHERE place > ? AND place < ?"
+    query = f"{entries} UNION ALL SELECT 1 FROM documents WHERE owner = ? LIMIT 1"
+    return not tx.rows(query, *_bound_owner(owner), owner.number)
+
+
+def _bound_owner(owner: _LockedOwner) -> tuple[Any, ...]:
+    """Return the places between which an owner's entries are."""
+    return owner.number << _POSITION_BITS, owner.number + 1 << _POSITION_BITS
 
 
 def _list_marks(values: Sequence[int]) -> str:
@@ -815,10 +807,10 @@ def read_row(columns: Sequence[Any]) -> kit.Row:
     )
 
 
-def _write_row(owner: _LockedOwner, thread: int, row: kit.Row) -> tuple[Any, ...]:
-    """Return the columns of `entries`; an entry that opens its turn stores no turn."""
+def _write_row(owner: _LockedOwner, key: ThreadKey, row: kit.Row) -> tuple[Any, ...]:
+    """Return the columns of `entries`; an entry that opens its turn stores none."""
     turn = None if row.turn_id == row.id else _encode(row.turn_id)
-    names = thread, row.id.encode(), turn, row.role, row.key_hash
+    names = key.thread_id.encode(), row.id.encode(), turn, row.role, row.key_hash
     return (_find_place(owner, row.position), *names, row.body, row.metadata, row.signature)
 
 
@@ -835,45 +827,9 @@ def _add_keys(owner: Owner, found: Iterable[Sequence[Any]]) -> Iterator[tuple[Th
         key = keys.get(name)
         if key is None:
             # Under another name than its own, a row does not match its checksum.
-            thread_id = owner.thread_id or read_name(name) or f"{_DAMAGED_NAME}thread"
+            thread_id = read_name(name) or f"{_DAMAGED_NAME}thread"
             key = keys[name] = ThreadKey(owner.user_id, thread_id)
         yield key, read_row(columns)
-
-
-class _DecodedEntries:
-    """Entries that were decoded lately: a thread is read in every turn, and hardly changes.
-
-    A row that changed is decoded again. Thread-safe. The entries are shared, and must not be
-    changed.
-    """
-
-    def __init__(self, decode: Callable[[ThreadKey, Sequence[Any]], Entry]) -> None:
-        self._decode = decode
-        # Single operations on a dict need no lock, which a fork could leave held.
-        self._kept: dict[int, tuple[ThreadKey, Sequence[Any], Entry]] = {}
-        self._epoch: int | None = None
-
-    def clear(self) -> None:
-        self._kept = {}
-
-    def decode(self, epoch: int, key: ThreadKey, rows: Iterable[Sequence[Any]]) -> list[Entry]:
-        """Return the entries of a thread's rows; what was forgotten since is not kept."""
-        if epoch != self._epoch:
-            self.clear()
-            self._epoch = epoch
-        kept, found = self._kept, []
-        for columns in rows:
-            known = kept.get(columns[0])
-            if known is not None and known[1] == columns and known[0] == key:
-                found.append(known[2])
-                continue
-            entry = self._decode(key, columns)
-            found.append(entry)
-            if not entry.damage and len(columns[4]) <= _REMEMBERED_BYTES:
-                kept[columns[0]] = key, columns, entry
-        for place in list(kept)[: max(0, len(kept) - _REMEMBERED)]:
-            kept.pop(place, None)
-        return found
 
 
 # -- what recall keeps ----------------------------------------------------------------------------
@@ -939,29 +895,9 @@ def read_owner(stored: Any) -> Owner | None:
     return Owner(user_id=name) if kind == "u" else Owner(thread_id=name)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _digest(name: bytes) -> bytes:
-    """Return 16 bytes that stand for a name in an index, however long it is.
-
-    The first byte is the name's own: it tells owners with a user from those without.
-    """
-    return name[:1] + blake2b(name, digest_size=15).digest()
-
-
-def _digest_owner(owner: Owner) -> bytes:
-    return _digest(_name_owner(owner))
-
-
-def _name_thread(key: ThreadKey) -> tuple[bytes, bytes]:
-    """Return what `_OF_THREAD` binds."""
-    return _digest_owner(key.owner), _digest(key.thread_id.encode())
-
-
 def _select_user(user_id: str | None) -> tuple[bytes, bytes]:
-    """Return between which digests a user's owner is, or those of threads without a user."""
-    if user_id is None:
-        return b"t", b"u"
-    return (_digest_owner(Owner(user_id=user_id)),) * 2
+    """Return between which names a user's owner is, or those of threads without a user."""
+    return (b"t", b"u") if user_id is None else (_name_owner(Owner(user_id=user_id)),) * 2
 
 
 # -- the schema -----------------------------------------------------------------------------------
@@ -975,23 +911,15 @@ CREATE TABLE meta(
 );
 CREATE TABLE owners(
   owner {serial},
-  digest {bytes} NOT NULL UNIQUE,
-  name {bytes} NOT NULL,
+  name {bytes} NOT NULL UNIQUE,
   last {integer} NOT NULL,
   erased {integer} NOT NULL,
   generation {integer} NOT NULL,
   checksum {bytes} NOT NULL
 );
-CREATE TABLE threads(
-  thread {serial},
-  owner {integer} NOT NULL,
-  digest {bytes} NOT NULL,
-  name {bytes} NOT NULL,
-  UNIQUE (owner, digest)
-);
 CREATE TABLE entries(
   place {integer} PRIMARY KEY,
-  thread {integer} NOT NULL,
+  thread {bytes} NOT NULL,
   id {bytes} NOT NULL,
   turn {bytes},
   role text NOT NULL,
@@ -1000,16 +928,17 @@ CREATE TABLE entries(
   metadata text,
   signature {bytes} NOT NULL
 );
-CREATE INDEX entries_by_thread ON entries({in_thread});
-CREATE INDEX entries_by_key ON entries(thread, key_hash) WHERE key_hash IS NOT NULL;
-CREATE INDEX entries_control ON entries({in_thread}) WHERE role = 'control';
+CREATE INDEX entries_by_thread ON entries(thread, place);
+CREATE INDEX entries_by_key ON entries(key_hash) WHERE key_hash IS NOT NULL;
+CREATE INDEX entries_control ON entries(thread, place) WHERE role = 'control';
 CREATE TABLE documents(
-  thread {integer} NOT NULL,
+  owner {integer} NOT NULL,
+  thread {bytes} NOT NULL,
   name {bytes} NOT NULL,
   version {integer} NOT NULL,
   value text NOT NULL,
   checksum {bytes} NOT NULL,
-  PRIMARY KEY (thread, name)
+  PRIMARY KEY (owner, thread, name)
 );
 CREATE TABLE fingerprints(fingerprint {serial}, name {bytes} NOT NULL UNIQUE);
 CREATE TABLE segments(
@@ -1035,15 +964,14 @@ INSERT INTO meta VALUES ({version}, 0, 0, '')
 """
 
 
-def write_schema(*, serial: str, integer: str, data: str, in_thread: str) -> list[str]:
+def write_schema(*, serial: str, integer: str, data: str) -> list[str]:
     """Return the statements that make the tables.
 
     Args:
         serial: The type of a key that numbers its rows.
         integer: The type of whole numbers of 64 bits.
         data: The type of bytes.
-        in_thread: The columns by which the entries of a thread are found in order.
     """
-    types = {"serial": serial, "integer": integer, "bytes": data, "in_thread": in_thread}
+    types = {"serial": serial, "integer": integer, "bytes": data}
     script = _TABLES.format(**types, version=SCHEMA_VERSION)
     return script.strip().split(";\n")

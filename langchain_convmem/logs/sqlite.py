@@ -1,31 +1,31 @@
 """Message logs in SQLite: in a file, for any number of threads and processes, or in memory.
 
 A process has one connection that writes and one that reads, so that a reader does not wait until a
-writer's text is on the disk; each is used by one thread at a time. Every acknowledged write
-survives a power loss (WAL with `synchronous=FULL`).
+writer's text is on the disk; a third one is open while something takes long. Each is used by one
+thread at a time. Every acknowledged write survives a power loss (WAL with `synchronous=FULL`).
 
 SQLite's locks belong to a process, and SQLite notes in memory which it holds. A forked child must
 not inherit these notes: the connections are closed before a fork, and opened again when needed.
 
-A write-ahead file says nothing about the database that it belongs to. SQLite would apply one that
-a crash has left to whatever file it finds beside it, such as a backup that was put in the place of
-the log. So the table `identity` holds a number that each write raises, and that a backup gets anew:
-from it follows whether the two belong together.
+A write-ahead file does not say which database it belongs to. SQLite would apply one that a crash
+has left to whatever file it finds beside it, such as a backup that was put in the place of the log.
+So the table `identity` holds a number that each write raises, and that a backup gets anew: it shows
+whether the two belong together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sqlite3
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from langchain_convmem.errors import (
@@ -36,12 +36,10 @@ from langchain_convmem.errors import (
     SchemaVersionError,
 )
 from langchain_convmem.forks import FORKS
-from langchain_convmem.logs import base as kit
 from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.sql_log import (
     SCHEMA_VERSION,
     SqlLog,
-    Transaction,
     read_name,
     read_owner,
     read_row,
@@ -57,6 +55,7 @@ except ImportError:  # on Windows, where nobody replaces a file that is open
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_Begin = Callable[[sqlite3.Connection], object]
 
 APPLICATION_ID = 0x434D454D  # "CMEM": tells our files from other SQLite databases
 
@@ -64,60 +63,101 @@ _OPEN: WeakSet[SQLiteLog] = WeakSet()
 BUSY_S = 30.0
 _PAUSE_S = 0.02
 _PATIENCE_AT_FOLDING_S = 0.2
-_STAMP_BITS = 62
+_PATIENCE_WITH_WRITERS_S = 0.1
 _LASTING = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH}
 )
 """Operational errors that another try does not fix; the others are locks, disks and the like."""
-_SCHEMA = [
-    *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB", in_thread="thread"),
+_NEW_STAMP = f"random() & {2**62 - 1}"
+_TABLES = [
+    # The first one is on the same page of every file, whatever else a file or a copy holds.
     "CREATE TABLE identity(stamp INTEGER NOT NULL)",
+    *write_schema(serial="INTEGER PRIMARY KEY", integer="INTEGER", data="BLOB"),
+]
+_SCHEMA = [
+    *_TABLES,
+    f"INSERT INTO identity VALUES ({_NEW_STAMP})",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
 ]
 
 
-class _Transaction:
-    """Statements on a connection that is in a transaction; see `sql_log.Transaction`."""
-
-    __slots__ = ("_db", "_execute")
-    for_update = ""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        self._execute = db.execute
-
-    def rows(self, sql: str, *values: Any) -> list[Any]:
-        return self._execute(sql, values).fetchall()
-
-    def count(self, sql: str, *values: Any) -> int:
-        return self._execute(sql, values).rowcount
-
-    def do(self, sql: str, *values: Any) -> None:
-        self._execute(sql, values)
-
-    def do_each(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._db.executemany(sql, rows)
-
-
 class _Connection:
-    """A connection for one thread at a time, opened when it is first used."""
+    """A connection for the holder of its guard, opened when it is first used."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], *, is_kept: bool = True) -> None:
         self.guard = threading.RLock()
+        self.db: sqlite3.Connection | None = None
+        self.connect = connect
         self.is_kept = is_kept
-        self._connect = connect
-        self._db: sqlite3.Connection | None = None
-
-    def get(self) -> sqlite3.Connection:
-        """Return it; for the holder of the guard."""
-        if self._db is None:
-            self._db = self._connect()
-        return self._db
 
     def close(self) -> None:
-        """Close it; for the holder of the guard."""
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        """Close it when nobody uses it; it may be opened again."""
+        with self.guard:
+            if self.db is not None:
+                self.db.close()
+                self.db = None
+
+
+class _Transaction:
+    """The use of a connection for a block, which may be a transaction; see `sql_log.Transaction`.
+
+    SQLite's errors become those of this package.
+    """
+
+    # A class, since a generator would make each write slower.
+    __slots__ = ("_begin", "_connection", "_db", "_guard", "_place")
+    for_update = ""
+
+    def __init__(self, place: str, connection: _Connection, begin: _Begin | None = None) -> None:
+        self._place = place
+        self._connection = connection
+        self._guard = connection.guard
+        self._begin = begin
+
+    def __enter__(self) -> Self:
+        self._guard.acquire()
+        try:
+            if self._connection.db is None:
+                self._connection.db = self._connection.connect()
+            self._db = self._connection.db
+            if self._begin is not None:
+                self._begin(self._db)
+        except BaseException as error:
+            self._leave(error)
+            raise
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            # If a fork has closed it meanwhile, this raises: it must not pass for a commit.
+            if error is None and self._begin is not None and self._db.in_transaction:
+                self._db.execute("COMMIT")
+        except BaseException as failure:
+            self._leave(failure)
+            raise
+        self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        db = self._connection.db
+        try:
+            if db is not None and self._begin is not None:
+                db.rollback()  # what was not committed
+            if not self._connection.is_kept:
+                self._connection.close()
+        finally:
+            self._guard.release()
+        if isinstance(error, sqlite3.DatabaseError):
+            raise _make_error(self._place, error) from error
+
+    def rows(self, sql: str, *values: Any) -> list[Any]:
+        return self._db.execute(sql, values).fetchall()
+
+    def count(self, sql: str, *values: Any) -> int:
+        return self._db.execute(sql, values).rowcount
+
+    def do(self, sql: str, *values: Any) -> None:
+        self._db.execute(sql, values)
 
 
 class _SQLiteBase(SqlLog):
@@ -125,85 +165,56 @@ class _SQLiteBase(SqlLog):
 
     _writer: _Connection
     _reader: _Connection
+    _apart: _Connection
+    """For what takes long."""
+    _connections: tuple[_Connection, ...]
 
     def close(self) -> None:
         """Close the log; later calls raise `LogClosedError`. Idempotent."""
         self._closed = True
-        for connection in {self._reader, self._writer}:
-            with connection.guard:
-                connection.close()
-        self._decoded.clear()
+        for connection in self._connections:
+            connection.close()
+        self._decode_again.cache_clear()
         self._stop_workers()
 
-    @contextmanager
-    def _begin(self, *, write: bool, durable: bool, once: bool) -> Iterator[Transaction]:
-        connection = self._writer if write else self._reader
-        try:
-            with connection.guard:
-                self._check_open()
-                db = connection.get()
-                if write:
-                    self._begin_write(db, durable=durable)
-                elif not once:
-                    db.execute("BEGIN")
-                try:
-                    yield _Transaction(db)
-                    if db.in_transaction:
-                        db.execute("COMMIT")
-                finally:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                    if not connection.is_kept:
-                        connection.close()
-        except sqlite3.DatabaseError as error:
-            raise self._make_error(error) from error
+    def _begin(self, *, write: bool, durable: bool, once: bool) -> _Transaction:
+        if write:
+            begin = partial(self._begin_write, durable=durable)
+            return _Transaction(self.place, self._writer, begin)
+        return _Transaction(self.place, self._reader, None if once else _begin_read)
+
+    def _use(self, connection: _Connection) -> _Transaction:
+        return _Transaction(self.place, connection)
 
     @abstractmethod
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
         """Begin a transaction in which no other writes."""
 
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Raise what SQLite's errors mean for a caller."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            raise self._make_error(error) from error
+    def prepare_fork(self) -> None:
+        """Wait for calls of other threads, and close what a child must not inherit."""
+        for connection in self._connections:
+            connection.guard.acquire()
+            self._close_for_fork(connection)
 
-    def _make_error(self, error: sqlite3.DatabaseError) -> LogError:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            msg = (
-                f"the log on {self.place} is damaged: {error}; 'convmem db verify' says where; "
-                "put a backup in its place with 'convmem db restore'"
-            )
-            return LogError(msg)
-        if code == sqlite3.SQLITE_FULL:
-            msg = (
-                f"the disk of the log on {self.place} is full, and nothing was written; make room "
-                "and try again, or go on with a backup of it on another disk"
-            )
-            return LogUnavailableError(msg)
-        if isinstance(error, sqlite3.OperationalError) and code not in _LASTING:
-            msg = f"the log on {self.place} is unavailable: {error}; try again"
-            return LogUnavailableError(msg)
-        return LogError(
-            f"the log on {self.place} cannot be used: {error}; check the file and its rights"
-        )
+    def _close_for_fork(self, connection: _Connection) -> None:
+        connection.close()
+
+    def resume_after_fork(self) -> None:
+        """Let calls go on, in the parent."""
+        for connection in self._connections:
+            connection.guard.release()
+
+    def begin_in_child(self) -> None:
+        """Begin with guards of its own."""
+        for connection in self._connections:
+            connection.guard = threading.RLock()
 
     # -- the whole log ----------------------------------------------------------------------------
 
-    @contextmanager
-    def _use_apart(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for what takes long."""
-        with self._translate_errors(), self._writer.guard:
-            self._check_open()
-            yield self._writer.get()
-
     def check_storage(self) -> Iterator[StorageProblem]:
         """Yield what is wrong beside the entries; see `verify.StorageCheck`."""
-        with self._use_apart() as db:
-            found = db.execute("PRAGMA integrity_check(100)").fetchall()
+        with self._use(self._apart) as tx:
+            found = tx.rows("PRAGMA integrity_check(100)")
         for (finding,) in found:
             if finding != b"ok":
                 text = " ".join(finding.decode(errors="replace").split())
@@ -230,8 +241,8 @@ class _SQLiteBase(SqlLog):
         self._check_open()
         target = Path(os.fspath(path)).absolute()
         _refuse_what_is_there(target, overwrite=overwrite)
-        with _copying(target) as unfinished, self._use_apart() as db:
-            db.execute("VACUUM INTO ?", (os.fspath(unfinished),))
+        with _copying(target) as unfinished, self._use(self._apart) as tx:
+            tx.do("VACUUM INTO ?", os.fspath(unfinished))
 
     async def abackup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Copy the log, without blocking the event loop or other calls of this log."""
@@ -277,22 +288,23 @@ class SQLiteLog(_SQLiteBase):
         self._is_read_only = read_only or not _may_write(self.path)
         self._writer = _Connection(self._connect)
         # Where nothing may be locked, a connection that is kept would not see what others write.
-        self._reader = _Connection(self._connect_to_read, is_kept=not self._is_read_only)
-        self._apart = threading.RLock()
-        # A file that cannot be used is refused here, not at the first message.
-        with ExitStack() as stack:
-            stack.callback(self.close)
-            with self._translate_errors():
-                _refuse_foreign_wal(self.path)
-                if not self._is_read_only:
-                    with self._writer.guard:
-                        self._writer.get()
+        is_kept = not self._is_read_only
+        self._reader = _Connection(self._connect_to_read, is_kept=is_kept)
+        self._apart = _Connection(self._connect_to_read, is_kept=False)
+        self._connections = self._apart, self._writer, self._reader
+        try:  # a file that cannot be used is refused here, not at the first message
+            _refuse_foreign_wal(self.path)
+            if not self._is_read_only:
+                with self._use(self._writer):
+                    pass  # the tables are there now
             may_write = self._signer.has_key and not self._is_read_only
             with self._transaction(write=may_write, durable=False) as tx:
                 self._check_key(tx, may_write=may_write)
-            FORKS.add(self)
-            _OPEN.add(self)
-            stack.pop_all()
+        except BaseException:
+            self.close()
+            raise
+        FORKS.add(self)
+        _OPEN.add(self)
 
     def __repr__(self) -> str:
         return f"SQLiteLog({str(self.path)!r})"
@@ -312,20 +324,16 @@ class SQLiteLog(_SQLiteBase):
     # -- connections ------------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
+        self._check_open()
         if self._is_read_only:
-            msg = (
-                f"the log on {self.path} is open for reading alone: the file or its directory may "
-                "not be written"
-            )
-            raise ReadOnlyError(msg)
+            msg = "is open for reading alone: the file or its directory may not be written"
+            raise ReadOnlyError(f"the log on {self.path} {msg}")
         _create_file(self.path)
         db = _connect(self.path)
         try:
-            _check_version(db, self.path)  # before anything in a foreign file changes
-            _use_wal(db)
+            _make_tables(db, self.path)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA secure_delete = ON")
-            _create_tables(db, self.path)
         except BaseException:
             db.close()
             raise
@@ -333,38 +341,15 @@ class SQLiteLog(_SQLiteBase):
         return db
 
     def _connect_to_read(self) -> sqlite3.Connection:
+        self._check_open()
         if not self._is_read_only:
             return _connect(self.path)
-        db = _connect(self.path, _choose_read_only_mode(self.path))
-        _check_version(db, self.path)
+        # Without a write-ahead file SQLite cannot read such a database, unless it is told that
+        # nobody changes it.
+        has_wal = _find_wal(self.path).exists()
+        db = _connect(self.path, "mode=ro" if has_wal else "mode=ro&immutable=1")
+        _has_tables(db, self.path)
         return db
-
-    @contextmanager
-    def _use_apart(self) -> Iterator[sqlite3.Connection]:
-        # A fork waits for this guard, as it does for those of the other connections.
-        with self._translate_errors(), self._apart:
-            self._check_open()
-            with closing(self._connect_to_read()) as db:
-                yield db
-
-    def prepare_fork(self) -> None:
-        """Wait for calls of other threads, and close what a child must not inherit."""
-        self._apart.acquire()
-        for connection in (self._writer, self._reader):
-            connection.guard.acquire()
-            connection.close()
-
-    def resume_after_fork(self) -> None:
-        """Let calls go on, in the parent."""
-        self._apart.release()
-        for connection in (self._writer, self._reader):
-            connection.guard.release()
-
-    def begin_in_child(self) -> None:
-        """Begin with guards of its own."""
-        self._apart = threading.RLock()
-        for connection in (self._writer, self._reader):
-            connection.guard = threading.RLock()
 
     # -- erasing ----------------------------------------------------------------------------------
 
@@ -382,33 +367,23 @@ class SQLiteLog(_SQLiteBase):
         """
         if not self._is_read_only:
             # The write then begins at the start of the write-ahead file, which need not grow.
-            with self._translate_errors():
-                self._fold("RESTART")
+            self._fold("RESTART")
         return super().forget(scope, entry_ids)
 
     def _scrub(self) -> None:
         """Fold the write-ahead file into the database, so that erased text leaves it too."""
-        deadline = time.monotonic() + BUSY_S
-        with self._translate_errors():
-            while not self._fold("TRUNCATE"):
-                if time.monotonic() > deadline:
-                    msg = (
-                        f"the log on {self.path} is in use: entries are deleted, but their text is "
-                        "still in the write-ahead file; forget them again"
-                    )
-                    raise LogUnavailableError(msg)
-                time.sleep(_PAUSE_S)
+        if not _await(lambda: self._fold("TRUNCATE"), BUSY_S):
+            msg = "is in use: entries are deleted, but their text is still in the write-ahead file"
+            raise LogUnavailableError(f"the log on {self.path} {msg}; forget them again")
 
     def _fold(self, how: str) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
-        with self._writer.guard:
-            self._check_open()
-            db = self._writer.get()
-            db.execute(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
+        with self._use(self._writer) as tx:
+            tx.do(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
             try:
-                return not db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0]
+                return not tx.rows(f"PRAGMA wal_checkpoint({how})")[0][0]
             finally:
-                db.execute(f"PRAGMA busy_timeout = {round(BUSY_S * 1000)}")
+                tx.do(f"PRAGMA busy_timeout = {round(BUSY_S * 1000)}")
 
 
 class InMemoryLog(_SQLiteBase):
@@ -424,12 +399,19 @@ class InMemoryLog(_SQLiteBase):
         """Create an empty log."""
         super().__init__(None)
         self.place = "memory"
-        self._writer = self._reader = _Connection(_connect_to_memory)
-        self._writer.get()
+        self._writer = self._reader = self._apart = _Connection(self._connect)
+        self._connections = (self._writer,)
+        with self._use(self._writer) as tx:
+            for statement in _SCHEMA:
+                tx.do(statement)
         FORKS.add(self)
 
     def __repr__(self) -> str:
         return "InMemoryLog()"
+
+    def _connect(self) -> sqlite3.Connection:
+        self._check_open()
+        return _connect(":memory:")
 
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
         del durable
@@ -439,17 +421,36 @@ class InMemoryLog(_SQLiteBase):
         await asyncio.sleep(0)  # nothing here waits, but other tasks must get their turn
         return call(*args, **kwargs)
 
-    def prepare_fork(self) -> None:
-        """Wait for calls of other threads, so that the child's copy is whole."""
-        self._writer.guard.acquire()
+    def _close_for_fork(self, connection: _Connection) -> None:
+        """Leave it open: the child's copy is whole, since no call is under way."""
 
-    def resume_after_fork(self) -> None:
-        """Let calls go on, in the parent."""
-        self._writer.guard.release()
 
-    def begin_in_child(self) -> None:
-        """Begin with a guard of its own."""
-        self._writer.guard = threading.RLock()
+def _begin_read(db: sqlite3.Connection) -> None:
+    db.execute("BEGIN")
+
+
+def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:
+    """Return what an error of SQLite means for a caller."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        way = "'convmem db verify' says where; replace it with 'convmem db restore BACKUP'"
+        return LogError(f"the log on {place} is damaged: {error}; {way}")
+    if code == sqlite3.SQLITE_FULL:
+        way = "make room and try again, or go on with a backup of it on another disk"
+        return LogUnavailableError(
+            f"the disk of the log on {place} is full, and nothing was written; {way}"
+        )
+    if isinstance(error, sqlite3.OperationalError) and code not in _LASTING:
+        return LogUnavailableError(f"the log on {place} is unavailable: {error}; try again")
+    return LogError(f"the log on {place} cannot be used: {error}; check the file and its rights")
+
+
+def _await(attempt: Callable[[], bool], seconds: float) -> bool:
+    """Try again and again until it succeeds; return whether it did in time."""
+    deadline = time.monotonic() + seconds
+    while not (is_done := attempt()) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    return is_done
 
 
 # -- opening --------------------------------------------------------------------------------------
@@ -463,9 +464,6 @@ def _check_path(name: str) -> Path:
     """
     if name == ":memory:":
         raise ConfigError("SQLiteLog needs a file; write InMemoryLog() for a log in memory")
-    if name.startswith("sqlite:"):
-        bare = name.removeprefix("sqlite:").removeprefix("///")
-        raise ConfigError(f"SQLiteLog takes a path, not an address; write SQLiteLog({bare!r})")
     if not name or "\0" in name or "://" in name:
         raise ConfigError(f"SQLiteLog needs the path of a file, got {name!r}")
     path = Path(name).absolute()
@@ -482,10 +480,10 @@ def _may_write(path: Path) -> bool:
     return os.access(path, os.W_OK) if path.exists() else True
 
 
-def _connect(path: Path, mode: str = "") -> sqlite3.Connection:
+def _connect(path: Path | str, mode: str = "") -> sqlite3.Connection:
     """Return a connection; text is read as bytes, since damaged text is not even that."""
     db = sqlite3.connect(
-        f"{path.as_uri()}?{mode}" if mode else path,
+        f"{Path(path).as_uri()}?{mode}" if mode else path,
         uri=bool(mode),
         timeout=BUSY_S,
         isolation_level=None,
@@ -495,56 +493,21 @@ def _connect(path: Path, mode: str = "") -> sqlite3.Connection:
     return db
 
 
-def _choose_read_only_mode(path: Path) -> str:
-    """Return how a file is opened where nothing may be written.
-
-    Without a write-ahead file SQLite cannot read such a database, unless it is told that nobody
-    changes it.
-    """
-    return "mode=ro" if _find_wal(path).exists() else "mode=ro&immutable=1"
-
-
-def _connect_to_memory() -> sqlite3.Connection:
-    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    db.text_factory = bytes
-    _run_schema(db)
-    return db
-
-
-def _run_schema(db: sqlite3.Connection) -> None:
-    for statement in _SCHEMA:
-        db.execute(statement)
-    db.execute("INSERT INTO identity VALUES (?)", (secrets.randbits(_STAMP_BITS),))
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-
-def _create_tables(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of an empty database, in one transaction.
+def _make_tables(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of an empty database, in one transaction, and have it use a WAL.
 
     Raises:
         SchemaVersionError: If another release or another program wrote the file.
     """
-    if _check_version(db, path):
-        return
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    if not _has_tables(db, path):
+        db.execute("BEGIN IMMEDIATE")
         # Another process may have made them while this one waited for the lock.
-        if not _has_tables(db, path):
-            _run_schema(db)
+        for statement in () if _has_tables(db, path) else _SCHEMA:
+            db.execute(statement)
         db.execute("COMMIT")
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-
-
-def _check_version(db: sqlite3.Connection, path: Path) -> bool:
-    """Return what `_has_tables` does, of one state of the file; another may be making them."""
-    db.execute("BEGIN")
-    try:
-        return _has_tables(db, path)
-    finally:
-        db.execute("ROLLBACK")
+    # SQLite does not wait for its own lock here, whatever the timeout.
+    if not _await(lambda: _use_wal(db), BUSY_S):
+        raise LogUnavailableError(f"{path} is being opened by others all the while; try again")
 
 
 def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
@@ -554,45 +517,38 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
         SchemaVersionError: If another release or another program wrote the file.
         LogError: If the tables are not those that were made.
     """
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master")}
+    # In one statement, which sees one state of the file: another process may be making them.
+    query = "SELECT application_id, user_version, sql FROM pragma_application_id, "
+    rows = db.execute(f"{query} pragma_user_version LEFT JOIN sqlite_master").fetchall()
+    (application, version, _), tables = rows[0], {sql for _, _, sql in rows} - {None}
     if not (tables or application or version):
         return False
     if application != APPLICATION_ID:
         msg = f"{path} is a SQLite database of another program; choose another file"
         raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
-        msg = (
-            f"{path} has schema version {version}, and this release reads version "
-            f"{SCHEMA_VERSION}; open it with the release that wrote it"
-        )
+        msg = f"{path} has schema version {version}; open it with the release that wrote it"
         raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
-    if not tables >= {sql.encode() for sql in _SCHEMA if sql.startswith("CREATE")}:
+    if not tables >= {sql.encode() for sql in _TABLES if sql.startswith("CREATE")}:
         raise LogError(f"the tables of {path} are damaged; restore a backup of it")
     return True
 
 
-def _use_wal(db: sqlite3.Connection) -> None:
-    """Put a new file into WAL mode, where it stays; others may be doing the same right now."""
-    deadline = time.monotonic() + BUSY_S
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            # SQLite does not wait for its own lock here, whatever the timeout.
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE_S)
-        else:
-            return
+def _use_wal(db: sqlite3.Connection) -> bool:
+    """Put a new file into WAL mode, where it stays; return False if another does it right now."""
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True
 
 
 def _create_file(path: Path) -> None:
     """Create a file that only its owner may read, unless it is there; SQLite's own follow it."""
     with suppress(OSError):  # it is there, or SQLite says what is wrong
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.close(handle)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 # -- the write-ahead file -------------------------------------------------------------------------
@@ -610,37 +566,30 @@ def _refuse_foreign_wal(path: Path) -> None:
     Raises:
         LogError: If that is so.
     """
-    for _ in range(5):  # others may be writing
-        if _is_own_wal(path):
-            return
-        time.sleep(_PAUSE_S)
-    msg = (
-        f"{_find_wal(path)} is what a crash has left of another file than {path}: a copy was put "
-        "in its place. Nothing was written. Give the copy another name, and put it in place with "
-        f"'convmem db restore COPY --db {path.name}'"
-    )
-    raise LogError(msg)
+    if path.exists() and not _await(lambda: _is_own_wal(path), _PATIENCE_WITH_WRITERS_S):
+        msg = f"{_find_wal(path)} belongs to another file than {path}, which a copy has replaced"
+        way = (
+            f"rename the copy, and put it in place with 'convmem db restore COPY --db {path.name}'"
+        )
+        raise LogError(f"{msg}; nothing was written: {way}")
 
 
 def _is_own_wal(path: Path) -> bool:
-    if not path.exists() or not _count_commits(_find_wal(path)):
+    commits = _count_commits(_find_wal(path))
+    if not commits:
         return True
-    try:
-        before = _read_stamp(path, "immutable=1")
-    except sqlite3.DatabaseError:
-        return True  # none of ours yet; whoever opens it learns more
-    try:
-        now = _read_stamp(path, "mode=ro")
-    except sqlite3.DatabaseError:
-        return False
+    before, now = _read_stamp(path, "immutable=1"), _read_stamp(path, "mode=ro")
+    if before is None or now is None:
+        return before is None  # then it is none of ours yet; whoever opens it learns more
     # Each commit of the file has raised the number by one, and some may have been folded in.
-    return now - _count_commits(_find_wal(path)) <= before <= now
+    return now - commits <= before <= now
 
 
-def _read_stamp(path: Path, mode: str) -> int:
+def _read_stamp(path: Path, mode: str) -> int | None:
     """Return the number of a file's last write: with the write-ahead file, or without."""
-    with closing(_connect(path, mode)) as db:
+    with suppress(sqlite3.DatabaseError), closing(_connect(path, mode)) as db:
         return int(db.execute("SELECT coalesce(max(stamp), 0) FROM identity").fetchone()[0])
+    return None
 
 
 def _count_commits(wal: Path) -> int:
@@ -649,9 +598,7 @@ def _count_commits(wal: Path) -> int:
     with suppress(FileNotFoundError), wal.open("rb") as file:
         header = file.read(_WAL_HEADER)
         page_bytes, salts = int.from_bytes(header[8:12], "big"), header[16:24]
-        while frame := file.read(_FRAME_HEADER):
-            if frame[8:16] != salts:
-                break
+        while (frame := file.read(_FRAME_HEADER))[8:16] == salts != b"":
             commits += frame[4:8] != bytes(4)
             file.seek(page_bytes, os.SEEK_CUR)
     return commits
@@ -683,7 +630,9 @@ def _copying(target: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)  # left by a process that was killed
         _create_file(unfinished)
         yield unfinished
-        _give_stamp(unfinished)
+        with closing(_connect(unfinished)) as db:
+            # Another file than its original: no write-ahead file of that one fits it.
+            db.execute(f"UPDATE identity SET stamp = {_NEW_STAMP}")
         _write_through(unfinished)
         unfinished.replace(target)
         _write_through(target.parent)
@@ -693,13 +642,6 @@ def _copying(target: Path) -> Iterator[Path]:
                 left.unlink(missing_ok=True)
         msg = f"no copy was made at {target}: {error}; nothing is left of it"
         raise LogError(msg) from error
-
-
-def _give_stamp(copy: Path) -> None:
-    """Make a copy another file than its original: no write-ahead file of that one fits it."""
-    with closing(_connect(copy)) as db:
-        db.execute("PRAGMA journal_mode = DELETE")
-        db.execute("UPDATE identity SET stamp = ?", (secrets.randbits(_STAMP_BITS),))
 
 
 def _write_through(path: Path) -> None:
@@ -767,17 +709,16 @@ def restore(
     fetched = _merge(target, made, Signer(signing_key)) if fetch and target.exists() else 0
     with closing(_connect(made, "immutable=1")) as db:
         [(entries,)] = db.execute("SELECT count(*) FROM entries").fetchall()
-    kept = None
-    if target.exists():
-        kept = target.with_name(f"{target.name}.{time.strftime('%Y%m%dT%H%M%S')}")
-        for end in ("", "-wal"):
-            with suppress(FileNotFoundError):
-                target.with_name(target.name + end).rename(f"{kept}{end}")
-    target.with_name(f"{target.name}-shm").unlink(missing_ok=True)
-    _find_wal(target).unlink(missing_ok=True)
+    kept = target.with_name(f"{target.name}.{time.strftime('%Y%m%dT%H%M%S')}")
+    is_there = target.exists()
+    for end in ("", "-wal") if is_there else ():
+        with suppress(FileNotFoundError):
+            target.with_name(target.name + end).rename(f"{kept}{end}")
+    for end in ("-wal", "-shm"):
+        target.with_name(target.name + end).unlink(missing_ok=True)
     made.replace(target)
     _write_through(target.parent)
-    return Restored(entries, fetched, kept)
+    return Restored(entries, fetched, kept if is_there else None)
 
 
 def _refuse_use(path: Path) -> None:
@@ -807,42 +748,41 @@ def _merge(path: Path, made: Path, signer: Signer) -> int:
     with closing(_connect(path, "mode=ro")) as old, closing(_connect(made)) as new:
         new.execute("PRAGMA secure_delete = ON")
         new.execute("BEGIN")
-        owners = {row[0]: row for row in _read_rows(old, "owners")}
-        epochs = [row[2] for row in _read_rows(old, "meta")]
-        is_epoch = epochs == [epoch for (epoch,) in new.execute("SELECT epoch FROM meta")]
-        backed_up = {row[0]: row for row in _read_rows(new, "owners")}
-        for number, row in backed_up.items():
-            if owners[number][2] != row[2] if number in owners else not is_epoch:
-                _erase_owner(new, number)  # it was forgotten since
-        new.execute("DELETE FROM meta WHERE ?", (len(epochs),))
-        for table in ("meta", "owners", "threads"):
-            _insert(new, table, [row[1:] for row in _read_rows(old, table)])
-        keys = _read_keys(new)
-        documents = (row[1:] for row in _read_rows(old, "documents"))
-        _insert(new, "documents", [row for row in documents if _is_document(row, keys, signer)])
-        fetched = 0
-        for number in {*owners, *backed_up}:
-            last = owners.get(number, backed_up.get(number, ()))[4]
-            span = number << 32, number << 32 | last
-            found = _read_entries(old, *span)
-            query = "SELECT place FROM entries WHERE place BETWEEN ? AND ?"
-            places = {place for (place,) in new.execute(query, span)}
-            if number in owners and owners[number][6] != backed_up.get(number, owners[number])[6]:
-                # Something was forgotten since: what is not there may be just that.
-                gone = places - {row[0] for row in found}
-                new.executemany("DELETE FROM entries WHERE place = ?", [(one,) for one in gone])
-                places -= gone
-            sound = [row for row in found if _is_entry(row, keys, signer)]
+        epochs = [_read_rows(db, "SELECT epoch FROM meta") for db in (old, new)]
+        query = "SELECT owner, name, generation, last FROM owners"
+        known = {row[0]: row for row in _read_rows(old, query)}
+        backed_up = {row[0]: row for row in _read_rows(new, query)}
+        changed = {
+            number: row
+            for number, row in backed_up.items()
+            if epochs[0] != epochs[1] and known.get(number, ())[:3] != row[:3]
+        }  # something of these was forgotten since: what is not there may be just that
+        for table in ("meta", "owners", "documents"):
+            rows = _read_rows(old, f"SELECT * FROM {table}")
+            if table == "meta":
+                new.execute("DELETE FROM meta WHERE ?", (bool(rows),))
+            else:
+                of_one = f"DELETE FROM {table} WHERE owner = ?"
+                new.executemany(of_one, [(number,) for number in changed])
+            _insert(new, table, rows)
+        held = 0
+        for number, name, _, last in {**backed_up, **known}.values():
+            owner, found = read_owner(name), _read_entries(old, number << 32, number << 32 | last)
+            if number in changed:
+                kept = [row[0] for row in found if changed[number][1] == name]
+                _erase_others(new, number, kept)
+            sound = [row for row in found if owner and _is_entry(row, owner, signer)]
             _insert(new, "entries", sound)
-            fetched += len(places - {row[0] for row in sound})
+            held += len(sound)
         new.execute("COMMIT")
-        return fetched
+        [(entries,)] = new.execute("SELECT count(*) FROM entries").fetchall()
+        return int(entries) - held
 
 
-def _read_rows(db: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a table, each after its number; none where it cannot be read."""
+def _read_rows(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query; none where they cannot be read."""
     try:
-        return db.execute(f"SELECT rowid, * FROM {table}").fetchall()
+        return db.execute(query).fetchall()
     except sqlite3.DatabaseError:
         return []
 
@@ -865,34 +805,14 @@ def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -
         db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)
 
 
-def _erase_owner(db: sqlite3.Connection, number: int) -> None:
-    of_owner = "thread IN (SELECT thread FROM threads WHERE owner = ?)"
-    for table in ("entries", "documents"):
-        db.execute(f"DELETE FROM {table} WHERE {of_owner}", (number,))
-    for table in ("threads", "owners"):
-        db.execute(f"DELETE FROM {table} WHERE owner = ?", (number,))
+def _erase_others(db: sqlite3.Connection, number: int, kept: Sequence[int]) -> None:
+    """Delete an owner's entries but for those at some places."""
+    there = db.execute("SELECT place FROM entries WHERE place >> 32 = ?", (number,)).fetchall()
+    gone = {place for (place,) in there}.difference(kept)
+    db.executemany("DELETE FROM entries WHERE place = ?", [(place,) for place in gone])
 
 
-def _read_keys(db: sqlite3.Connection) -> dict[int, ThreadKey]:
-    """Return the threads by number."""
-    query = "SELECT t.thread, o.name, t.name FROM threads t JOIN owners o ON o.owner = t.owner"
-    keys = {}
-    for thread, owner_name, thread_name in db.execute(query):
-        owner, thread_id = read_owner(owner_name), read_name(thread_name)
-        if owner is not None and thread_id:
-            keys[thread] = ThreadKey(owner.user_id, thread_id)
-    return keys
-
-
-def _is_entry(row: Sequence[Any], keys: Mapping[int, ThreadKey], signer: Signer) -> bool:
-    place, thread, *names, _, body, metadata, signature = row
-    read = read_row((place, *names, body, metadata, signature))
-    return thread in keys and not signer.find_damage(keys[thread], read)
-
-
-def _is_document(row: Sequence[Any], keys: Mapping[int, ThreadKey], signer: Signer) -> bool:
-    thread, name, *stored = row
-    found = thread in keys and kit.read_document(
-        keys[thread], read_name(name), tuple(stored), signer
-    )
-    return bool(found)
+def _is_entry(row: Sequence[Any], owner: Owner, signer: Signer) -> bool:
+    place, thread, entry_id, turn, role, _, *rest = row
+    key = ThreadKey(owner.user_id, read_name(thread) or "?")
+    return not signer.find_damage(key, read_row((place, entry_id, turn, role, *rest)))

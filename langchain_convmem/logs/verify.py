@@ -6,9 +6,9 @@ What more a log knows, such as how many entries there should be, it tells by `ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from langchain_convmem.errors import ConfigError, LogClosedError, LogError
@@ -19,7 +19,6 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the entries read so far, and all there are."""
 
 KEPT = 1_000
-_SHOWN_CHARS = 80
 _PAGE = 500
 
 
@@ -111,94 +110,55 @@ def verify_log(log: MessageLog, progress: Progress | None = None) -> VerifyRepor
     """
     if not isinstance(log, OwnerListing):
         raise ConfigError(f"{log!r} cannot list its users, so that nobody can read all of it")
-    check = _Check(log, progress)
     owners: list[Owner] = []
-    with check.guard("the owners"):
+    threads: set[ThreadKey] = set()
+    damaged: list[Finding] = []
+    problems: list[str] = []
+    entries = total = missing = 0
+    with _note_error("the owners", problems):
         owners = log.owners()
-        check.count(owners)
+        users = {owner.user_id for owner in owners}
+        total = sum(info.entries for user in users for info in log.threads(user))
     for owner in owners:
-        with check.guard(f"all entries of {_describe_owner(owner)}"):
-            check.read(owner)
+        with _note_error(f"all entries of {_describe(owner)}", problems):
+            for page in _read_pages(log, owner):
+                for entry in page:
+                    key, position, damage = entry.key, entry.position, entry.damage
+                    threads.add(key)
+                    if damage:
+                        named = key.user_id, key.thread_id, position, entry.id
+                        damaged.append(Finding(*named, damage))
+                        problems.append(f"position {position} of {_describe(key)}: {damage}")
+                entries += len(page)
+                if progress is not None:
+                    progress(entries, max(entries, total))
     if isinstance(log, StorageCheck):
-        with check.guard("what should be there"):
-            for problem in log.check_storage():
-                check.note_storage(problem)
-    return check.report(len(owners))
+        with _note_error("what should be there", problems):
+            for what, whose, count in log.check_storage():
+                problems.append(what if whose is None else f"{_describe(whose)}: {what}")
+                missing += count
+    shown = tuple(damaged[:KEPT]), tuple(problems[:KEPT]), max(0, len(problems) - KEPT)
+    return VerifyReport(len(owners), len(threads), entries, missing, *shown)
 
 
-@dataclass(slots=True)
-class _Check:
-    """One check of one log: what was found so far."""
-
-    log: MessageLog
-    progress: Progress | None
-    threads: set[ThreadKey] = field(default_factory=set)
-    entries: int = 0
-    total: int = 0
-    missing: int = 0
-    more: int = 0
-    damaged: list[Finding] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def guard(self, what: str) -> Iterator[None]:
-        """Take an error of the log within a block for a finding."""
-        try:
-            yield
-        except LogClosedError:
-            raise
-        except LogError as error:
-            self.note(f"{what} cannot be read to the end: {error}")
-
-    def count(self, owners: Iterable[Owner]) -> None:
-        for user_id in dict.fromkeys(owner.user_id for owner in owners):
-            self.total += sum(info.entries for info in self.log.threads(user_id))
-
-    def read(self, owner: Owner) -> None:
-        page = self.log.changes(owner, limit=_PAGE)
-        while page.entries:
-            for entry in page.entries:
-                self.threads.add(entry.key)
-                if entry.damage:
-                    self._note_damage(entry)
-            self.entries += len(page.entries)
-            if self.progress is not None:
-                self.progress(self.entries, max(self.entries, self.total))
-            page = self.log.changes(owner, page.cursor, limit=_PAGE)
-
-    def note(self, problem: str) -> None:
-        if len(self.problems) < KEPT:
-            self.problems.append(problem)
-        else:
-            self.more += 1
-
-    def note_storage(self, problem: StorageProblem) -> None:
-        self.missing += problem.missing
-        whose = "" if problem.owner is None else f"{_describe_owner(problem.owner)}: "
-        self.note(f"{whose}{problem.what}")
-
-    def _note_damage(self, entry: Entry) -> None:
-        key = entry.key
-        if len(self.damaged) < KEPT:
-            found = Finding(key.user_id, key.thread_id, entry.position, entry.id, entry.damage)
-            self.damaged.append(found)
-        user = "" if key.user_id is None else f" of user {key.user_id!r:.{_SHOWN_CHARS}}"
-        place = f"position {entry.position} of thread {key.thread_id!r:.{_SHOWN_CHARS}}{user}"
-        self.note(f"{place}: {entry.damage}")
-
-    def report(self, owners: int) -> VerifyReport:
-        return VerifyReport(
-            owners=owners,
-            threads=len(self.threads),
-            entries=self.entries,
-            missing=self.missing,
-            damaged=tuple(self.damaged),
-            problems=tuple(self.problems),
-            more=self.more,
-        )
+@contextmanager
+def _note_error(what: str, problems: list[str]) -> Iterator[None]:
+    """Take an error of the log within a block for a problem."""
+    try:
+        yield
+    except LogClosedError:
+        raise
+    except LogError as error:
+        problems.append(f"{what} cannot be read to the end: {error}")
 
 
-def _describe_owner(owner: Owner) -> str:
-    if owner.user_id is not None:
-        return f"user {owner.user_id!r:.{_SHOWN_CHARS}}"
-    return f"thread {owner.thread_id!r:.{_SHOWN_CHARS}}"
+def _read_pages(log: MessageLog, owner: Owner) -> Iterator[Sequence[Entry]]:
+    page = log.changes(owner, limit=_PAGE)
+    while page.entries:
+        yield page.entries
+        page = log.changes(owner, page.cursor, limit=_PAGE)
+
+
+def _describe(at: Owner | ThreadKey) -> str:
+    named = {"thread": at.thread_id, "user": at.user_id}
+    return " of ".join(f"{kind} {name!r:.80}" for kind, name in named.items() if name is not None)

@@ -26,12 +26,7 @@ from langchain_convmem.effects import Effect
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.priority import mark_background
-from langchain_convmem.protocols import (
-    LineSource,
-    MessageLog,
-    find_segment_cache,
-    is_valid_for,
-)
+from langchain_convmem.protocols import LineSource, MessageLog, find_segment_cache, is_valid_for
 from langchain_convmem.recall.embedding import (
     ChosenEmbedder,
     EmbeddedEmbeddings,
@@ -174,7 +169,7 @@ class OwnerIndex:
         if not damaged:
             return None
         noun = "entry is" if damaged == 1 else "entries are"
-        return f"{damaged} {noun} damaged and cannot be recalled; see `convmem verify`"
+        return f"{damaged} {noun} damaged and cannot be recalled; see `convmem db verify`"
 
     # -- keeping up with the log ---------------------------------------------------------------
 

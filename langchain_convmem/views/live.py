@@ -68,7 +68,7 @@ def describe_damage(entries: Iterable[Entry]) -> list[str]:
     """Return a sentence for each entry that is damaged; it shows nothing it held."""
     return [
         f"left out entry {entry.id} at position {entry.position}: {entry.damage}; "
-        "see `convmem verify`"
+        "see `convmem db verify`"
         for entry in entries
         if entry.damage
     ]

@@ -23,6 +23,7 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/how_to/agents.md",
         "docs/how_to/chatgpt_history.md",
         "docs/how_to/deploy.md",
+        "docs/how_to/operate.md",
         "docs/how_to/dynamodb.md",
         "docs/how_to/existing_app.md",
         "docs/how_to/troubleshoot.md",

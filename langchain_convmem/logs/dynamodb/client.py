@@ -33,7 +33,6 @@ INDEX = "by_thread"
 _EXTRA = "aws"
 _LOGGER = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 8
-_MAX_DEPTH = 32  # of nested values
 _MAX_PAUSE_S = 5.0
 _WRITES_PER_CALL = 25
 _SERVER_ERROR = 500
@@ -198,12 +197,11 @@ class Table:
         requests = [{"PutRequest": {"Item": item}} for item in puts]
         for item in deletes:
             requests += [{"DeleteRequest": {"Key": {"pk": item["pk"], "sk": item["sk"]}}}]
-        attempt = 0
+        part, attempt = "UnprocessedItems", 0
         while requests:
             now, later = requests[:_WRITES_PER_CALL], requests[_WRITES_PER_CALL:]
             [first] = now[0].values()
             where = _describe_key(first.get("Item") or first["Key"])
-            part = "UnprocessedItems"
             answer = self.call("batch_write_item", where, part=part, RequestItems={self.name: now})
             undone = answer[part].get(self.name, [])
             requests = undone + later
@@ -276,13 +274,12 @@ class Table:
     # -- the table ------------------------------------------------------------------------------
 
     def make(self) -> bool:
-        """Make the table unless there is one, and wait for it.
+        """Make the table unless there is one of that name, and wait for it.
 
         Returns:
             Whether it was made.
 
         Raises:
-            ConfigError: If there is a table of that name with other keys or another index.
             LogUnavailableError: If it does not become ready.
         """
         definition = make_table_definition(self.name)
@@ -290,7 +287,6 @@ class Table:
         for _ in range(_WAITS):
             answer = self.call("describe_table", part="Table", TableName=self.name)["Table"]
             if answer.get("TableStatus") == "ACTIVE":
-                _check_keys(self.name, answer)
                 return made is not None
             self.pause(0.5)
         raise LogUnavailableError(f"table {self.name!r} is not ready yet; try again later")
@@ -341,15 +337,6 @@ def _describe_keys(sort: str) -> list[dict[str, str]]:
     return [{"AttributeName": name, "KeyType": kind} for name, kind in kinds]
 
 
-def _check_keys(name: str, table: Mapping[str, Any]) -> None:
-    indexes = {one.get("IndexName"): one for one in table.get("LocalSecondaryIndexes", [])}
-    found = [one.get("KeySchema") for one in (table, indexes.get(INDEX, {}))]
-    wanted = [_describe_keys("sk"), _describe_keys("tp")]
-    if found != wanted:
-        msg = f"table {name!r} and its index {INDEX} have keys {found!r}, but need {wanted!r}"
-        raise ConfigError(f"{msg}; keys cannot be changed later: name another table")
-
-
 def _make_client(region_name: str | None = None, endpoint_url: str | None = None) -> Any:
     """Return a DynamoDB client that retries throttled and broken calls with growing pauses.
 
@@ -390,8 +377,7 @@ def to_dynamodb(
 
     What the service would refuse becomes NULL, and its neighbours stay: a value of another type, an
     empty or mixed set, a map with a key that is no text, NaN, an infinity, a number of more than 38
-    digits, text with lone surrogates, or what is deeper than 32 levels. Floats become the decimal
-    number that Python shows.
+    digits, or text with lone surrogates. Floats become the decimal number that Python shows.
 
     Args:
         maps: One map, or several, for instance what `ConversationHistory.to_maps` returns.
@@ -407,25 +393,19 @@ def to_dynamodb(
         raise MissingExtraError.build("to_dynamodb", _EXTRA) from error
     serialize, tell = TypeSerializer().serialize, report or _LOGGER.error
 
-    def convert(value: Any, path: str, depth: int) -> Item:
-        if depth <= _MAX_DEPTH and isinstance(value, list | tuple):
-            return {"L": [convert(v, f"{path}[{n}]", depth + 1) for n, v in enumerate(value)]}
-        if depth <= _MAX_DEPTH and isinstance(value, Mapping) and all(map(_is_text, value)):
-            return {"M": convert_map(value, path, depth + 1)}
+    def convert(value: Any, path: str) -> Item:
+        if isinstance(value, list | tuple):
+            return {"L": [convert(one, f"{path}[{n}]") for n, one in enumerate(value)]}
+        if isinstance(value, Mapping) and all(map(_is_text, value)):
+            return {"M": {name: convert(one, f"{path}.{name}") for name, one in value.items()}}
         with suppress(TypeError, ArithmeticError):
             found: Item = serialize(_prepare(value))
             return found
         tell(f"{path} holds a {type(value).__name__} that DynamoDB cannot keep; it becomes NULL")
         return {"NULL": True}
 
-    def convert_map(fields: Mapping[str, Any], path: str, depth: int) -> Item:
-        for name in (name for name in fields if not _is_text(name)):
-            tell(f"{path} has the key {name!r}, which is no text; it is left out")
-        named = {name: value for name, value in fields.items() if _is_text(name)}
-        return {name: convert(value, f"{path}.{name}", depth) for name, value in named.items()}
-
     listed = [maps] if isinstance(maps, Mapping) else maps
-    return [convert_map(fields, f"[{place}]", 0) for place, fields in enumerate(listed)]
+    return [convert(one, f"[{n}]").get("M", {}) for n, one in enumerate(listed)]
 
 
 def _is_text(value: object) -> bool:
@@ -439,14 +419,10 @@ def _prepare(value: Any) -> Any:
     Raises:
         TypeError: If the service cannot keep it.
     """
-    if isinstance(value, AbstractSet) and value and not any(isinstance(v, bool) for v in value):
-        return frozenset(map(_prepare, value))
-    if isinstance(value, memoryview):
-        return bytes(value)
     if isinstance(value, float):  # a subclass may print itself otherwise
         value = Decimal(float.__repr__(value))
-    if _is_text(value) or value is None or isinstance(value, int | bytes | bytearray):
-        return value
-    if isinstance(value, Decimal) and value.is_finite():
-        return value
-    raise TypeError(type(value).__name__)
+    is_odd_text = isinstance(value, str) and not _is_text(value)
+    is_odd_number = isinstance(value, Decimal) and not value.is_finite()
+    if isinstance(value, Mapping) or value == frozenset() or is_odd_text or is_odd_number:
+        raise TypeError(type(value).__name__)
+    return frozenset(map(_prepare, value)) if isinstance(value, AbstractSet) else value

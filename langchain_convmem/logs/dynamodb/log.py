@@ -105,7 +105,6 @@ class DynamoDBLog(kit.AsyncTwins):
             Whether it was made.
 
         Raises:
-            ConfigError: If there is a table of that name with other keys.
             LogError: If the service refuses.
         """
         return self._table.make()
@@ -142,13 +141,11 @@ class DynamoDBLog(kit.AsyncTwins):
 
         def try_next_number() -> kit.AppendPlan | None:
             number = self._find_last(key.owner) + 1
-            stored = self._read_named(key, hashes, number - 1)
-            plan = kit.plan_append(
-                batch,
-                kit.note_damage(self._signer, key, stored),
-                first_position=layout.compute_position(number, 0),
-                sign=partial(self._signer.sign, key),
-            )
+            first = layout.compute_position(number, 0)
+            read = self._read_named(key, hashes, number - 1)
+            stored = [row for row in read if not self._signer.find_damage(key, row)]
+            sign = partial(self._signer.sign, key)
+            plan = kit.plan_append(batch, stored, first_position=first, sign=sign)
             is_done = not plan.added or self._add_batch(key, number, plan.added)
             return plan if is_done else None
 
@@ -341,12 +338,7 @@ class DynamoDBLog(kit.AsyncTwins):
         return found
 
     def entries(
-        self,
-        key: ThreadKey,
-        *,
-        after: int = 0,
-        until: int | None = None,
-        last: int | None = None,
+        self, key: ThreadKey, *, after: int = 0, until: int | None = None, last: int | None = None
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`.
 

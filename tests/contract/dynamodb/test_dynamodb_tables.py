@@ -15,8 +15,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.logs.dynamodb import log as dynamodb
-from langchain_convmem.logs.dynamodb.items import make_partition_key
-from langchain_convmem.records import Draft, Owner, ThreadKey
+from langchain_convmem.records import Draft
 from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
@@ -90,15 +89,3 @@ def test_a_batch_of_too_many_entries_is_refused(log, monkeypatch):
     with pytest.raises(ConfigError):
         log.append(ANA, [Draft(role="user")] * 6)
     assert len(log.entries(ANA)) == 5
-
-
-def test_owners_of_very_long_names_are_kept_apart(log):
-    names = ["n" * 3000, "n" * 2999 + "m", "#" * 900, "%" * 900]
-    for name in names:
-        say(log, ThreadKey(name, name), name[:9])
-        log.set_state(ThreadKey(name, name), name, name, expected=None)
-    for name in names:
-        assert list_texts(log.entries(ThreadKey(name, name))) == [name[:9]]
-        assert log.get_state(ThreadKey(name, name), name).value == name
-        assert log.threads(name)[0].key == ThreadKey(name, name)
-        assert len(make_partition_key(Owner(user_id=name)).encode()) <= 2048

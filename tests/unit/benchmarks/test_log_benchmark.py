@@ -84,7 +84,7 @@ def test_the_floor_stores_the_very_bytes_that_the_log_stores(tmp_path):
             store.turn("main", exchange(5))()
         with closing(sqlite3.connect(path)) as db:
             columns = "role, body, metadata, length(id), length(turn), typeof(key_hash)"
-            stored.append(db.execute(f"SELECT {columns} FROM entries ORDER BY seq").fetchall())
+            stored.append(db.execute(f"SELECT {columns} FROM entries ORDER BY place").fetchall())
     assert len(stored[0]) == 12
     assert stored[0] == stored[1]
 

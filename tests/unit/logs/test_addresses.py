@@ -28,16 +28,15 @@ def test_a_file_that_must_be_there_is_not_made(tmp_path):
 def test_a_table_keeps_its_case_and_gets_region_and_endpoint(monkeypatch):
     dynamodb = pytest.importorskip("langchain_convmem.logs.dynamodb")
     calls = []
-    monkeypatch.setattr(dynamodb, "DynamoDBLog", lambda **options: calls.append(options))
+    monkeypatch.setattr(
+        dynamodb, "DynamoDBLog", lambda table, **options: calls.append((table, options))
+    )
     open_log("dynamodb://Chat-Log?region=eu-west-1&endpoint=http://127.0.0.1:8000/x")
-    open_log("dynamodb://log")
+    open_log("dynamodb://log", signing_key="a secret of mine")
+    endpoint = "http://127.0.0.1:8000/x"
     assert calls == [
-        {
-            "table_name": "Chat-Log",
-            "region_name": "eu-west-1",
-            "endpoint_url": "http://127.0.0.1:8000/x",
-        },
-        {"table_name": "log", "region_name": None, "endpoint_url": None},
+        ("Chat-Log", {"region_name": "eu-west-1", "endpoint_url": endpoint, "signing_key": None}),
+        ("log", {"region_name": None, "endpoint_url": None, "signing_key": "a secret of mine"}),
     ]
 
 
@@ -47,11 +46,12 @@ def test_a_database_server_gets_its_address_and_the_schema_apart(monkeypatch):
     monkeypatch.setattr(
         postgres, "PostgresLog", lambda dsn, **options: calls.append((dsn, options))
     )
-    open_log("postgresql://ana:pw@host:5432/db?sslmode=require&schema=Chats")
-    open_log("postgres://host/db")
+    open_log("postgresql://ana:p#w?@host:5432/db?sslmode=require&schema=Chats&options=-c%20a=b+c")
+    open_log("postgres://host/db", signing_key="a secret of mine")
+    dsn = "postgresql://ana:p#w?@host:5432/db?sslmode=require&options=-c%20a=b+c"
     assert calls == [
-        ("postgresql://ana:pw@host:5432/db?sslmode=require", {"schema": "Chats"}),
-        ("postgres://host/db", {}),
+        (dsn, {"schema": "Chats", "signing_key": None}),
+        ("postgres://host/db", {"schema": "convmem", "signing_key": "a secret of mine"}),
     ]
 
 
@@ -81,7 +81,7 @@ def test_a_database_without_a_host_is_one_of_this_machine(address, means, monkey
         ("dynamodb://", "TABLE"),
         ("dynamodb://log/extra", "TABLE"),
         ("dynamodb://log?zone=x", "zone"),
-        ("postgresql://[bad/db", "URL"),
+        ("postgresql://[bad/db", "dsn"),
     ],
 )
 def test_an_address_of_no_known_log_is_refused(address, says):
@@ -94,7 +94,9 @@ def test_names_show_no_password(tmp_path, monkeypatch):
     assert log_name("memory.db") == str(tmp_path / "memory.db")
     for address in (
         "postgresql://ana:hunter2@host/db?schema=x",
+        "postgresql://ana:#hunter2?@host/db?schema=x",
         "postgresql://host/db?user=ana&password=hunter2&schema=x",
+        "postgresql://host/db?pass%77ord=hunter2&sslpassword=hunter2&schema=x",
     ):
         assert "hunter2" not in log_name(address)
         assert log_name(address).endswith("schema=x")

@@ -289,6 +289,20 @@ def test_who_was_forgotten_since_the_backup_stays_forgotten(path, copy):
         assert log.verify().ok
 
 
+def test_documents_of_forgotten_threads_stay_forgotten(path, copy):
+    with SQLiteLog(path) as log:
+        for thread_id in ("t1", "t2"):
+            say(log, ThreadKey("ana", thread_id), thread_id)
+            log.set_state(ThreadKey("ana", thread_id), "buffer", [thread_id], expected=None)
+        log.backup(copy)
+        log.forget(ThreadKey("ana", "t2"))
+    restore(copy, path, fetch=True)
+    with SQLiteLog(path) as log:
+        assert list(log.list_states("ana", "buffer")) == ["t1"]
+        assert [info.key.thread_id for info in log.threads("ana")] == ["t1"]
+        assert log.verify().ok
+
+
 def test_a_file_with_a_broken_page_loses_nothing_that_its_backup_has(path, copy):
     with SQLiteLog(path) as log:
         for key in (KEY, LONE):
@@ -326,10 +340,25 @@ os._exit(0)
 """
 
 
+CRASHING_LATE = """
+import os, sys
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract import say
+
+log, key = SQLiteLog(sys.argv[1]), ThreadKey("ana", "t1")
+doomed = [say(log, key, "x" * 3000).id for _ in range(9)]
+log.backup(sys.argv[2])
+log.forget(key, doomed)  # folds the write-ahead file, and leaves room in the database
+say(log, key, "after")
+os._exit(0)
+"""
+
+
 @pytest.mark.parametrize(
     ("times", "kind"),
     [
-        *((times, "a backup") for times in (0, 1, 3, 300, 1200)),
+        *((times, "a backup") for times in (1, 3, 300, 1200)),
         *((times, "an older file") for times in (1, 3, 300)),
     ],
 )
@@ -371,3 +400,17 @@ def test_another_log_beside_what_a_crash_has_left_is_refused(path, copy, tmp_pat
     shutil.copy(tmp_path / "other.db", path)
     with pytest.raises(LogError, match="convmem db restore"):
         SQLiteLog(path)
+
+
+def test_a_copy_is_refused_beside_a_write_ahead_file_that_holds_no_first_page(path, copy):
+    """The pages of a copy are in another order, so that the two do not meet where they should."""
+    ForkedProcess(CRASHING_LATE, path, copy).finish()
+    wal = path.with_name("log.db-wal").read_bytes()
+    path.write_bytes(copy.read_bytes())
+    assert path.with_name("log.db-wal").read_bytes() == wal
+    for options in ({}, {"read_only": True}):
+        with pytest.raises(LogError, match="convmem db restore"):
+            SQLiteLog(path, **options)
+    restore(copy, path)
+    with SQLiteLog(path) as log:
+        assert log.verify().ok

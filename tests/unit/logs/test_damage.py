@@ -124,7 +124,7 @@ def test_an_altered_character_anywhere_is_named_and_takes_no_other_thread_down(p
             at = chance.randrange(len(body))
             altered = f"{body[:at]}{chr(ord(body[at]) ^ 1)}{body[at + 1 :]}"
             db.execute("UPDATE entries SET body = ? WHERE place = ?", (altered, place))
-            hit = keys[thread - 1]
+            hit = ThreadKey("ana", thread.decode())
             for key in keys:
                 read = log.entries(key)
                 assert len(read) == 10
@@ -241,7 +241,7 @@ def test_a_threads_name_that_cannot_be_read_takes_no_other_thread_down(path, log
     for key in (KEY, beside):
         say(log, key, f"in {key.thread_id}")
     log.add_states(KEY.user_id, "note", {"t1": 1, "t2": 2})
-    damage(path, f"UPDATE threads SET name = {name} WHERE thread = 1")
+    damage(path, f"UPDATE entries SET thread = {name} WHERE {{at}} = 1")
     assert list_texts(log.entries(beside)) == ["in t2"]
     assert "in t2" in list_texts(log.changes(KEY.owner).entries)
     assert "t2" in log.list_states(KEY.user_id, "note")

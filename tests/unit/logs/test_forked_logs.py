@@ -207,3 +207,17 @@ async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
     await writing
     assert int(said) in (2, 3)
     assert sorted(list_texts(await log.aentries(KEY))) == ["child", "parent", "x"]
+
+
+def test_a_fork_within_a_transaction_lets_nothing_pass_for_written(log):
+    """The connection is closed for the child; so the parent's transaction is over, and says so."""
+
+    def plan(_):
+        assert in_child(lambda: "forked") == "forked"
+        return [make_draft(HumanMessage("lost"))]
+
+    say(log, KEY, "before")
+    with pytest.raises(LogError):
+        log.append_planned(KEY, plan, after=0)
+    say(log, KEY, "after")
+    assert list_texts(log.entries(KEY)) == ["before", "after"]

@@ -64,8 +64,7 @@ def test_any_file_name_is_just_a_name(tmp_path, name):
     ("name", "what"),
     [
         (":memory:", r"InMemoryLog\(\)"),
-        ("sqlite:///memory.db", r"SQLiteLog\('memory.db'\)"),
-        ("sqlite:////tmp/memory.db", r"SQLiteLog\('/tmp/memory.db'\)"),
+        ("sqlite:///memory.db", "path of a file"),
         ("postgresql://localhost/chat", "path of a file"),
         ("", "path of a file"),
         ("a\0b", "path of a file"),
@@ -240,7 +239,7 @@ def test_no_statement_walks_through_what_does_not_concern_it(path, monkeypatch):
         log.forget(KEY.owner)
     monkeypatch.undo()
     kinds = ("SELECT", "INSERT", "UPDATE", "DELETE")
-    of_one_row = {"SCAN meta", "SCAN m", "SCAN identity", "SCAN ends", "SCAN CONSTANT ROW"}
+    of_one_row = {"SCAN meta", "SCAN m", "SCAN identity", "SCAN x", "SCAN CONSTANT ROW"}
     queries = [one for one in statements if one.split()[0] in kinds and "sqlite_master" not in one]
     assert len(queries) > 30
     with plain(path) as db:

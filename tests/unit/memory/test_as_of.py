@@ -1,3 +1,5 @@
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -84,6 +86,35 @@ def test_what_is_erased_is_erased_from_the_past(memory):
     found = past.recall("Lisbon", user_id="ana", k=4)
     assert "Lisbon" not in "".join(block.text for block in found.blocks)
     assert first.id in [one.id for one in past.history("t1", user_id="ana").entries]
+
+
+def test_recall_of_the_past_embeds_no_line_that_was_embedded_before(tmp_path):
+    embedded = []
+
+    class Counting(TinyEmbeddings):
+        def embed_documents(self, texts):
+            embedded.extend(texts)
+            return super().embed_documents(texts)
+
+    with ConversationMemory.open(tmp_path / "a.db", embeddings=Counting()) as memory:
+        entry = say(memory, "I live in Lisbon.")
+        memory.recall("Where do I live?", user_id="ana", k=2)
+        assert any("Lisbon" in text for text in embedded)
+        embedded.clear()
+        found = memory.as_of(entry.id).recall("Where do I live?", user_id="ana", k=2)
+        assert "Lisbon" in "".join(block.text for block in found.blocks)
+    assert embedded == []
+
+
+def test_a_thread_whose_ids_were_altered_is_still_listed(tmp_path):
+    with ConversationMemory.open(tmp_path / "a.db", embeddings=TinyEmbeddings()) as memory:
+        say(memory, "I live in Lisbon.")
+        say(memory, "I live in Porto.")
+        with closing(sqlite3.connect(tmp_path / "a.db")) as db, db:
+            db.execute("UPDATE entries SET id = 'x' WHERE place & 4294967295 = 2")
+        first = memory.history("t1", user_id="ana").entries[0]
+        [info] = memory.as_of(first.id).threads("ana")
+        assert info.key.thread_id == "t1"
 
 
 def test_a_plan_is_not_over_before_its_day_was(memory):

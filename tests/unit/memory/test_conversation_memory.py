@@ -416,6 +416,7 @@ def test_nothing_of_what_was_forgotten_is_recalled_by_any_handle(tmp_path):
         one.add_messages([HumanMessage("My bicycle is red.")], thread_id="t2", user_id="ana")
         for memory in (one, two):
             assert "library" in str(memory.recall("bicycle", user_id="ana").blocks)
+        one.refresh(user_id="ana")
         receipt = two.forget(user_id="ana", thread_id="t1")
         assert receipt.segments > 0, "what was derived from the lines goes with them"
         for memory in (one, two):

@@ -39,6 +39,8 @@ class Uncached(InMemoryLog):
     def ends_with_process(self):
         raise AttributeError
 
+    save_segments = None
+
 
 def used(log, owner=ANA, embeddings="auto"):
     """Return the embedder of an owner, in an index that was made anew."""
