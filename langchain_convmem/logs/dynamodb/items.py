@@ -193,11 +193,9 @@ def read_rows(text: str, size: int, number: int) -> list[Row]:
     free = compute_position(number, 0)
     for line in text.split("\n"):
         try:
-            row = _read_row(line, number)
+            row = _read_row(line, range(free, compute_position(number + 1, 0)))
         except ValueError:  # which may quote what it could not read
             row = make_damaged_row(free, "it cannot be read")
-        if not free <= row.position < compute_position(number + 1, 0):
-            row = make_damaged_row(free, "its place cannot be read")
         rows.append(row)
         free = row.position + 1
     if len(rows) != size:
@@ -205,12 +203,13 @@ def read_rows(text: str, size: int, number: int) -> list[Row]:
     return rows
 
 
-def _read_row(line: str, number: int) -> Row:
+def _read_row(line: str, places: range) -> Row:
+    """Return a row, if it is at one of the places that are left in its batch."""
     place, row_id, role, turn, metadata, signature, body = line.split("\t")
+    position = places.stop - ENTRIES_PER_BATCH + int(place)
     turn_id = json.loads(turn) if turn else row_id
-    if role not in _ROLES or not row_id or not isinstance(turn_id, str):
+    if position not in places or role not in _ROLES or not row_id or not isinstance(turn_id, str):
         raise ValueError(place)
-    position = compute_position(number, int(place))
     known = cast("Role", role)
     return Row(row_id, position, turn_id, known, body, metadata or None, b85decode(signature))
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError, LogError, LogUnavailableError
@@ -146,8 +147,14 @@ class DynamoDBLog(kit.AsyncTwins):
             stored = [row for row in read if not self._signer.find_damage(key, row)]
             sign = partial(self._signer.sign, key)
             plan = kit.plan_append(batch, stored, first_position=first, sign=sign)
-            is_done = not plan.added or self._add_batch(key, number, plan.added)
-            return plan if is_done else None
+            if not plan.added:
+                return plan
+            if not self._put_batch(key, number, plan.added):
+                return None
+            known, there = self._known.get(key, (0, frozenset()))
+            if known == number - 1:
+                self._learn(key, number, there | _hash_ids(plan.added))
+            return plan
 
         return self._retry(key, try_next_number).build_entries(key)
 
@@ -175,35 +182,33 @@ class DynamoDBLog(kit.AsyncTwins):
             return newest.number
         return 0
 
-    def _add_batch(self, key: ThreadKey, number: int, rows: Sequence[kit.Row]) -> bool:
-        """Write a new batch; return False if another writer has taken its number."""
-        key_id = self._signer.key_id
-        item, pieces = layout.make_batch_items(key, number, make_ulid(), rows, key_id)
-        self._table.write(pieces)
-        if not self._table.put(item, _FREE):
-            self._table.write(deletes=pieces)
-            return False
-        known, hashes = self._known.get(key, (-1, frozenset()))
-        if known >= number - 1:
-            self._learn(key, number, hashes | _hash_ids(rows))
-        return True
+    def _put_batch(
+        self, key: ThreadKey, number: int, rows: Sequence[kit.Row], old: Batch | None = None
+    ) -> bool:
+        """Write a batch, or a mark if it has no rows; return False if another was faster.
 
-    def _change_batch(self, key: ThreadKey, old: Batch, rows: Sequence[kit.Row]) -> bool:
-        """Put other rows into a batch; return False if another writer changed it meanwhile."""
-        item = self._make_mark(key, old.number)
-        pieces: list[Item] = []
+        Args:
+            key: Its thread.
+            number: Its number.
+            rows: Its rows.
+            old: The batch that is to be replaced; None if the number is to be free.
+        """
+        item, pieces = self._make_mark(key, number), list[Item]()
         if rows:
-            number, key_id = old.number, self._signer.key_id
+            key_id = self._signer.key_id
             item, pieces = layout.make_batch_items(key, number, make_ulid(), rows, key_id)
         self._table.write(pieces)
-        if not self._table.put(item, _UNCHANGED, token=layout.write_text(old.token)):
+        if old is None:
+            done = self._table.put(item, _FREE)
+        else:
+            done = self._table.put(item, _UNCHANGED, token=layout.write_text(old.token))
+        if not done:
             self._table.write(deletes=pieces)
-            return False
-        if old.pieces or old.damage:
+        elif old is not None and (old.pieces or old.damage):
             # A mark is never changed again, so that pieces of every version of it can go.
-            between = layout.make_piece_range(key, old.number, old.token if rows else "")
+            between = layout.make_piece_range(key, number, old.token if rows else "")
             self._table.write(deletes=self._list_keys(key, between))
-        return True
+        return done
 
     def annotate(
         self,
@@ -220,7 +225,7 @@ class DynamoDBLog(kit.AsyncTwins):
         def try_to_change() -> kit.Row | None:
             batch, rows, place = self._find_entry(key, entry_id)
             rows[place] = kit.annotate_row(key, rows[place], change, self._signer)
-            return rows[place] if self._change_batch(key, batch, rows) else None
+            return rows[place] if self._put_batch(key, batch.number, rows, batch) else None
 
         return kit.decode_entry(key, self._retry(key, try_to_change), self._signer)
 
@@ -252,12 +257,13 @@ class DynamoDBLog(kit.AsyncTwins):
         known, there = self._known.get(key, (0, frozenset()))
         rows: list[kit.Row] = []
         if known < last:
-            rows = self._read_rows(key, after=layout.compute_position(known + 1, -1))
+            after = layout.compute_position(known + 1, -1)
+            rows = [row for _, row in self._read_rows(key, after)]
             there |= _hash_ids(rows)
             self._learn(key, last, there)
         if there.isdisjoint(hashes):
             return []
-        return self._read_rows(key) if known else rows
+        return [row for _, row in self._read_rows(key)] if known else rows
 
     def _learn(self, key: ThreadKey, number: int, hashes: frozenset[int]) -> None:
         """Note the ids of a thread, complete up to a batch; forgotten ones do no harm."""
@@ -317,25 +323,27 @@ class DynamoDBLog(kit.AsyncTwins):
         return batch, []
 
     def _read_rows(
-        self, key: ThreadKey, *, after: int = 0, until: int | None = None, last: int | None = None
-    ) -> list[kit.Row]:
-        """Return a thread's rows in a range of positions, reading no more batches than needed."""
-        bounds = [None if one is None else layout.compute_number(one) for one in (after, until)]
-        page = None if last is None else min(last, _PAGE)
-        found: list[kit.Row] = []
+        self,
+        scope: Owner | ThreadKey,
+        after: int = 0,
+        until: int | None = None,
+        limit: int | None = None,
+        *,
+        newest_first: bool = False,
+    ) -> Iterator[tuple[ThreadKey, kit.Row]]:
+        """Yield rows in a range of positions with their threads, reading no more than needed."""
+        page = None if limit is None else min(max(limit, 1), _PAGE)
+        last = None if until is None else layout.compute_number(until)
         batches = self._list_batches(
-            key, bounds[0] or 0, bounds[1], newest_first=last is not None, page=page
+            scope, layout.compute_number(after), last, newest_first=newest_first, page=page
         )
-        for batch in batches:
-            rows = self._load(batch)[1]
-            rows = [row for row in rows if after < row.position <= kit.cap_bound(until)]
-            if last is None:
-                found += rows
-                continue
-            found[:0] = rows
-            if len(found) >= last:
-                return found[-last:]
-        return found
+        found = (
+            (batch.key, row)
+            for batch, rows in map(self._load, batches)
+            for row in (reversed(rows) if newest_first else rows)
+            if batch.key is not None and after < row.position <= kit.cap_bound(until)
+        )
+        return islice(found, kit.cap_count(limit))
 
     def entries(
         self, key: ThreadKey, *, after: int = 0, until: int | None = None, last: int | None = None
@@ -345,10 +353,12 @@ class DynamoDBLog(kit.AsyncTwins):
         Only the batches of the range are read; with `last` newest first, and no more than needed.
         """
         self._table.check_open()
-        if kit.cap_bound(until) <= max(after, 0) or kit.cap_count(last) == 0:
+        if kit.cap_bound(until) <= max(after, 0):
             return []
-        rows = self._read_rows(key, after=after, until=until, last=last)
-        return [kit.decode_entry(key, row, self._signer) for row in rows]
+        found = [*self._read_rows(key, after, until, last, newest_first=last is not None)]
+        rows = [row for _, row in found]
+        ordered = rows if last is None else rows[::-1]
+        return [kit.decode_entry(key, row, self._signer) for row in ordered]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`.
@@ -407,32 +417,18 @@ class DynamoDBLog(kit.AsyncTwins):
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
-        rows, generation = self._read_later(owner, cursor, limit)
+        # Before the rows: one forgotten in between must not come with the new generation.
+        generation = self._read_generation(owner)
+        rows = self._read_rows(owner, cursor, limit=limit)
         return kit.build_changes(rows, cursor, generation, self._signer)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
-        rows, generation = self._read_later(owner, cursor, limit)
-        return kit.build_line_changes(rows, cursor, generation, limit, self._signer)
-
-    def _read_later(
-        self, owner: Owner, cursor: int, limit: int | None
-    ) -> tuple[list[tuple[ThreadKey, kit.Row]], int]:
-        """Return an owner's rows after a cursor, each with its thread, and the generation."""
-        # Before the rows: one forgotten in between must not come with the new generation.
         generation = self._read_generation(owner)
-        wanted = kit.cap_count(limit)
-        page = None if limit is None else min(max(wanted, 1), _PAGE)
-        found: list[tuple[ThreadKey, kit.Row]] = []
-        for batch in self._list_batches(owner, layout.compute_number(cursor), page=page):
-            if batch.key is not None:
-                rows = self._load(batch)[1]
-                found += [(batch.key, row) for row in rows if row.position > cursor]
-            if len(found) >= wanted:
-                break
-        return found[:wanted], generation
+        rows = self._read_rows(owner, cursor, limit=limit)
+        return kit.build_line_changes(rows, cursor, generation, limit, self._signer)
 
     def _read_generation(self, owner: Owner) -> int:
         item = self._table.get(layout.make_key(owner, layout.GENERATION_KEY))
@@ -541,7 +537,7 @@ class DynamoDBLog(kit.AsyncTwins):
         """Return how many entries were taken out; None if another writer changed the batch."""
         batch, rows = self._load(self._read_again(key, batch))
         kept = [row for row in rows if not _is_named(row, ids)]
-        if len(kept) < len(rows) and not self._change_batch(key, batch, kept):
+        if len(kept) < len(rows) and not self._put_batch(key, batch.number, kept, batch):
             return None
         return len(rows) - len(kept)
 
@@ -567,9 +563,8 @@ class DynamoDBLog(kit.AsyncTwins):
             InvalidMessageError: If it cannot be kept as JSON, or is larger than 350 KB.
         """
         text, version = kit.encode_state(value), kit.make_version(expected)
-        size = len(text.encode())
-        if size > _MOST_STATE_BYTES:
-            msg = f"state document {name!r} has {size:,} bytes; the limit is {_MOST_STATE_BYTES:,}"
+        if len(text.encode()) > _MOST_STATE_BYTES:
+            msg = f"state document {name!r} is too large; the limit is {_MOST_STATE_BYTES:,} bytes"
             raise InvalidMessageError(msg)
         check = kit.sign_document(self._signer, key, name, version, text)
         item = layout.make_key(key, layout.make_state_key(key, name)) | {
