@@ -335,7 +335,7 @@ class DynamoDBLog(kit.AsyncTwins):
         page = None if limit is None else min(max(limit, 1), _PAGE)
         last = None if until is None else layout.compute_number(until)
         batches = self._list_batches(
-            scope, layout.compute_number(after), last, newest_first=newest_first, page=page
+            scope, layout.compute_number(after + 1), last, newest_first=newest_first, page=page
         )
         found = (
             (batch.key, row)
