@@ -707,15 +707,16 @@ def restore(
     with closing(_connect(made, "immutable=1")) as db:
         [(entries,)] = db.execute("SELECT count(*) FROM entries").fetchall()
     kept = target.with_name(f"{target.name}.{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
-    for end in ("", "-wal") if is_there else ():
+    is_kept = False
+    for end in ("", "-wal"):  # one of them may be missing, and the other is not to be lost
         with suppress(FileNotFoundError):
             target.with_name(target.name + end).rename(f"{kept}{end}")
-    for end in ("-wal", "-shm"):
-        target.with_name(target.name + end).unlink(missing_ok=True)
+            is_kept = True
+    target.with_name(f"{target.name}-shm").unlink(missing_ok=True)
     made.replace(target)
     _write_through(target.parent)
     fetched = 0 if held is None else entries - held
-    return Restored(entries, fetched, kept if is_there else None)
+    return Restored(entries, fetched, kept if is_kept else None)
 
 
 def _refuse_use(path: Path) -> None:

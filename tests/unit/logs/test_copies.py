@@ -425,3 +425,14 @@ def test_every_restore_keeps_the_file_that_was_there(path, copy):
     assert first.kept != second.kept
     with SQLiteLog(first.kept) as kept:
         assert list_texts(kept.entries(KEY)) == ["one", "two"]
+
+
+def test_what_a_crash_has_left_is_kept_though_its_file_is_elsewhere(path, copy):
+    assert ForkedProcess(CRASHING, path, 3, copy).finish() == ""
+    path.rename(path.with_name("aside.db"))
+    kept = restore(copy, path).kept
+    left = kept.with_name(f"{kept.name}-wal")
+    assert (kept.exists(), left.exists()) == (False, True)
+    path.with_name("aside.db").rename(kept)
+    with SQLiteLog(kept) as log:
+        assert len(log.entries(KEY)) == 6
