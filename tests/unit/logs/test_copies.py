@@ -26,19 +26,8 @@ SIGNING_KEY = "0123456789abcdef"
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
-@pytest.fixture
 def copy(tmp_path):
     return tmp_path / "copy.db"
-
-
-@pytest.fixture
-def log(path):
-    with SQLiteLog(path) as opened:
-        yield opened
 
 
 def damage(path, script):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import sqlite3
 
 import pytest
 from histories import KEY
 from langchain_core.messages import HumanMessage
+from sqlite_files import plain
 
 from langchain_convmem.errors import ConvMemError, CorruptEntryError, LogError
 from langchain_convmem.logs import SQLiteLog
@@ -21,22 +21,6 @@ from langchain_convmem.testing.log_contract import list_texts, say, say_all
 CHANGED = "it does not match its checksum"
 UNREADABLE = "it cannot be read"
 BEN = ThreadKey("ben", "t1")
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
-@pytest.fixture
-def log(path):
-    with SQLiteLog(path) as opened:
-        yield opened
-
-
-def plain(path):
-    """Open the file as another program would."""
-    return contextlib.closing(sqlite3.connect(path, isolation_level=None))
 
 
 def damage(path, script):

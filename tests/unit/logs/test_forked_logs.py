@@ -26,17 +26,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
-@pytest.fixture
-def log(path):
-    with SQLiteLog(path) as opened:
-        yield opened
-
-
 def in_child(body):
     """Return the text that a forked child returns, or the class and words of its error."""
     ending, writing = os.pipe()

@@ -7,7 +7,6 @@ import sqlite3
 import threading
 import time
 
-import pytest
 from forked_processes import ForkedProcess
 
 from langchain_convmem.logs import SQLiteLog
@@ -62,17 +61,6 @@ def reading(path):
             assert process.returncode == 0
 
         yield release
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
-@pytest.fixture
-def log(path):
-    with SQLiteLog(path) as opened:
-        yield opened
 
 
 def test_writers_lose_nothing_beside_a_long_reader_and_checkpoints(path, log):

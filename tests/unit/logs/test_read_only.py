@@ -10,6 +10,7 @@ import pytest
 from forked_processes import ForkedProcess
 from histories import KEY
 from langchain_core.messages import HumanMessage
+from sqlite_files import read_files
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogError, ReadOnlyError
@@ -36,10 +37,6 @@ def path(tmp_path):
         say_all(log, KEY, ["one", "two"])
         log.set_state(KEY, "buffer", [1], expected=None)
     return folder / "log.db"
-
-
-def read_files(path):
-    return {item.name: item.read_bytes() for item in path.parent.iterdir()}
 
 
 def check_reading(log):

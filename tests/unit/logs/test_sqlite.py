@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sqlite3
 import stat
@@ -10,6 +9,7 @@ import stat
 import pytest
 from histories import KEY
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from sqlite_files import plain, read_files
 
 from langchain_convmem.errors import (
     ConfigError,
@@ -25,26 +25,6 @@ from langchain_convmem.views.codec import make_draft
 
 SECRET = "correct horse battery staple"
 SIGNING_KEY = "0123456789abcdef"
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
-@pytest.fixture
-def log(path):
-    with SQLiteLog(path) as opened:
-        yield opened
-
-
-def plain(path):
-    """Open the file as another program would."""
-    return contextlib.closing(sqlite3.connect(path, isolation_level=None))
-
-
-def read_files(path):
-    return {item.name: item.read_bytes() for item in path.parent.iterdir()}
 
 
 # -- the file -------------------------------------------------------------------------------------

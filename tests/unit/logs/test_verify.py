@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sqlite3
 
 import pytest
 from langchain_core.messages import HumanMessage
+from sqlite_files import plain
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError
-from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.logs.base import decode_document, sign_document
 from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.verify import KEPT, Finding, verify_log
@@ -19,19 +17,8 @@ from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER, list_texts, 
 CHANGED = "it does not match its checksum"
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
-@pytest.fixture
-def log(path):
-    with SQLiteLog(path) as opened:
-        yield opened
-
-
 def damage(path, statement):
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+    with plain(path) as db:
         db.execute(statement)
 
 

@@ -1,0 +1,15 @@
+"""The file of a SQLite log as others see it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+
+
+def plain(path):
+    """Open the file as another program would."""
+    return contextlib.closing(sqlite3.connect(path, isolation_level=None))
+
+
+def read_files(path):
+    return {item.name: item.read_bytes() for item in path.parent.iterdir()}
