@@ -41,6 +41,7 @@ from langchain_convmem.effects import name_twin
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.logs.checksums import Signer, format_checksum
+from langchain_convmem.logs.verify import Progress, VerifyReport, verify_log
 from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
 from langchain_convmem.records import (
     Changes,
@@ -74,6 +75,8 @@ T = TypeVar("T")
 
 _LARGEST_INTEGER = 2**63 - 1
 """Of every database; positions and counts stay far below."""
+DAMAGED_NAME = "damaged-"
+"""With its position, the name of an entry whose id cannot be read."""
 _ANY_THREAD = ThreadKey(None, "-")
 """Stands in for the thread where controls are judged: by their ids alone."""
 
@@ -171,6 +174,11 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
     )
 
 
+def read_created_ms(entry_id: str) -> int:
+    """Return when an entry was written, in milliseconds since the epoch; 0 for a damaged id."""
+    return get_ulid_ms(entry_id) if is_ulid(entry_id) else 0
+
+
 def find_damage(key: ThreadKey, row: Row, signer: Signer | None) -> str:
     """Return what is wrong with a row; without a signer, what its columns tell."""
     return row.damage if signer is None else signer.find_damage(key, row)
@@ -178,7 +186,7 @@ def find_damage(key: ThreadKey, row: Row, signer: Signer | None) -> str:
 
 def build_damaged_entry(key: ThreadKey, row: Row, damage: str) -> Entry:
     """Return what stands in for an entry that cannot be read: a control entry without effect."""
-    created_ms = get_ulid_ms(row.id) if is_ulid(row.id) else 0
+    created_ms = read_created_ms(row.id)
     return Entry(
         id=row.id,
         key=key,
@@ -625,6 +633,23 @@ class AsyncTwins(MessageLog, ThreadState):
     aget_state = make_twin(ThreadState.get_state)
     aset_state = make_twin(ThreadState.set_state)
     adelete_state = make_twin(ThreadState.delete_state)
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Check the whole log: every entry is read, and what is missing is counted where it can be.
+
+        Others may write meanwhile. Nothing is changed, and no message text is shown.
+
+        Args:
+            progress: Called with the entries checked so far and the entries there are.
+
+        Raises:
+            ConfigError: If the log cannot list its owners.
+        """
+        return verify_log(self, progress)
+
+    async def averify(self, progress: Progress | None = None) -> VerifyReport:
+        """Check the whole log, without blocking the event loop or other calls of this log."""
+        return await asyncio.to_thread(self.verify, progress)
 
     async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()

@@ -16,7 +16,6 @@ snapshots  the index of an owner's lines as bytes; the same
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from abc import abstractmethod
@@ -32,14 +31,13 @@ from typing import Any, NamedTuple, Protocol, cast
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.ids import (
     get_now_ms,
-    get_ulid_ms,
     get_ulid_number,
     is_ulid,
     make_numbered_ulid,
 )
 from langchain_convmem.logs import base as kit
 from langchain_convmem.logs.checksums import Signer, check_key
-from langchain_convmem.logs.verify import Progress, StorageProblem, VerifyReport, verify_log
+from langchain_convmem.logs.verify import StorageProblem
 from langchain_convmem.protocols import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
     CacheDraft,
@@ -66,10 +64,8 @@ _LAST_POSITION = (1 << _POSITION_BITS) - 1
 _AT_ONCE = 500
 """Bound values of one statement."""
 _REMEMBERED = 4096
-"""So many names and entries, and none of a larger body than this."""
+"""So many entries, and none of a larger body than this."""
 _REMEMBERED_BYTES = 20_000
-_DAMAGED_NAME = "damaged-"
-"""With its position, the name of an entry whose id cannot be read."""
 
 _COLUMNS = "place, id, turn, role, body, metadata, signature"
 _NUMBER = "(SELECT owner FROM owners WHERE name = ?)"
@@ -302,7 +298,12 @@ class SqlLog(kit.AsyncTwins):
             *_select_user(user_id),
         )
         return [
-            ThreadInfo(ThreadKey(user_id, thread_id), count, _read_ms(first), _read_ms(last))
+            ThreadInfo(
+                ThreadKey(user_id, thread_id),
+                count,
+                kit.read_created_ms(read_name(first)),
+                kit.read_created_ms(read_name(last)),
+            )
             for name, count, first, last in found
             if (thread_id := read_name(name))
         ]
@@ -514,20 +515,6 @@ class SqlLog(kit.AsyncTwins):
 
     # -- the whole log ----------------------------------------------------------------------------
 
-    def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check the whole log: every entry by its checksum, every owner by its counts.
-
-        Others may write meanwhile. Nothing is changed, and no message text is shown.
-
-        Args:
-            progress: Called with the entries checked so far and the entries there are.
-        """
-        return verify_log(self, progress)
-
-    async def averify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check the whole log, without blocking the event loop or other calls of this log."""
-        return await asyncio.to_thread(self.verify, progress)
-
     def check_storage(self) -> Iterator[StorageProblem]:
         """Yield what is wrong beside the entries; see `verify.StorageCheck`."""
         known = "EXISTS (SELECT 1 FROM owners o WHERE o.owner = e.place >> 32)"
@@ -614,8 +601,7 @@ def _lock_owner(tx: Transaction, signer: Signer, owner: Owner) -> _LockedOwner |
     is_sound = _sign_owner(signer, owner, last, erased, generation) == checksum
     if not is_sound:  # whatever it says, no position may be given twice
         query = "SELECT max(place) FROM entries WHERE place > ? AND place < ?"
-        bounds = number << _POSITION_BITS, number + 1 << _POSITION_BITS
-        [(place,)] = tx.rows(query, *bounds)
+        [(place,)] = tx.rows(query, *_bound_owner(number))
         counts = [one if isinstance(one, int) else 0 for one in (last, erased, generation)]
         last, erased, generation = max(counts[0], (place or 0) & _LAST_POSITION), *counts[1:]
     return _LockedOwner(owner, number, last, erased, generation, is_sound)
@@ -703,7 +689,7 @@ def _read_position(entry_id: str) -> int:
     """Return the position that the id of an entry tells; 0 for another id."""
     if is_ulid(entry_id):
         return get_ulid_number(entry_id) & _LAST_POSITION
-    digits = entry_id.removeprefix(_DAMAGED_NAME)
+    digits = entry_id.removeprefix(kit.DAMAGED_NAME)
     is_number = digits != entry_id and digits.isascii() and digits.isdigit()
     return min(int(digits), _LAST_POSITION) if is_number else 0
 
@@ -726,11 +712,9 @@ def _erase_entries(
 
 def _erase_threads(tx: Transaction, owner: _LockedOwner, scope: Owner | ThreadKey) -> ForgetReceipt:
     """Delete one thread, or all, with all that belongs to them; return the counts."""
-    entries, documents = (
-        "FROM entries WHERE place > ? AND place < ?",
-        "FROM documents WHERE owner = ?",
-    )
-    of_entries: tuple[Any, ...] = _bound_owner(owner)
+    entries = "FROM entries WHERE place > ? AND place < ?"
+    documents = "FROM documents WHERE owner = ?"
+    of_entries: tuple[Any, ...] = _bound_owner(owner.number)
     of_documents: tuple[Any, ...] = (owner.number,)
     if isinstance(scope, ThreadKey):
         name = scope.thread_id.encode()
@@ -748,12 +732,12 @@ def _is_empty(tx: Transaction, owner: _LockedOwner) -> bool:
     """Return whether nothing is left of an owner."""
     entries = "SELECT 1 FROM entries WHERE place > ? AND place < ?"
     query = f"{entries} UNION ALL SELECT 1 FROM documents WHERE owner = ? LIMIT 1"
-    return not tx.rows(query, *_bound_owner(owner), owner.number)
+    return not tx.rows(query, *_bound_owner(owner.number), owner.number)
 
 
-def _bound_owner(owner: _LockedOwner) -> tuple[Any, ...]:
-    """Return the places between which an owner's entries are."""
-    return owner.number << _POSITION_BITS, owner.number + 1 << _POSITION_BITS
+def _bound_owner(number: int) -> tuple[int, int]:
+    """Return the places between which the entries of an owner's number are."""
+    return number << _POSITION_BITS, number + 1 << _POSITION_BITS
 
 
 def _list_marks(values: Sequence[int]) -> str:
@@ -795,7 +779,7 @@ def read_row(columns: Sequence[Any]) -> kit.Row:
     place, stored_id, turn, role, body, metadata, signature = columns
     position, entry_id = place & _LAST_POSITION, read_name(stored_id)
     if _read_position(entry_id) != position:
-        entry_id = f"{_DAMAGED_NAME}{position}"
+        entry_id = f"{kit.DAMAGED_NAME}{position}"
     return kit.Row(
         entry_id,
         position,
@@ -814,12 +798,6 @@ def _write_row(owner: _LockedOwner, key: ThreadKey, row: kit.Row) -> tuple[Any, 
     return (_find_place(owner, row.position), *names, row.body, row.metadata, row.signature)
 
 
-def _read_ms(entry_id: Any) -> int:
-    """Return when an entry was written; 0 where its id cannot be read."""
-    name = read_name(entry_id)
-    return get_ulid_ms(name) if is_ulid(name) else 0
-
-
 def _add_keys(owner: Owner, found: Iterable[Sequence[Any]]) -> Iterator[tuple[ThreadKey, kit.Row]]:
     """Yield an owner's rows, each with its thread, from a thread's name and `_COLUMNS`."""
     keys: dict[Any, ThreadKey] = {}
@@ -827,7 +805,7 @@ def _add_keys(owner: Owner, found: Iterable[Sequence[Any]]) -> Iterator[tuple[Th
         key = keys.get(name)
         if key is None:
             # Under another name than its own, a row does not match its checksum.
-            thread_id = read_name(name) or f"{_DAMAGED_NAME}thread"
+            thread_id = read_name(name) or f"{kit.DAMAGED_NAME}thread"
             key = keys[name] = ThreadKey(owner.user_id, thread_id)
         yield key, read_row(columns)
 

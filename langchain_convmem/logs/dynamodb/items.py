@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, get_args
 
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid
-from langchain_convmem.logs.base import Row
+from langchain_convmem.logs.base import DAMAGED_NAME, Row
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import Owner, Role, ThreadKey
 
@@ -42,7 +42,6 @@ PIECE_CHARACTERS = 100_000
 GENERATION_KEY = "E"
 
 _LAST_NUMBER = 10**12 - 1
-_DAMAGED_NAME = "damaged-"
 _ROLES = frozenset(get_args(Role))
 
 
@@ -216,7 +215,7 @@ def _read_row(line: str, places: range) -> Row:
 
 def make_damaged_row(position: int, damage: str) -> Row:
     """Return what stands for entries that cannot be read; by its id they can be forgotten."""
-    name = f"{_DAMAGED_NAME}{position}"
+    name = f"{DAMAGED_NAME}{position}"
     return Row(name, position, name, "control", "", None, damage=damage)
 
 
@@ -318,7 +317,7 @@ def _read_thread(item: Item, owner: Owner) -> ThreadKey:
     """Return the thread of a batch; one that its key does not match has a name of its own."""
     named = read_text(item, "thread")
     is_sound = _digest(named) == read_text(item, "tp").partition("#")[0]
-    thread_id = owner.thread_id or (named if is_sound else f"{_DAMAGED_NAME}thread")
+    thread_id = owner.thread_id or (named if is_sound else f"{DAMAGED_NAME}thread")
     return ThreadKey(owner.user_id, thread_id)
 
 

@@ -22,7 +22,7 @@ from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.dynamodb import items as layout
 from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.items import Batch, Item
-from langchain_convmem.logs.verify import Progress, StorageProblem, VerifyReport, verify_log
+from langchain_convmem.logs.verify import StorageProblem
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,
@@ -435,16 +435,6 @@ class DynamoDBLog(kit.AsyncTwins):
         return 0 if item is None else layout.read_number(item, "generation")
 
     # -- checking ---------------------------------------------------------------------------------
-
-    def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Read the whole table and return what is damaged and what is missing.
-
-        Args:
-            progress: Called with the entries read so far, and all there are.
-        """
-        return verify_log(self, progress)
-
-    averify = kit.make_twin(verify)
 
     def check_storage(self) -> Iterator[StorageProblem]:
         """Yield what is wrong beside the entries; see `verify.StorageCheck`.
