@@ -17,7 +17,7 @@ Drills:
     locks          another program holds the file locked
     clocks         the clock jumps, back and forth, between writes
     disks          the disk is full; needs Linux, where people may mount disks of their own
-    services       DynamoDB throttles, times out, and answers after the write was done
+    services       DynamoDB throttles, times out, cuts answers, and answers after the write was done
     evictions      users of hostile names share an index cache that is far too small
 
 `benchmarks.chaos.files` says what the words of alterations, flips and tears mean.

@@ -520,7 +520,7 @@ class SqlLog(kit.AsyncTwins):
         known = "EXISTS (SELECT 1 FROM owners o WHERE o.owner = e.place >> 32)"
         [(lost,)] = self._rows(f"SELECT count(*) FROM entries e WHERE NOT {known}")
         if lost:
-            yield StorageProblem(f"{lost} entries belong to no known owner")
+            yield StorageProblem(f"entries of no known owner: {lost}")
         there = f"(SELECT count(*) FROM entries e WHERE {_OF_OWNER})"
         query = f"SELECT o.name, o.last, o.erased, o.generation, o.checksum, {there} FROM owners o"
         for row in self._rows(query):
@@ -751,13 +751,14 @@ def _check_owner(signer: Signer, row: Sequence[Any]) -> Iterator[StorageProblem]
     name, last, erased, generation, checksum, count = row
     owner = read_owner(name)
     if owner is None:
-        yield StorageProblem(f"the name of an owner of {count} entries was altered")
+        yield StorageProblem(f"an owner's name was altered; entries of that owner: {count}")
     elif _sign_owner(signer, owner, last, erased, generation) != checksum:
         what = "the row that counts its entries was altered: missing ones cannot be counted"
         yield StorageProblem(what, owner)
     elif last - erased != count:
         missing = last - erased - count
-        yield StorageProblem(f"{missing} entries are missing", owner, missing)
+        what = f"{missing} of {last - erased} entries missing"
+        yield StorageProblem(what, owner, missing)
 
 
 def _check_document(signer: Signer, row: Sequence[Any]) -> Iterator[StorageProblem]:

@@ -661,7 +661,7 @@ class Restored(NamedTuple):
         entries: In the file now.
         fetched: Those of them that were taken from the backup because the file had lost them;
             without `fetch`, none.
-        kept: What the file that was there is called now; None if there was none.
+        kept: The path that the file that was there has now; None if there was none.
     """
 
     entries: int
@@ -693,10 +693,10 @@ def restore(
         LogError: If one of the files cannot be read, or the log is in use; nothing has changed.
     """
     source, target = _check_path(os.fspath(backup)), _check_path(os.fspath(path))
-    if not source.exists() or source == target:
-        raise ConfigError(
-            f"there is no backup at {source} that could be put in the place of {path}"
-        )
+    if source == target:
+        raise ConfigError(f"{target} is the log itself and no backup of it; name the backup")
+    if not source.exists():
+        raise ConfigError(f"there is no backup at {source}")
     _refuse_use(target)
     made = target.with_name(f".{target.name}.restored")
     with SQLiteLog(source, signing_key=signing_key, read_only=True) as log:

@@ -113,7 +113,7 @@ def test_rows_that_are_gone_are_counted(log, change):
     say(log, BO, "one")
     change("DELETE FROM {s}.entries WHERE (place & 4294967295) = 2")
     report = log.verify()
-    assert (report.missing, report.problems) == (1, ("user 'ana': 1 entries are missing",))
+    assert (report.missing, report.problems) == (1, ("user 'ana': 1 of 3 entries missing",))
 
 
 def test_text_that_is_no_unicode_is_damaged_and_quoted_nowhere(log, change):

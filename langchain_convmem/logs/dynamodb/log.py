@@ -449,7 +449,7 @@ class DynamoDBLog(kit.AsyncTwins):
             there = list(self._list_batches(owner, summary=True))
             missing = there[-1].number - len(there) if there else 0
             if missing:
-                what = f"{missing} of its {there[-1].number} batches are missing"
+                what = f"{missing} of {there[-1].number} batches missing"
                 yield StorageProblem(what, owner, missing)
             for batch in there:
                 if batch.key is None and batch.check != self._sign_mark(owner, batch.number):

@@ -212,7 +212,7 @@ def test_each_batch_that_is_missing_is_counted(log, client):
         delete_item(log, client, key)
     report = verify_log(log)
     assert (report.missing, report.damaged) == (3, ())
-    assert report.problems == ("user 'ana': 3 of its 12 batches are missing",)
+    assert report.problems == ("user 'ana': 3 of 12 batches missing",)
     assert not report.ok
 
 

@@ -257,7 +257,7 @@ def test_what_a_file_has_lost_is_fetched_from_its_backup(path, copy, damaged):
         # What was forgotten does not come back, not even where nobody can tell what is missing.
         assert [entry.position for entry in log.entries(BEN)][:6] == [2, 3, 4, 5, 6, 10]
         report = log.verify()
-        assert report.problems == ("user 'ben': 3 entries are missing",)
+        assert report.problems == ("user 'ben': 3 of 89 entries missing",)
         assert say(log, KEY, "after").position == 100
 
 

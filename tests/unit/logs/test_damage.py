@@ -172,9 +172,9 @@ def test_every_missing_entry_is_counted(path, log):
     report = log.verify()
     assert (report.missing, report.ok) == (6, False)
     assert report.problems == (
-        "user 'ana': 2 entries are missing",
-        "thread 'lone': 3 entries are missing",
-        "user 'ben': 1 entries are missing",
+        "user 'ana': 2 of 35 entries missing",
+        "thread 'lone': 3 of 40 entries missing",
+        "user 'ben': 1 of 1 entries missing",
     )
     assert report.to_json()["missing"] == 6
 
@@ -183,7 +183,7 @@ def test_an_owner_of_whom_every_entry_is_missing_is_named(path, log):
     say_all(log, KEY, ["one", "two"])
     damage(path, "DELETE FROM entries")
     assert log.owners() == []
-    assert log.verify().problems == ("user 'ana': 2 entries are missing",)
+    assert log.verify().problems == ("user 'ana': 2 of 2 entries missing",)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_an_owner_whose_row_is_gone_with_all_entries_leaves_no_trace(path, log):
 def test_entries_whose_owner_is_gone_are_named(path, log):
     say(log, KEY, "one")
     damage(path, "DELETE FROM owners")
-    assert log.verify().problems == ("1 entries belong to no known owner",)
+    assert log.verify().problems == ("entries of no known owner: 1",)
 
 
 # -- names and documents --------------------------------------------------------------------------
