@@ -62,7 +62,7 @@ CEILINGS = {
 
 NOT_YET: dict[str, int] = {
     "room: top level": 2_051,
-    "room: logs": 3_023,
+    "room: logs": 3_020,
     "room: views": 4_978,
     "room: turns": 6_437,
     "room: recall": 6_131,
@@ -77,7 +77,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_615,
     "room: offline": 849,
     "room: testing": 3_634,
-    "package": 51_857,
+    "package": 51_854,
     "files of the package": 174,
     "code above 700 lines a file": 1_273,
     "code above 400 lines a class": 361,
@@ -85,7 +85,7 @@ NOT_YET: dict[str, int] = {
     "settings of recall": 35,
     "public names of the root": 69,
     "public names": 130,
-    "lines of tests": 87_242,
+    "lines of tests": 87_178,
     "lines of benchmarks": 16_690,
 }
 """What is still above its ceiling, and what it may have until it is within."""
