@@ -23,9 +23,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -36,15 +38,11 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     ChatMessage,
-    ChatMessageChunk,
     FunctionMessage,
-    FunctionMessageChunk,
     HumanMessage,
     HumanMessageChunk,
     SystemMessage,
-    SystemMessageChunk,
     ToolMessage,
-    ToolMessageChunk,
 )
 
 from langchain_convmem.errors import (
@@ -57,10 +55,8 @@ from langchain_convmem.errors import (
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.logs.verify import Finding, VerifyReport, verify_log
 from langchain_convmem.protocols import (
-    LineSource,
     MessageLog,
     OwnerListing,
-    SegmentCache,
     StateBatches,
     ThreadState,
     ThreadTransactions,
@@ -73,18 +69,15 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
-    LineChanges,
     Metadata,
     Owner,
     RetractReason,
     StateDocument,
-    StoredSegment,
     ThreadInfo,
     ThreadKey,
 )
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
 ANA = ThreadKey("ana", "t1")
@@ -114,21 +107,26 @@ Ask: TypeAlias = Callable[[ContractLog], object]
 """Makes one call."""
 
 
-class Awaited:
-    """A log whose methods run their asynchronous twins to the end, all on one event loop."""
+class Handles:
+    """A log whose calls go to several handles in turn, on an event loop to their async methods."""
 
-    def __init__(self, log: ContractLog, runner: asyncio.Runner) -> None:
-        self._log = log
+    def __init__(self, handles: Sequence[ContractLog], runner: asyncio.Runner | None) -> None:
+        self.log = handles[0]
+        self._handles = cycle(handles)
         self._runner = runner
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        twin = getattr(self._log, f"a{name}")
-        return lambda *args, **kwargs: self._runner.run(twin(*args, **kwargs))
+        log, runner = next(self._handles), self._runner
+        if runner is None:
+            return getattr(log, name)  # type: ignore[no-any-return]  # a method
+        twin = getattr(log, f"a{name}")
+        return lambda *args, **kwargs: runner.run(twin(*args, **kwargs))
 
 
 # -- tables: what goes in, what comes out ---------------------------------------------------------
 
 APPENDS = (
+    ("an empty batch does nothing", "", "", "", 0),
     ("an equal message is stored once", "Hi#m1 Ho", "Hi#m1", "Hi Ho", 2),
     ("within a batch, too", "", "a Hi#m1 b Hi#m1", "a Hi b", 3),
     ("messages without ids are all kept", "Yes Yes", "Yes", "Yes Yes Yes", 3),
@@ -151,30 +149,30 @@ FORGETS: tuple[tuple[Owner | ThreadKey, list[str] | None, tuple[int, int, int]],
 )
 """Scope and ids; how many entries, threads and documents go, of threads as `_fill` makes them."""
 
-REFUSED_CALLS: dict[str, Ask] = {
-    "an empty user": lambda log: log.threads(""),
-    "a user that no encoding can hold": lambda log: log.threads("\ud800"),
-    "a text for a collection of ids": lambda log: log.find(ANA, "m1"),
-    "a text for ids to forget": lambda log: log.forget(ANA, "m1"),
-    "ids without their thread": lambda log: log.forget(ANA.owner, ["m1"]),
-}
-"""What would be taken for something else, and is a `ConfigError`."""
+REFUSED_CALLS: tuple[Ask, ...] = (
+    lambda log: log.threads(""),
+    lambda log: log.threads("\ud800"),
+    lambda log: log.find(ANA, "m1"),
+    lambda log: log.forget(ANA, "m1"),
+    lambda log: log.forget(ANA.owner, ["m1"]),
+)
+"""What would be taken for something else: an id that no user has, a text for ids, ids of nobody."""
 
-CLOSED_CALLS: dict[str, Ask] = {
-    "append": lambda log: log.append(ANA, [make_draft(human("more"))]),
-    "append nothing": lambda log: log.append(ANA, []),
-    "entries": lambda log: log.entries(ANA),
-    "entries of no range": lambda log: log.entries(ANA, after=2, until=1),
-    "find": lambda log: log.find(ANA, ["m1"]),
-    "find nothing": lambda log: log.find(ANA, []),
-    "annotate": lambda log: log.annotate(ANA, make_ulid(), attributes=["late"]),
-    "threads": lambda log: log.threads("ana"),
-    "changes": lambda log: log.changes(ANA.owner),
-    "forget": lambda log: log.forget(ANA),
-    "get_state": lambda log: log.get_state(ANA, "buffer"),
-    "set_state": lambda log: log.set_state(ANA, "buffer", [], expected=None),
-    "delete_state": lambda log: log.delete_state(ANA, "buffer"),
-}
+CLOSED_CALLS: tuple[Ask, ...] = (
+    lambda log: log.append(ANA, [make_draft(human("more"))]),
+    lambda log: log.append(ANA, []),
+    lambda log: log.entries(ANA),
+    lambda log: log.entries(ANA, after=2, until=1),
+    lambda log: log.find(ANA, ["m1"]),
+    lambda log: log.find(ANA, []),
+    lambda log: log.annotate(ANA, make_ulid(), attributes=["late"]),
+    lambda log: log.threads("ana"),
+    lambda log: log.changes(ANA.owner),
+    lambda log: log.forget(ANA),
+    lambda log: log.get_state(ANA, "buffer"),
+    lambda log: log.set_state(ANA, "buffer", [], expected=None),
+    lambda log: log.delete_state(ANA, "buffer"),
+)
 """Each method, and what asks nothing of the storage: a closed log answers none."""
 
 
@@ -228,11 +226,8 @@ class MessageLogContract(ABC):
         names = sorted(name for name in vars(cls) if name.startswith("test_"))
         redefined = [name for name in names if hasattr(MessageLogContract, name)]
         if redefined:
-            msg = (
-                f"{cls.__name__} overrides the contract tests {', '.join(redefined)}; "
-                "fix the log, or declare what it cannot do with a flag"
-            )
-            raise TypeError(msg)
+            msg = f"{cls.__name__} overrides {', '.join(redefined)} of the contract; fix the log"
+            raise TypeError(f"{msg}, or declare what it cannot do with a flag")
 
     @pytest.fixture
     def open_log(self, tmp_path: Path) -> Iterator[OpenLog]:
@@ -246,44 +241,37 @@ class MessageLogContract(ABC):
         """Return a log that holds nothing."""
         return open_log()
 
-    @pytest.fixture(params=["sync", "async"])
-    def either(self, log: ContractLog, request: pytest.FixtureRequest) -> Iterator[Any]:
-        """Give the log itself, and in another run what calls its asynchronous methods instead."""
+    @pytest.fixture(params=["handles in turn", "async"])
+    def either(self, open_log: OpenLog, request: pytest.FixtureRequest) -> Iterator[Any]:
+        """Give two handles that are asked in turn, then the asynchronous methods of one."""
         with asyncio.Runner() as runner:
-            yield log if request.param == "sync" else Awaited(log, runner)
-            runner.run(log.aclose())
+            if request.param == "async":
+                yield (log := Handles([open_log()], runner))
+                log.close()
+            else:
+                yield Handles([open_log(), open_log()], None)
 
     # -- appending, and what comes back -----------------------------------------------------------
 
-    def test_an_empty_batch_does_nothing(self, either: ContractLog) -> None:
-        assert either.append(ANA, []) == either.entries(ANA) == []
-        assert either.threads("ana") == either.threads(None) == []
-        assert either.changes(ANA.owner).entries == ()
-
     def test_every_message_comes_back_exactly(self, open_log: OpenLog) -> None:
         log = open_log()
-        texts = [kind(text) for text in ODD_TEXTS for kind in (HumanMessage, AIMessage)]
-        said = [*texts, *(make() for make in SAMPLE_MESSAGES.values())]
+        said = [*deepcopy(SAMPLES), *map(HumanMessage, ODD_TEXTS), *map(AIMessage, ODD_TEXTS)]
         for number, message in enumerate(said):
-            log.append(ANA, [make_draft(message.model_copy())], durable=number % 2 == 0)
+            log.append(ANA, [make_draft(message)], durable=number % 2 == 0)
         named = [one.model_copy(update={"id": f"id {n}"}) for n, one in enumerate(said)]
         for _ in range(2):
             say_all(log, ANA, named)
-        before = log.entries(ANA)
+        ids = [entry.id for entry in log.entries(ANA)]
         if self.persistent:
             log.close()
             log = open_log()
         assert are_identical([entry.message for entry in log.entries(ANA)], [*said, *named])
-        assert [entry.id for entry in log.entries(ANA)] == [entry.id for entry in before]
-        assert say(log, ANA, "more").position > before[-1].position
+        assert [entry.id for entry in log.entries(ANA)] == ids
+        assert say(log, ANA, "more").position > log.entries(ANA)[-2].position
 
     def test_everything_of_a_draft_comes_back(self, either: ContractLog) -> None:
-        metadata = Metadata(
-            attributes=("fake", "merged", "merged"),
-            timing={"creation": 5, "llmStart": 7},
-            summary_ids=("a", "b"),
-            aux={"note": ("x", b"y"), "$set": None},
-        )
+        aux, times = {"note": ("x", b"y"), "$set": None}, {"creation": 5, "llmStart": 7}
+        metadata = Metadata(("fake", "merged", "merged"), times, ("a", "b"), aux)
         cover = Cover(((1, 4), (7, 9)), "digest", "model", "v2")
         drafts = [
             Draft(role="user", message=human("Hi"), contents=("Hi",), turn_id=make_ulid()),
@@ -294,22 +282,17 @@ class MessageLogContract(ABC):
         entries = either.append(ANA, drafts)
         assert entries == either.entries(ANA)
         for draft, entry in zip(drafts, entries, strict=True):
-            assert (entry.key, entry.role, entry.contents) == (ANA, draft.role, draft.contents)
-            assert (entry.control, entry.cover) == (draft.control, draft.cover)
-            assert entry.turn_id == (draft.turn_id or entry.id)
+            kept = (draft.role, draft.message, draft.contents, draft.control, draft.cover)
+            assert (entry.role, entry.message, entry.contents, entry.control, entry.cover) == kept
+            assert (entry.key, entry.turn_id) == (ANA, draft.turn_id or entry.id)
         assert entries[2].metadata == metadata
-        assert are_identical(entries[2].metadata.aux, metadata.aux)
+        assert are_identical(entries[2].metadata.aux, aux)
 
     def test_entries_stand_in_order_and_know_when_they_were_made(self, log: ContractLog) -> None:
-        sizes = [3] * 12 + [120]
-        said = [
-            say_all(log, ANA, [f"{n}-{m}" for m in range(size)]) for n, size in enumerate(sizes)
-        ]
-        entries = log.entries(ANA)
-        assert entries == [entry for batch in said for entry in batch]
-        assert list_texts(entries) == [
-            f"{n}-{m}" for n, size in enumerate(sizes) for m in range(size)
-        ]
+        entries: list[Entry] = []
+        for number, size in enumerate([3] * 12 + [120]):
+            entries += say_all(log, ANA, [f"{number} {place}" for place in range(size)])
+        assert log.entries(ANA) == entries
         check_places(entries)
         assert all(is_ulid(entry.id) for entry in entries)
         assert entries[0].metadata.timing == {"creation": get_ulid_ms(entries[0].id)}
@@ -332,36 +315,28 @@ class MessageLogContract(ABC):
         assert either.get_state(ANA, "buffer") is None
 
     def test_nothing_is_shared_with_the_caller(self, log: ContractLog) -> None:
-        def spoil(entry: Entry | Draft, document: StateDocument | None) -> None:
-            assert entry.message is not None
-            assert document is not None
-            entry.message.content[0]["text"] = "changed"  # type: ignore[index]  # a list
-            for one in (entry.message.additional_kwargs, entry.metadata.aux):
-                one["list"].append(2)
-            document.value.append(2)
+        def spoil(one: Any, value: Any) -> None:
+            parts = (*one.message.content, one.message.additional_kwargs, one.metadata.aux, value)
+            assert [part["list"] for part in parts] == [[1]] * 4
+            for part in parts:
+                part["list"].append(2)
 
-        message = AIMessage([{"type": "text", "text": "said"}], additional_kwargs={"list": [1]})
-        aux, value = {"list": [1]}, [1]
-        expected = message.model_copy(deep=True)
-        draft = Draft(role="assistant", message=message, metadata=Metadata(aux=aux))
+        message = AIMessage([{"list": [1]}], additional_kwargs={"list": [1]})
+        draft = Draft(role="assistant", message=message, metadata=Metadata(aux={"list": [1]}))
+        value = {"list": [1]}
         [entry] = log.append(ANA, [draft])
-        document = log.set_state(ANA, "buffer", value, expected=None)
-        spoil(draft, StateDocument(value, 0))
+        log.set_state(ANA, "buffer", value, expected=None)
+        spoil(draft, value)
         for read in (log.entries, lambda _: log.changes(ANA.owner).entries, log.entries):
-            assert are_identical([entry.message, entry.metadata.aux], [expected, {"list": [1]}])
-            assert document == log.get_state(ANA, "buffer")
-            spoil(entry, document)
+            spoil(entry, read_state(log, ANA, "buffer")[0])
             [entry] = read(ANA)
-            document = log.get_state(ANA, "buffer")
-            assert (document.value if document else None) == [1]
+        spoil(entry, read_state(log, ANA, "buffer")[0])
 
-    @pytest.mark.parametrize("call", REFUSED_CALLS.values(), ids=REFUSED_CALLS)
-    def test_what_would_be_taken_for_something_else_is_refused(
-        self, either: ContractLog, call: Ask
-    ) -> None:
+    def test_what_would_be_taken_for_something_else_is_refused(self, either: ContractLog) -> None:
         entry = say(either, ANA, human("Hi", "m1"))
-        with pytest.raises(ConfigError):
-            call(either)
+        for call in REFUSED_CALLS:
+            with pytest.raises(ConfigError):
+                call(either)
         assert either.entries(ANA) == [entry]
 
     def test_odd_names_are_kept_apart(self, log: ContractLog) -> None:
@@ -392,7 +367,7 @@ class MessageLogContract(ABC):
             assert list_texts(returned) == [message.text for message in talk(appended)], name
             assert all(entry in entries for entry in returned), name
             check_places(entries)
-            if talk(appended)[-1].id:
+            if all(message.id for message in talk(appended)[-1:]):
                 assert say_all(either, key, talk(appended)[-1:]) == returned[-1:], name
                 assert either.entries(key) == entries, name
 
@@ -430,12 +405,10 @@ class MessageLogContract(ABC):
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def test_a_range_is_the_latest_between_its_ends(
-        self, log: ContractLog, either: ContractLog
-    ) -> None:
-        entries = say_all(log, ANA, talk("0 1 2 3"))
-        between = say(log, ANAS_OTHER, "elsewhere")
-        entries += [*say_all(log, ANA, talk("4 5 6 7")), retract(log, ANA, entries[0].id)]
+    def test_a_range_is_the_latest_between_its_ends(self, either: ContractLog) -> None:
+        entries = say_all(either, ANA, talk("0 1 2 3"))
+        between = say(either, ANAS_OTHER, "elsewhere")
+        entries += [*say_all(either, ANA, talk("4 5 6 7")), retract(either, ANA, entries[0].id)]
         bounds = [-_HUGE, entries[1].position, between.position, entries[5].position, _HUGE]
         for after, until, last in product([0, *bounds], [None, *bounds], [None, 0, 2, _HUGE]):
             end = _HUGE if until is None else until
@@ -447,20 +420,18 @@ class MessageLogContract(ABC):
         assert either.changes(ANA.owner, -_HUGE, limit=_HUGE).entries == everything
         assert either.changes(ANA.owner, _HUGE).entries == ()
 
-    def test_messages_are_found_by_their_ids(self, log: ContractLog, either: ContractLog) -> None:
-        own, none, empty = say_all(log, ANA, talk("own#m1 none empty#"))
-        [summary] = log.append(ANA, [Draft(role="summary", contents=("They spoke.",))])
-        others = {key: say_all(log, key, talk("own#m1 more")) for key in EVERY_KEY[1:]}
-        noted = log.annotate(ANA, own.id, attributes=["seen"])
-        undo = retract(log, ANA, none.id)
-        new = say(log, ANA, human("new", "m1"))
-        assert [entry.message_id for entry in (own, none, summary)] == ["m1", none.id, summary.id]
+    def test_messages_are_found_by_their_ids(self, either: ContractLog) -> None:
+        own, none, empty = say_all(either, ANA, talk("own#m1 none empty#"))
+        [summary] = either.append(ANA, [Draft(role="summary", contents=("They spoke.",))])
+        others = {key: say_all(either, key, talk("own#m1 more")) for key in EVERY_KEY[1:]}
+        noted = either.annotate(ANA, own.id, attributes=["seen"])
+        undo = retract(either, ANA, none.id)
+        new = say(either, ANA, human("new", "m1"))
         for ids, found in (
             (["m1"], [noted, new]),
             ((none.id, "m1", "m1", "unknown", ""), [noted, none, new]),
             ({summary.id, empty.id}, [empty, summary]),
-            ([own.id, undo.id, others[BO][1].id], []),
-            (["M1", "m", "m1 ", make_ulid(), "%"], []),
+            ([own.id, undo.id, others[BO][1].id, "M1", "m", "m1 ", "%"], []),
             ([], []),
         ):
             assert either.find(ANA, ids) == found, ids
@@ -477,70 +448,44 @@ class MessageLogContract(ABC):
             assert log.find(ANA, [own]) == [entry], own
         assert say_all(log, ANA, said) == log.entries(ANA) == entries
 
-    def test_threads_and_owners_are_listed(self, log: ContractLog, either: Any) -> None:
-        entries = {key: say(log, key, "Hi") for key in (BO, LONE, LONE_ANA, ANA, ANAS_OTHER)}
-        for key in (ThreadKey("cy", "t1"), ThreadKey(None, "t9")):
-            log.set_state(key, "buffer", 1, expected=None)
+    def test_threads_and_owners_are_listed(self, either: Any) -> None:
+        entries = {key: say(either, key, "Hi") for key in (BO, LONE, LONE_ANA, ANA, ANAS_OTHER)}
+        either.append(NOBODY, [])
+        either.set_state(NOBODY, "buffer", 1, expected=None)
         assert [info.key for info in either.threads("ana")] == [ANAS_OTHER, ANA]
-        retract(log, ANA, entries[ANA].id)
-        times = [get_ulid_ms(entry.id) for entry in log.entries(ANA)]
+        retract(either, ANA, entries[ANA].id)
+        times = sorted(get_ulid_ms(entry.id) for entry in either.entries(ANA))
         latest, earlier = either.threads("ana")
-        assert latest == ThreadInfo(ANA, 2, min(times), max(times))
-        assert earlier.key == ANAS_OTHER
+        assert (latest, earlier.key) == (ThreadInfo(ANA, 2, times[0], times[-1]), ANAS_OTHER)
         assert {info.key for info in either.threads(None)} == {LONE, LONE_ANA}
         assert either.threads("nobody") == either.threads("t1") == either.threads("ANA") == []
+        require(either, OwnerListing)
         for scope, ids, left in (
-            (ANA, None, {ANA, BO, LONE, LONE_ANA}),
-            (ANAS_OTHER, [entries[ANAS_OTHER].id], {BO, LONE, LONE_ANA}),
-            (LONE.owner, None, {BO, LONE_ANA}),
+            (ANA, None, [ANA, BO, LONE, LONE_ANA]),
+            (ANAS_OTHER, [entries[ANAS_OTHER].id], [BO, LONE, LONE_ANA]),
+            (LONE.owner, None, [BO, LONE_ANA]),
         ):
-            log.forget(scope, ids)
-            if isinstance(log, OwnerListing):
-                assert sorted(map(repr, either.owners())) == sorted(repr(k.owner) for k in left)
+            either.forget(scope, ids)
+            assert sorted(map(repr, either.owners())) == sorted(repr(key.owner) for key in left)
 
-    def test_changes_come_in_the_order_of_commits_over_threads(
-        self, log: ContractLog, either: ContractLog
-    ) -> None:
+    def test_changes_come_in_the_order_of_commits_over_threads(self, either: ContractLog) -> None:
         keys = (ANA, BO, ANAS_OTHER, LONE) * 8
-        said = [(key, say_all(log, key, talk(f"{n} same"))) for n, key in enumerate(keys)]
-        for owner in (ANA.owner, LONE.owner):
+        said = [(key, say_all(either, key, talk(f"{n} same"))) for n, key in enumerate(keys)]
+        for owner, limit in product((ANA.owner, LONE.owner), (1, 3, None)):
             expected = [entry for key, batch in said if key.owner == owner for entry in batch]
-            for limit in (1, 3, None):
-                found, cursor = [], 0
-                while (page := either.changes(owner, cursor, limit=limit)).entries:
-                    assert limit is None or len(page.entries) <= limit
-                    found += page.entries
-                    cursor = page.cursor
-                assert (found, cursor) == (expected, expected[-1].position)
+            cursor = 0
+            while (page := either.changes(owner, cursor, limit=limit)).entries:
+                there = [entry for entry in expected if entry.position > cursor]
+                assert list(page.entries) == there[:limit]
+                cursor = page.cursor
+            assert cursor == expected[-1].position
         seen = either.changes(ANA.owner)
         assert either.changes(ANA.owner, seen.cursor) == Changes((), seen.cursor, seen.generation)
         assert either.changes(ANA.owner, limit=0).cursor == 0
-        say(log, BO, "not hers")
-        later = say(log, ANAS_OTHER, "three"), retract(log, ANA, said[0][1][0].id)
+        say(either, BO, "not hers")
+        later = say(either, ANAS_OTHER, "three"), retract(either, ANA, said[0][1][0].id)
         assert either.changes(ANA.owner, seen.cursor).entries == later
         assert either.changes(NOBODY.owner).entries == ()
-
-    def test_lines_are_those_of_the_changes(self, log: ContractLog) -> None:
-        source: LineSource = require(log, LineSource)
-        entries = say_all(log, ANA, [make() for make in SAMPLE_MESSAGES.values()])
-        log.annotate(ANA, entries[0].id, timing={"creation": 7})
-        for key in (ANAS_OTHER, BO):
-            say(log, key, "elsewhere")
-        retract(log, ANA, entries[1].id)
-        for limit in (1, 7, None):
-            cursor, page = 0, log.changes(ANA.owner, limit=limit)
-            while True:
-                lines = tuple(line for entry in page.entries for line in make_dialog_lines(entry))
-                controls = tuple(entry for entry in page.entries if entry.control is not None)
-                found = source.line_changes(ANA.owner, cursor, limit=limit)
-                expected = LineChanges(lines, controls, page.cursor, page.generation, found.is_last)
-                assert repr(found) == repr(expected)
-                cursor, more = page.cursor, log.changes(ANA.owner, page.cursor, limit=limit)
-                assert not (found.is_last and more.entries)
-                if not page.entries:
-                    break
-                page = more
-            assert found.is_last
 
     # -- annotating -------------------------------------------------------------------------------
 
@@ -553,9 +498,8 @@ class MessageLogContract(ABC):
         noted = either.annotate(
             ANA, entry.id, attributes=["late"], timing={"llmStart": 3}, aux={"b": (3,), "c": None}
         )
-        creation = entry.metadata.timing["creation"]
         assert noted.metadata.attributes == ("hardcoded", "seen", "seen", "late")
-        assert noted.metadata.timing == {"creation": creation, "llmStart": 3, "playStart": 2}
+        assert noted.metadata.timing == {**entry.metadata.timing, "llmStart": 3, "playStart": 2}
         assert are_identical(noted.metadata.aux, {"a": 1, "b": (3,), "c": None})
         assert replace(noted, metadata=entry.metadata) == entry
         assert either.entries(ANA) == list(either.changes(ANA.owner).entries) == [other, noted]
@@ -563,35 +507,26 @@ class MessageLogContract(ABC):
         for key, entry_id in (*places, (LONE, entry.id)):
             with pytest.raises(LogError):
                 either.annotate(key, entry_id, attributes=["seen"])
-        assert either.entries(ANA) == [other, noted]
-        assert either.entries(ANAS_OTHER) == []
+        assert [entry for key in EVERY_KEY for entry in either.entries(key)] == [other, noted]
 
     # -- checksums --------------------------------------------------------------------------------
 
-    def test_a_checksum_stands_for_its_entry_wherever_it_is_read(self, log: ContractLog) -> None:
-        first, same = say_all(log, ANA, talk("Hi#m1 Hi#m2"))
-        other = say(log, ANAS_OTHER, human("Hi", "m1"))
-        if not first.checksum:
-            pytest.skip("declared: keeps no checksums")
-        checksums = {entry.checksum for entry in (first, same, other)}
-        assert len(checksums) == 3, "each is of one place alone"
-        assert all(len(one) == 20 and int(one, 16) for one in checksums)
-        noted = log.annotate(ANA, first.id, attributes=["seen"])
-        read = log.entries(ANA)[0], log.find(ANA, ["m1"])[0], log.changes(ANA.owner).entries[0]
-        for entry in (noted, *read, say(log, ANA, human("Hi", "m1"))):
-            assert (entry.id, entry.checksum) == (first.id, first.checksum)
-
-    def test_a_log_that_was_written_by_its_own_methods_is_sound(self, log: ContractLog) -> None:
-        require(log, OwnerListing)
+    def test_what_a_log_writes_itself_is_sound(self, either: ContractLog) -> None:
+        require(either, OwnerListing)
         for key in (ANA, ANAS_OTHER, BO, LONE):
-            retract(log, key, say_all(log, key, talk("frist#m1 yes#m2 first#m1 no"))[-1].id)
-        log.annotate(ANA, log.entries(ANA)[0].id, attributes=["seen"], aux={"note": ("x", b"y")})
-        log.forget(ANA, [log.entries(ANA)[1].id])
-        log.forget(BO)
-        seen: list[tuple[int, int]] = []
-        report = verify_log(log, progress=lambda *numbers: seen.append(numbers))
-        assert report == VerifyReport(2, 3, 17, 0, (), ())
-        assert (report.ok, seen[-1]) == (True, (17, 17))
+            retract(either, key, say_all(either, key, talk("no#m1 yes#m2 hi#m1 no"))[-1].id)
+        first, *_ = before = either.entries(ANA)
+        noted = either.annotate(ANA, first.id, attributes=["seen"], aux={"note": ("x", b"y")})
+        read = either.find(ANA, ["m1"])[0], either.changes(ANA.owner).entries[0]
+        for entry in (noted, *read, either.entries(ANA)[0]):
+            assert (entry.id, entry.checksum) == (first.id, first.checksum)
+        checksums = {entry.checksum for key in EVERY_KEY for entry in either.entries(key)} - {""}
+        assert len(checksums) in (0, 6 * 4), "each is of one place alone"
+        assert all(len(one) == 20 and int(one, 16) for one in checksums)
+        for scope, ids in ((ANA, [before[1].id]), (BO, None)):
+            either.forget(scope, ids)
+        report = verify_log(get_log(either))
+        assert (report, report.ok) == (VerifyReport(2, 3, 17, 0, (), ()), True)
 
     def test_an_altered_entry_is_named_and_nothing_else_is_touched(self, log: ContractLog) -> None:
         if not self.alterations:
@@ -628,51 +563,36 @@ class MessageLogContract(ABC):
             self.alter(how, missing.position)
             report = verify_log(log)
             assert (report.missing, report.damaged) == (1, ()), how
-            assert report.problems == ("user 'ana': 1 entries are missing",)
+            assert ["'ana'" in problem for problem in report.problems] == [True]
             log.forget(ANA.owner)
             assert verify_log(log).ok
 
     # -- documents beside a thread, with compare-and-set ------------------------------------------
 
-    def test_a_document_is_written_over_just_the_version_that_was_read(
-        self, either: ContractLog
-    ) -> None:
+    def test_a_document_is_written_over_the_version_that_was_read(self, either: Any) -> None:
         value = {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
         versions: dict[str, int | None] = {"none": None, "unknown": 1}
         kept: StateDocument | None = None
-        for name, expected in (
-            ("", "unknown"),
-            ("first", "none"),
-            ("", "none"),
-            ("second", "first"),
-            ("", "first"),
-            ("gone", "second"),
-            ("", "second"),
-            ("third", "none"),
-        ):
+        first = (("", "unknown"), ("first", "none"), ("", "none"), ("gone", "first"), ("", "first"))
+        for name, expected in (*first, ("", "gone"), ("new", "none"), ("", "gone")):
             written = either.set_state(ANA, "buffer", [name, value], expected=versions[expected])
             assert (written is not None) == (name != ""), (name, expected)
             if written is not None:
                 assert are_identical(written.value, [name, value])
                 kept, versions[name] = written, written.version
-            if name == "gone":
+            assert either.get_state(ANA, "buffer") == kept
+            if (name, expected) == ("", "first"):
                 kept = either.delete_state(ANA, "buffer")
                 either.delete_state(ANA, "buffer")
-            assert either.get_state(ANA, "buffer") == kept
         assert len(set(versions.values())) == len(versions)
-        assert either.entries(ANA) == []
-        assert either.threads("ana") == []
-        assert either.changes(ANA.owner).entries == ()
+        assert either.entries(ANA) == either.threads("ana") == [], "documents are no entries"
 
-    def test_documents_of_many_threads_are_read_and_added_at_once(
-        self, log: ContractLog, either: StateBatches
-    ) -> None:
-        require(log, StateBatches)
+    def test_documents_of_many_threads_are_read_and_added_at_once(self, either: Any) -> None:
+        require(either, StateBatches)
         for key, name in product(EVERY_KEY, ("buffer", "other")):
-            log.set_state(key, name, [name, key.user_id], expected=None)
-        log.delete_state(ANAS_OTHER, "buffer")
+            either.set_state(key, name, [name, key.user_id], expected=None)
+        either.delete_state(ANAS_OTHER, "buffer")
         either.add_states("ana", "buffer", {"t1": "late", "t3": "new", "Zoë 🦊": {"n": [1]}})
-        say(log, ANAS_OTHER, "Hi")
         mine, lone = ["buffer", "ana"], ["buffer", None]
         for user_id, name, values in (
             ("ana", "buffer", {"t1": mine, "t3": "new", "Zoë 🦊": {"n": [1]}}),
@@ -683,67 +603,56 @@ class MessageLogContract(ABC):
             found = either.list_states(user_id, name)
             assert {thread: document.value for thread, document in found.items()} == values
             for thread, document in found.items():
-                assert document == log.get_state(ThreadKey(user_id, thread), name)
+                assert document == either.get_state(ThreadKey(user_id, thread), name)
 
     # -- transactions: reading and writing a thread in one go -------------------------------------
 
-    def test_a_document_says_what_is_read_with_it(
-        self, log: ContractLog, either: ThreadTransactions
-    ) -> None:
-        require(log, ThreadTransactions)
-        one, two, three, four = say_all(log, ANA, talk("one two three four"))
-        written = log.set_state(ANA, _NOTE, 1, expected=None)
-        seen: list[StateDocument | None] = []
+    def test_a_document_says_what_is_read_with_it(self, either: Any) -> None:
+        require(either, ThreadTransactions)
+        one, two, three, four = say_all(either, ANA, talk("one two three four"))
+        either.set_state(ANA, _NOTE, 1, expected=None)
 
         def read(*stretches: tuple[int, int | None]) -> list[Entry]:
-            def select(document: StateDocument | None) -> Sequence[tuple[int, int | None]]:
-                seen.append(document)
-                return stretches
-
-            document, entries = either.read_thread(ANA, _NOTE, select)
-            assert document == seen[-1] == log.get_state(ANA, _NOTE)
-            return entries
+            note = either.get_state(ANA, _NOTE)
+            found = either.read_thread(ANA, _NOTE, lambda seen: stretches if seen == note else ())
+            assert found[0] == note
+            return list(found[1])
 
         assert read((0, one.position), (three.position, None)) == [one, four]
-        assert (read(), seen[-1]) == ([], written)
-        noted = log.annotate(ANA, one.id, attributes=["seen"])
-        mark = retract(log, ANA, two.id)
-        log.forget(ANA, [three.id, four.id])
-        assert (read((0, None)), seen[-1]) == ([noted, two, mark], None)
-        log.forget(ANA)
+        assert read() == []
+        noted = either.annotate(ANA, one.id, attributes=["seen"])
+        mark = retract(either, ANA, two.id)
+        either.forget(ANA, [three.id, four.id])
+        assert read((0, None)) == [noted, two, mark]
+        either.forget(ANA)
         assert read((0, None)) == []
-        again = say(log, ANA, "one")
-        assert read((0, None)) == [again]
+        assert [say(either, ANA, "one")] == read((0, None))
 
-    def test_a_plan_sees_what_is_there_and_is_appended(
-        self, log: ContractLog, either: ThreadTransactions
-    ) -> None:
-        require(log, ThreadTransactions)
-        old, asked, named = say_all(log, ANA, talk("one#m1 two three#m3"))
+    def test_a_plan_sees_what_is_there_and_is_appended(self, either: Any) -> None:
+        require(either, ThreadTransactions)
+        old, asked, named = say_all(either, ANA, talk("one#m1 two three#m3"))
         seen: list[Entry] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
             seen[:] = there
-            return [make_draft(message) for message in talk(f"{len(there)} x#r")]
+            return [make_draft(message) for message in talk(f"{12 // len(there)} x#r")]
 
-        def fail(_: Sequence[Entry]) -> list[Draft]:
-            raise ArithmeticError
-
-        with pytest.raises(ArithmeticError):
-            either.append_planned(ANA, fail, after=0, documents=[CacheDraft(_NOTE, [1], None)])
-        assert either.append_planned(ANA, lambda _: [], after=0) == []
         ids = ["m3", "m1", "unknown"]
         found = either.append_planned(ANA, plan, after=old.position, message_ids=ids)
-        assert (seen, list_texts(found)) == ([old, asked, named], ["3", "x"])
+        assert (seen, list_texts(found)) == ([old, asked, named], ["4", "x"])
         more = either.append_planned(ANA, plan, after=found[0].position)
         assert (seen, more[1]) == ([found[1]], found[1])
-        assert log.entries(ANA) == [old, asked, named, *found, more[0]]
+        note = CacheDraft(_NOTE, "no", None)
+        with pytest.raises(ZeroDivisionError):
+            either.append_planned(ANA, plan, after=more[0].position, documents=[note])
+        assert either.append_planned(ANA, lambda _: [], after=0) == []
+        assert either.entries(ANA) == [old, asked, named, *found, more[0]]
         for value, is_current, kept in (("a", True, "a"), ("b", False, "a"), ("c", True, "c")):
-            version = read_state(log, ANA, _NOTE)[1] if is_current else 7
-            drafts = [CacheDraft(_NOTE, value, version), CacheDraft("cache:x", 1, 7)]
-            either.append_planned(ANA, plan, after=0, documents=drafts)
-            assert read_state(log, ANA, _NOTE)[0] == kept
-        assert log.get_state(ANA, "cache:x") is None
+            version = read_state(either, ANA, _NOTE)[1] if is_current else 7
+            documents = [CacheDraft(_NOTE, value, version), CacheDraft("cache:x", 1, 7)]
+            either.append_planned(ANA, plan, after=0, documents=documents)
+            assert read_state(either, ANA, _NOTE)[0] == kept
+        assert either.get_state(ANA, "cache:x") is None
 
     def test_nobody_writes_between_reading_and_appending(self, open_log: OpenLog) -> None:
         logs = [open_log() for _ in range(4 if self.several_handles else 1)]
@@ -757,109 +666,56 @@ class MessageLogContract(ABC):
                 pool.submit(makers[number % len(makers)].append_planned, ANA, count, after=0)
         assert list_texts(logs[0].entries(ANA)) == [str(number) for number in range(40)]
 
-    # -- segments ---------------------------------------------------------------------------------
-
-    def test_segments_are_kept_by_owner_and_fingerprint(self, log: ContractLog) -> None:
-        cache: SegmentCache = require(log, SegmentCache)
-        one, two = say_all(log, ANA, talk("one two"))
-        alone, foreign = say(log, LONE, "three"), say(log, BO, "four")
-        rows = [_make_segment(one), _make_segment(two), _make_segment(two, part=1)]
-        bare = _make_segment(one, vector=None)
-        nothing = StoredSegment(foreign.position + 99, 0, 0, "words", None)
-        cache.save_segments(ANA.owner, "b", [_make_segment(foreign), nothing, *reversed(rows)])
-        cache.save_segments(ANA.owner, "a", rows[:1])
-        cache.save_segments(ANA.owner, "words", [bare])
-        cache.save_segments(LONE.owner, "b", [_make_segment(alone)])
-        cache.save_segments(NOBODY.owner, "b", rows)
-        assert cache.load_segments(ANA.owner, "b", after=one.position) == rows[1:]
-        kept = {("ana", "a"): rows[:1], ("ana", "b"): rows, ("ana", "words"): [bare]}
-        for number, left in ((3, ["a", "b"]), (0, ["a"])):
-            for user, name in product(("ana", "bo", "nobody"), ("a", "b", "words", "no")):
-                found = cache.load_segments(Owner(user), name)
-                assert found == kept.get((user, name), []), (user, name)
-            assert cache.load_segments(LONE.owner, "b") == [_make_segment(alone)]
-            assert cache.segment_fingerprints(ANA.owner) == left
-            assert cache.delete_segments(ANA.owner, "b") == number
-            kept["ana", "b"] = []
-        assert cache.delete_segments(NOBODY.owner, "a") == 0
-        assert cache.segment_fingerprints(NOBODY.owner) == []
-
-    def test_segments_are_overwritten_and_forgotten_but_no_vector_is_lost(
-        self, log: ContractLog
-    ) -> None:
-        cache: SegmentCache = require(log, SegmentCache)
-        one, two = say_all(log, ANA, talk("one two"))
-        three = say(log, ANAS_OTHER, "three")
-        rows = [_make_segment(entry, part=part) for entry in (one, two, three) for part in (0, 1)]
-        bare, whole = _make_segment(one, vector=None), _make_segment(one)
-        anew = replace(whole, terms="parks harbours", analysis=7)
-        steps = ((bare, bare), (whole, whole), (anew, anew), (replace(anew, vector=None), anew))
-        for saved, found in steps:
-            cache.save_segments(ANA.owner, "a", [saved])
-            assert cache.load_segments(ANA.owner, "a") == [found]
-        for fingerprint in ("a", "b"):
-            cache.save_segments(ANA.owner, fingerprint, rows)
-        scopes = ((ANA, [one.id], rows[2:]), (ANAS_OTHER, None, rows[2:4]), (ANA.owner, None, []))
-        for scope, ids, left in scopes:
-            assert log.forget(scope, ids).segments == (4 if scope != ANA or ids else 8)
-            assert cache.load_segments(ANA.owner, "a") == left
-        say(log, ANA, "anew")
-        assert cache.load_segments(ANA.owner, "a") == []
-
     # -- forgetting -------------------------------------------------------------------------------
 
-    def test_forgetting_erases_its_scope_and_nothing_else(
-        self, log: ContractLog, either: ContractLog
-    ) -> None:
-        def read() -> dict[ThreadKey, tuple[list[Entry], Any, Any]]:
-            states = (log.get_state(key, name) for key in EVERY_KEY for name in ("buffer", _NOTE))
-            return {key: (log.entries(key), next(states), next(states)) for key in EVERY_KEY}
+    def test_forgetting_erases_its_scope_and_nothing_else(self, either: ContractLog) -> None:
+        def read() -> dict[ThreadKey, list[Any]]:
+            return {
+                key: [either.entries(key), *(read_state(either, key, name) for name in names)]
+                for key in EVERY_KEY
+            }
 
-        for key in EVERY_KEY:
-            _fill(log, key)
+        names, none = ("buffer", _NOTE), (None, None)
         for scope, ids, counts in FORGETS:
             owner = scope.owner if isinstance(scope, ThreadKey) else scope
+            for key in EVERY_KEY:
+                if scope in (key, key.owner) or not either.entries(key):
+                    either.forget(key)
+                    _fill(either, key)
             expected = read()
             for key, (entries, buffer, _) in expected.items():
                 if ids is None and scope in (key, key.owner):
-                    expected[key] = [], None, None
+                    expected[key] = [[], none, none]
                 elif scope == key:
                     left = [entry for entry in entries if entry.message_id not in (ids or ())]
-                    expected[key] = left, buffer, None
-            generation, start = log.changes(owner).generation, get_now_ms()
+                    expected[key] = [left, buffer, none]
+            generation, start = either.changes(owner).generation, get_now_ms()
             receipt = either.forget(scope, ids)
             assert _count(receipt) == counts, (scope, ids)
             assert start <= receipt.at_ms <= get_now_ms()
-            assert log.changes(owner).generation != generation, (scope, ids)
+            assert either.changes(owner).generation != generation, (scope, ids)
             assert read() == expected, (scope, ids)
-            there = {info.key for user in ("ana", "bo", "t1", None) for info in log.threads(user)}
+            there = {one.key for user in ("ana", "bo", "t1", None) for one in either.threads(user)}
             assert there == {key for key in EVERY_KEY if expected[key][0]}
             assert _count(either.forget(scope, ids)) == (0, 0, 0)
-            for key in EVERY_KEY:
-                if scope in (key, key.owner):
-                    log.forget(key)
-                    _fill(log, key)
 
-    def test_what_is_forgotten_can_be_said_anew_and_gets_a_new_place(
-        self, log: ContractLog
-    ) -> None:
+    def test_what_is_forgotten_can_be_said_anew_in_a_new_place(self, log: ContractLog) -> None:
         before, secret, _ = say_all(log, ANA, talk("before secret#m1 reply"))
         last = say(log, ANA, human("harmless", "m1"))
         assert log.forget(ANA, [secret.id, make_ulid()]).entries == 1
         assert list_live_texts(log, ANA) == ["before", "harmless", "reply"], "in its old place"
         assert log.forget(ANA, ["m1", before.id]).entries == 2
         assert log.find(ANA, ["m1", before.id]) == []
-        generations = {log.changes(ANA.owner).generation}
+        generations = set()
         for scope in (ANA, ANA.owner, ANA):
             seen = log.changes(ANA.owner)
+            generations.add(seen.generation)
             again = say(log, ANA, human("harmless", "m1"))
-            assert again.position > last.position
-            assert again.id != last.id
+            assert (again.position > last.position, again.id != last.id) == (True, True)
             assert log.changes(ANA.owner, seen.cursor).entries == (again,)
             log.forget(scope)
-            generations.add(log.changes(ANA.owner).generation)
             last = again
-        assert len(generations) == 4
+        assert len(generations) == 3
 
     def test_forgetting_entries_deletes_the_caches_of_their_thread(self, log: ContractLog) -> None:
         documents = [*product((ANA, ANAS_OTHER), (*_CACHES, *_OTHERS))]
@@ -887,31 +743,6 @@ class MessageLogContract(ABC):
 
     # -- several handles, many callers at once ----------------------------------------------------
 
-    def test_two_handles_see_each_other(self, open_log: OpenLog) -> None:
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
-        here, there = open_log(), open_log()
-        one = say(here, ANA, human("one", "m1"))
-        assert there.entries(ANA) == there.find(ANA, ["m1"]) == [one]
-        two = say(there, ANA, human("two", "m2"))
-        assert say(here, ANA, human("two", "m2")) == two
-        noted = there.annotate(ANA, one.id, attributes=["seen"])
-        assert here.entries(ANA) == [noted, two] == list(here.changes(ANA.owner).entries)
-        assert here.threads("ana") == there.threads("ana")
-        here.set_state(ANA, "buffer", [1], expected=None)
-        value, version = read_state(there, ANA, "buffer")
-        assert value == [1]
-        assert there.set_state(ANA, "buffer", [2], expected=version) is not None
-        assert here.set_state(ANA, "buffer", [3], expected=version) is None
-        generations = {there.changes(ANA.owner).generation}
-        scopes: tuple[tuple[list[str] | None, list[Entry]], ...] = (([one.id], [two]), (None, []))
-        for ids, left in scopes:
-            here.forget(ANA, ids)
-            assert there.entries(ANA) == left
-            generations.add(there.changes(ANA.owner).generation)
-        assert there.get_state(ANA, "buffer") is None
-        assert len(generations) == 3
-
     @pytest.mark.parametrize("way", ["threads", "tasks", "handles", "processes"])
     def test_writers_at_once_lose_nothing(self, way: str, tmp_path: Path) -> None:
         able = {"handles": self.several_handles, "processes": self.several_processes}
@@ -921,10 +752,9 @@ class MessageLogContract(ABC):
         with closing(make()) as log, _open_pool(way) as pool:
             if way == "tasks":
                 writers = [pool.submit(asyncio.run, _write_in_tasks(log))]
-            elif way == "threads":
-                writers = [pool.submit(_write, log, writer) for writer in range(WRITERS)]
             else:
-                writers = [pool.submit(_write_on_a_handle, make, n) for n in range(WRITERS)]
+                write = partial(_write, log) if way == "threads" else partial(_write_alone, make)
+                writers = [pool.submit(write, writer) for writer in range(WRITERS)]
             read: list[Entry] = []
             is_over = False
             while not is_over:
@@ -958,22 +788,21 @@ class MessageLogContract(ABC):
 
     # -- closing, and large things ----------------------------------------------------------------
 
-    def test_a_closed_log_says_so(self, log: ContractLog, either: ContractLog) -> None:
-        say(log, ANA, "Hi")
-        either.close()
-        either.close()
-        owners: dict[str, Any] = {"owners": lambda one: one.owners()}
-        for call in {**CLOSED_CALLS, **(owners if isinstance(log, OwnerListing) else {})}.values():
+    def test_a_closed_log_says_so(self, either: Any) -> None:
+        say(either, ANA, "Hi")
+        is_listing = isinstance(get_log(either), OwnerListing)
+        for _ in range(2):
+            either.close()
+        for call in (*CLOSED_CALLS, *((lambda log: log.owners(),) if is_listing else ())):
             with pytest.raises(LogClosedError):
                 call(either)
 
     def test_large_things_come_back_whole(self, log: ContractLog) -> None:
         said = [f"{number} " + "ab汉 " * 999 for number in range(350)]
-        for start in (0, 300):
-            say_all(log, ANA, said[start : start + 300])
-        large = say_all(log, BO, [human("0123456789abcdef" * (5 * 2**16), "large")])
-        assert say_all(log, BO, [human("0123456789abcdef" * (5 * 2**16), "large")]) == large
-        assert log.entries(BO) == large
+        say_all(log, ANA, said)
+        large = human("0123456789abcdef" * (5 * 2**16), "large")
+        assert say(log, BO, large) == say(log, BO, large)
+        assert list_texts(log.entries(BO)) == [large.text]
         assert list_texts(log.entries(ANA)) == said
         assert list_texts(log.entries(ANA, last=2)) == said[-2:]
         assert list_texts(log.changes(ANA.owner).entries) == said
@@ -1053,11 +882,16 @@ def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: in
         assert first[:-1] == second[:-1], "another writer came between the messages of a batch"
 
 
-def require(log: object, ability: Any) -> Any:
+def get_log(either: Any) -> Any:
+    """Return the log itself."""
+    return either.log if isinstance(either, Handles) else either
+
+
+def require(either: Any, ability: Any) -> Any:
     """Return the log as what has an ability, a protocol; skip the test if it does not."""
-    if not isinstance(log, ability):
+    if not isinstance(get_log(either), ability):
         pytest.skip(f"declared: no {ability.__name__}")
-    return log
+    return either
 
 
 def _make_batches(writer: int) -> list[tuple[ThreadKey, list[Draft]]]:
@@ -1072,7 +906,7 @@ def _write(log: ContractLog, writer: int) -> None:
         log.append(key, drafts)
 
 
-def _write_on_a_handle(make: OpenLog, writer: int) -> None:
+def _write_alone(make: OpenLog, writer: int) -> None:
     with closing(make()) as log:
         _write(log, writer)
 
@@ -1123,10 +957,6 @@ def _count(receipt: ForgetReceipt) -> tuple[int, int, int]:
     return receipt.entries, receipt.threads, receipt.documents
 
 
-def _make_segment(entry: Entry, *, part: int = 0, vector: bytes | None = b"\x00<") -> StoredSegment:
-    return StoredSegment(entry.position, part, 0, "park", vector)
-
-
 # -- What a log must keep exactly, and how to compare it ------------------------------------------
 
 _BARE_IDS = ("s", "s2", "S", "s ", " s", "s#x", "s/x", "s%", "%", "_", "*", "'s'; --", "s\n")
@@ -1137,149 +967,52 @@ _BARE_MESSAGE_IDS = ("m1", "M1", "m1 ", " m1", "m%", "m_", "m#2", "m\x00", "m\n"
 ODD_MESSAGE_IDS = (*_BARE_MESSAGE_IDS, "é", "e\u0301", "\ud800", "😀")
 """Ids of messages that are told apart; unlike those of users and threads, any text is one."""
 
-ODD_TEXTS = (
-    "",
-    " ",
-    "  two before, three behind   ",
-    "tabs\tand\r\nlines\n\n",
-    "a NUL \x00 inside",
-    "'single', \"double\", `back` and \\ strokes",
-    "{braces} {{doubled}} %s %(name)s ${shell}",
-    '{"$bytes": "bG9vaw=="}',
-    "null",
-    "1e400",
-    "emoji 🦊👩‍👩‍👧 and 汉字かな한글",
-    "right to left: שלום",
-    "combining e\u0301, not é",
-    "a lone surrogate \ud83d inside",
-    "two halves \ud83d\ude00 side by side",
-    "\u2028 line separator, BOM \ufeff, escape \x1b[31m",
-)
+_SPACES = ("", " ", "  two before, three behind   ", "tabs\tand\r\nlines\n\n", "a NUL \x00 inside")
+_SIGNS = ("'single', \"double\", `back` and \\ strokes", "{braces} {{doubled}} %s %(x)s ${y}")
+_VALUES_OF_JSON = ('{"$bytes": "bG9vaw=="}', "null", "1e400")
+_WRITINGS = ("emoji 🦊👩‍👩‍👧 and 汉字かな한글", "right to left: שלום", "combining e\u0301, not é")
+_MARKS = ("half \ud83d", "halves \ud83d\ude00", "\u2028 separator, BOM \ufeff, escape \x1b[31m")
+ODD_TEXTS = (*_SPACES, *_SIGNS, *_VALUES_OF_JSON, *_WRITINGS, *_MARKS)
 """Texts that come back changed from a log that trims, escapes, normalises or interprets."""
 
 _CALL: dict[str, Any] = {"name": "weather", "args": {"city": "Genoa", "days": 2}, "id": "c1"}
-
+_BROKEN_CALL: dict[str, Any] = {"name": "x", "args": '{"city": ', "id": "c2", "error": "unfinished"}
+_PART_OF_A_CALL: Any = {"name": "x", "args": '{"city": "Gen', "id": "c1", "index": 0}
+_TIMES = [
+    datetime(2026, 9, 3, 18, 20, 0, 123456, tzinfo=UTC),
+    datetime(2026, 9, 3, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+    datetime(2026, 9, 3, 18, 20),  # noqa: DTZ001 - kept as it is, without a zone
+    date(2026, 9, 3),
+]
 _VALUES: dict[str, Any] = {
-    "bytes": b"\x00\xff raw",
-    "tuple": (1, ("nested", [2.5])),
-    "set": {"b", "a", 3},
-    "sets": frozenset({frozenset({1, 2}), frozenset()}),
-    "datetime": datetime(2026, 9, 3, 18, 20, 0, 123456, tzinfo=UTC),
-    "offset": datetime(2026, 9, 3, tzinfo=timezone(timedelta(hours=5, minutes=30))),
-    "naive": datetime(2026, 9, 3, 18, 20),  # noqa: DTZ001 - kept as it is, without a zone
-    "date": date(2026, 9, 3),
-    "decimal": Decimal("1.10"),
-    "floats": [float("nan"), float("-inf"), -0.0, 1.0],
-    "huge": 2**70,
-    "true": True,
-    "none": None,
+    "numbers": [Decimal("1.10"), float("nan"), float("-inf"), -0.0, 1.0, 2**70, True, None],
+    "values": [b"\x00\xff raw", (1, ("nested", [2.5])), {"b", "a", 3}, frozenset({frozenset()})],
     "empty": [{}, [], (), set(), ""],
+    "times": _TIMES,
+    "dollars": [{"$bytes": "bG9vaw=="}, {"$set": [1, 1]}, {"$map": [["$map", 1]]}, {"$": 0}],
+    "more": [{"$ref": {"$ref": {"$tuple": None}}}, {"$set": [1], "$tuple": [2]}],
+    "\ud83d\ude00": "\ud83d",
 }
+_BLOCKS: list[str | dict[Any, Any]] = [
+    "one",
+    {"type": "text", "text": "What is this?", "annotations": [{"start": 0, "end": 3}]},
+    {"type": "image", "source_type": "base64", "data": "AAEC", "mime_type": "image/png"},
+    {"type": "file", "file": {"bytes": b"%PDF-1.7\x00"}, "extras": {"detail": None}},
+]
+_USAGE: Any = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13}
 
-_DOLLAR_KEYS: dict[str, Any] = {
-    "bytes": {"$bytes": "bG9vaw=="},
-    "set": {"$set": [1, 1]},
-    "map": {"$map": [["$map", 1]]},
-    "deep": {"$ref": {"$ref": {"$tuple": None}}},
-    "several": {"$set": [1], "$tuple": [2]},
-    "bare": {"$": 0},
-    "unknown": {"$points": "x"},
-}
-
-
-def _make_stripped_reply() -> AIMessage:
-    raw = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    message = AIMessage("Never mind.", additional_kwargs={"tool_calls": [raw]})
-    message.tool_calls = []
-    return message
-
-
-SAMPLE_MESSAGES: dict[str, Callable[[], BaseMessage]] = {
-    "human": lambda: HumanMessage("Where did I park?"),
-    "human with everything": lambda: HumanMessage(
-        "Behind the harbour.",
-        id="h-1",
-        name="Ana María",
-        additional_kwargs={"timestamp": "2026-09-03T18:20:00+02:00", "session": 4},
-        response_metadata={"seen": True},
-    ),
-    "human with fields of its own": lambda: HumanMessage("Hm.", mood="calm", marks=[1, {"a": 2}]),
-    "human of several texts": lambda: HumanMessage(["one", {"type": "text", "text": "two"}, " "]),
-    "human with media": lambda: HumanMessage(
-        [
-            {"type": "text", "text": "What is this?"},
-            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
-            {"type": "image", "source_type": "base64", "data": "AAEC", "mime_type": "image/png"},
-            {"type": "file", "file": {"bytes": b"%PDF-1.7\x00"}},
-            {"type": "image", "url": "data:image/png;base64,AAEC", "extras": {"detail": None}},
-        ]
-    ),
-    "system": lambda: SystemMessage("Answer briefly.", additional_kwargs={"cache": {"ttl": 300}}),
-    "ai": lambda: AIMessage(
-        "Behind the harbour.",
-        id="lc_run--0197-0",
-        usage_metadata={
-            "input_tokens": 9,
-            "output_tokens": 4,
-            "total_tokens": 13,
-            "input_token_details": {"cache_read": 3},
-        },
-        response_metadata={"model_name": "m", "finish_reason": "stop", "logprobs": None},
-    ),
-    "ai with parallel calls": lambda: AIMessage(
-        "", tool_calls=[_CALL, {**_CALL, "id": "c2"}, {**_CALL, "id": None}]
-    ),
-    "ai with broken calls": lambda: AIMessage(
-        "",
-        tool_calls=[_CALL],
-        invalid_tool_calls=[
-            {"name": "weather", "args": '{"city": ', "id": "c2", "error": "unfinished"}
-        ],
-    ),
-    "ai with blocks": lambda: AIMessage(
-        [
-            {"type": "reasoning", "reasoning": "The harbour was named.", "signature": "c2ln"},
-            {"type": "text", "text": "Let me look.", "annotations": [{"start": 0, "end": 3}]},
-            {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Genoa"}},
-        ],
-        tool_calls=[_CALL],
-    ),
-    "ai whose calls were taken out": _make_stripped_reply,
-    "tool": lambda: ToolMessage("22 °C", tool_call_id="c1", name="weather"),
-    "failed tool with an artifact": lambda: ToolMessage(
-        [{"type": "text", "text": "no such city"}],
-        tool_call_id="c2",
-        status="error",
-        artifact=_VALUES,
-        id="t-1",
-    ),
-    "values beyond JSON": lambda: HumanMessage("x", additional_kwargs=_VALUES),
-    "keys that start with a dollar": lambda: HumanMessage("x", additional_kwargs=_DOLLAR_KEYS),
-    "a key of halves": lambda: HumanMessage("x", additional_kwargs={"\ud83d\ude00": "\ud83d"}),
-    "chat": lambda: ChatMessage(content="Enter Ophelia.", role="narrator"),
-    "function": lambda: FunctionMessage(content="22", name="weather"),
-    "human chunk": lambda: HumanMessageChunk(content="Whe"),
-    "system chunk": lambda: SystemMessageChunk(content="Answ"),
-    "chat chunk": lambda: ChatMessageChunk(content="Ent", role="narrator"),
-    "function chunk": lambda: FunctionMessageChunk(content="2", name="weather"),
-    "tool chunk": lambda: ToolMessageChunk(content="2", tool_call_id="c1", artifact=b"\x00"),
-    "ai chunk": lambda: AIMessageChunk(
-        content="Beh", id="lc_run--0197", response_metadata={"n": 1}
-    ),
-    "ai chunk with half a call": lambda: AIMessageChunk(
-        content="",
-        tool_call_chunks=[
-            {"name": "weather", "args": '{"city": "Gen', "id": "c1", "index": 0},
-            {"name": None, "args": "[1", "id": None, "index": 1},
-        ],
-    ),
-    "last ai chunk": lambda: AIMessageChunk(
-        content=[{"type": "server_tool_call_chunk", "id": "s1", "args": "{}", "index": 0}],
-        chunk_position="last",
-        response_metadata={"output_version": "v1"},
-    ),
-}
-"""A fresh message by name: every type and chunk, with every kind of field and value."""
+SAMPLES: tuple[BaseMessage, ...] = (
+    HumanMessage(_BLOCKS, name="Ana María", additional_kwargs=_VALUES, mood="calm"),
+    SystemMessage("Answer briefly.", response_metadata={"ttl": 300, "logprobs": None}),
+    AIMessage("", tool_calls=[_CALL, {**_CALL, "id": None}], usage_metadata=_USAGE),
+    AIMessage(_BLOCKS, tool_calls=[_CALL], invalid_tool_calls=[_BROKEN_CALL]),
+    ToolMessage("x", tool_call_id="c", name="t", status="error", artifact=_VALUES),
+    ChatMessage(content="Enter Ophelia.", role="narrator"),
+    FunctionMessage(content="22", name="weather"),
+    HumanMessageChunk(content="Whe"),
+    AIMessageChunk(content="", tool_call_chunks=[_PART_OF_A_CALL], chunk_position="last"),
+)
+"""Messages of every kind, with every kind of field and value."""
 
 
 def are_identical(first: Any, second: Any) -> bool:
@@ -1287,18 +1020,15 @@ def are_identical(first: Any, second: Any) -> bool:
 
     Stricter than `==`, which takes True for 1 and 1.0, and no NaN for another.
     """
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, BaseMessage):
-        return are_identical(first.__dict__, second.__dict__) and are_identical(
-            first.__pydantic_extra__ or {}, second.__pydantic_extra__ or {}
-        )
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(
-            are_identical(value, second[key]) for key, value in first.items()
-        )
-    if isinstance(first, list | tuple):
-        return len(first) == len(second) and all(map(are_identical, first, second))
-    if isinstance(first, float):
-        return repr(first) == repr(second)
-    return bool(first == second)
+    return bool(_spell(first) == _spell(second))
+
+
+def _spell(value: Any) -> Any:
+    """Return a value with the types of its parts."""
+    if isinstance(value, BaseMessage):
+        return type(value), _spell(value.__dict__), _spell(value.__pydantic_extra__ or {})
+    if isinstance(value, dict):
+        return {key: _spell(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value), [_spell(part) for part in value]
+    return type(value), repr(value) if isinstance(value, float) else value

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
+from message_samples import SAMPLE_MESSAGES
 
 from langchain_convmem.errors import ConfigError, ImportFormatError, LogError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Owner, ThreadKey
-from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES, are_identical
+from langchain_convmem.testing.log_contract import ODD_TEXTS, are_identical
 from langchain_convmem.transfer import (
     acopy_log,
     astore_thread,

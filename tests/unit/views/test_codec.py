@@ -21,11 +21,12 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from message_samples import SAMPLE_MESSAGES
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Control, Cover, Draft, Metadata
-from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES, are_identical
+from langchain_convmem.testing.log_contract import are_identical
 from langchain_convmem.views.codec import (
     CODEC_VERSION,
     MAX_DEPTH,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from message_samples import SAMPLE_MESSAGES
 
 import langchain_convmem
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata
-from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES
 from langchain_convmem.views.codec import encode_body, make_draft
 from langchain_convmem.views.messages import DraftBuilder, is_remembered
 

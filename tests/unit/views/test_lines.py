@@ -17,12 +17,13 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from message_samples import SAMPLE_MESSAGES
 
 from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row, decode_entry
 from langchain_convmem.records import Metadata, ThreadKey
-from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
+from langchain_convmem.testing.log_contract import ODD_TEXTS
 from langchain_convmem.views.codec import encode_body, encode_metadata, get_role, make_draft
 from langchain_convmem.views.lines import (
     DEFAULT_SPEAKERS,
