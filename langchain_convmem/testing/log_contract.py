@@ -23,7 +23,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -108,7 +107,7 @@ Ask: TypeAlias = Callable[[ContractLog], object]
 
 
 class Handles:
-    """A log whose calls go to several handles in turn, on an event loop to their async methods."""
+    """A log whose calls go to handles in turn; to their async methods where there is a runner."""
 
     def __init__(self, handles: Sequence[ContractLog], runner: asyncio.Runner | None) -> None:
         self.log = handles[0]
@@ -241,21 +240,18 @@ class MessageLogContract(ABC):
         """Return a log that holds nothing."""
         return open_log()
 
-    @pytest.fixture(params=["handles in turn", "async"])
+    @pytest.fixture(params=["sync", "async"])
     def either(self, open_log: OpenLog, request: pytest.FixtureRequest) -> Iterator[Any]:
-        """Give two handles that are asked in turn, then the asynchronous methods of one."""
+        """Give two handles that are asked in turn, by their methods or their async ones."""
         with asyncio.Runner() as runner:
-            if request.param == "async":
-                yield (log := Handles([open_log()], runner))
-                log.close()
-            else:
-                yield Handles([open_log(), open_log()], None)
+            is_async = request.param == "async"
+            yield Handles([open_log(), open_log()], runner if is_async else None)
 
     # -- appending, and what comes back -----------------------------------------------------------
 
     def test_every_message_comes_back_exactly(self, open_log: OpenLog) -> None:
         log = open_log()
-        said = [*deepcopy(SAMPLES), *map(HumanMessage, ODD_TEXTS), *map(AIMessage, ODD_TEXTS)]
+        said = [*SAMPLES, *map(HumanMessage, ODD_TEXTS), *map(AIMessage, ODD_TEXTS)]
         for number, message in enumerate(said):
             log.append(ANA, [make_draft(message)], durable=number % 2 == 0)
         named = [one.model_copy(update={"id": f"id {n}"}) for n, one in enumerate(said)]
@@ -340,9 +336,8 @@ class MessageLogContract(ABC):
         assert either.entries(ANA) == [entry]
 
     def test_odd_names_are_kept_apart(self, log: ContractLog) -> None:
-        users = [(None, odd) for odd in ODD_IDS] + [(odd, "s") for odd in ODD_IDS]
-        keys = [ThreadKey(*ids) for ids in users]
-        keys += [ThreadKey(user, odd) for user in ("ana", "bo") for odd in ODD_IDS]
+        keys = [ThreadKey(user, odd) for user in (None, "ana") for odd in ODD_IDS]
+        keys += [ThreadKey(odd, "s") for odd in ODD_IDS]
         entries = {key: say(log, key, "Hi") for key in keys}
         for key in keys:
             log.set_state(key, "buffer", repr(key), expected=None)
@@ -367,9 +362,6 @@ class MessageLogContract(ABC):
             assert list_texts(returned) == [message.text for message in talk(appended)], name
             assert all(entry in entries for entry in returned), name
             check_places(entries)
-            if all(message.id for message in talk(appended)[-1:]):
-                assert say_all(either, key, talk(appended)[-1:]) == returned[-1:], name
-                assert either.entries(key) == entries, name
 
     def test_what_replaces_a_message_is_marked_and_in_its_turn(self, log: ContractLog) -> None:
         old, _ = say_all(log, ANA, [human("frist", "m1"), AIMessage("reply")], turn="turn 1")
@@ -459,14 +451,14 @@ class MessageLogContract(ABC):
         assert (latest, earlier.key) == (ThreadInfo(ANA, 2, times[0], times[-1]), ANAS_OTHER)
         assert {info.key for info in either.threads(None)} == {LONE, LONE_ANA}
         assert either.threads("nobody") == either.threads("t1") == either.threads("ANA") == []
-        require(either, OwnerListing)
         for scope, ids, left in (
             (ANA, None, [ANA, BO, LONE, LONE_ANA]),
             (ANAS_OTHER, [entries[ANAS_OTHER].id], [BO, LONE, LONE_ANA]),
             (LONE.owner, None, [BO, LONE_ANA]),
         ):
             either.forget(scope, ids)
-            assert sorted(map(repr, either.owners())) == sorted(repr(key.owner) for key in left)
+            if isinstance(get_log(either), OwnerListing):
+                assert sorted(map(repr, either.owners())) == sorted(repr(one.owner) for one in left)
 
     def test_changes_come_in_the_order_of_commits_over_threads(self, either: ContractLog) -> None:
         keys = (ANA, BO, ANAS_OTHER, LONE) * 8
@@ -590,6 +582,7 @@ class MessageLogContract(ABC):
     def test_documents_of_many_threads_are_read_and_added_at_once(self, either: Any) -> None:
         require(either, StateBatches)
         for key, name in product(EVERY_KEY, ("buffer", "other")):
+            say(either, key, "Hi")
             either.set_state(key, name, [name, key.user_id], expected=None)
         either.delete_state(ANAS_OTHER, "buffer")
         either.add_states("ana", "buffer", {"t1": "late", "t3": "new", "Zoë 🦊": {"n": [1]}})
@@ -960,7 +953,8 @@ def _count(receipt: ForgetReceipt) -> tuple[int, int, int]:
 # -- What a log must keep exactly, and how to compare it ------------------------------------------
 
 _BARE_IDS = ("s", "s2", "S", "s ", " s", "s#x", "s/x", "s%", "%", "_", "*", "'s'; --", "s\n")
-ODD_IDS = (*_BARE_IDS, "a@example.org", "a@example.com", "café", "cafe\u0301", "🦊", "s\x00x")
+_LONG_IDS = ("s" * 999 + "1", "s" * 999 + "2", "a@example.org", "a@example.com", "back\\slash")
+ODD_IDS = (*_BARE_IDS, *_LONG_IDS, "café", "cafe\u0301", "🦊", "s\x00x")
 """Ids that careless keys, patterns or comparisons take for one another."""
 
 _BARE_MESSAGE_IDS = ("m1", "M1", "m1 ", " m1", "m%", "m_", "m#2", "m\x00", "m\n", "'m'; --")
