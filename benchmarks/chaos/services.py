@@ -1,4 +1,4 @@
-"""A DynamoDB that throttles, fails, and answers nothing after the write was done.
+"""A DynamoDB that throttles, fails, and answers nothing or half after the write was done.
 
 The service is moto on loopback, behind a server that fails as it is told. Whoever writes repeats a
 call that failed, as applications do, with messages that have ids of their own.
@@ -23,12 +23,14 @@ from langchain_convmem.views.codec import make_draft
 
 KEY = ThreadKey("ana", "chat")
 _WRITES = 12
-_CALLS = ("PutItem", "Query", "GetItem", "BatchWriteItem", "DeleteItem", "UpdateItem")
+_CALLS = ("PutItem", "Query", "BatchWriteItem")
 _FAULTS = (
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
     "InternalServerError",
     "lost",
+    "cut",
+    "empty",
 )
 _MOST_REPEATS = 60
 

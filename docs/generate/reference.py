@@ -405,16 +405,9 @@ def _list_dynamodb_items() -> Iterator[str]:
         log.close()
     keyed = ("pk", "sk", "tp")
     for item in sorted(items, key=lambda one: (one["pk"]["S"], one["sk"]["S"])):
-        cells = [f"`{_settle_day(item[key]['S'])}`" if key in item else "" for key in keyed]
+        cells = [f"`{item[key]['S']}`" if key in item else "" for key in keyed]
         others = ", ".join(f"`{name}`" for name in sorted(set(item) - set(keyed)))
         yield f"| {' | '.join(cells)} | {others} |"
-
-
-def _settle_day(key: str) -> str:
-    """Return a key as it was on a day long ago: numbers begin with the day, pages do not age."""
-    return re.sub(
-        r"#(\d{12})", lambda found: f"#{20_000 * 100_000 + int(found[1]) % 100_000:012}", key
-    )
 
 
 def _describe_dynamodb_keys() -> list[str]:

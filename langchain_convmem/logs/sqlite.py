@@ -16,13 +16,14 @@ whether the two belong together.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -240,10 +241,26 @@ class _SQLiteBase(SqlLog):
             LogError: If the log cannot be read or the copy not be written; nothing is left of it.
         """
         self._check_open()
-        target = Path(os.fspath(path)).absolute()
+        target = _check_path(os.fspath(path))
         _refuse_what_is_there(target, overwrite=overwrite)
-        with _copying(target) as unfinished, self._use(self._apart) as tx:
-            tx.do("VACUUM INTO ?", os.fspath(unfinished))
+        unfinished = target.with_name(f".{target.name}.unfinished")
+        try:
+            unfinished.unlink(missing_ok=True)  # left by a process that was killed
+            _create_file(unfinished)
+            with self._use(self._apart) as tx:
+                tx.do("VACUUM INTO ?", os.fspath(unfinished))
+            with closing(_connect(unfinished)) as db:
+                # Another file than its original: no write-ahead file of that one fits it.
+                db.execute(f"UPDATE identity SET stamp = {_NEW_STAMP}")
+            _write_through(unfinished)
+            unfinished.replace(target)
+            _write_through(target.parent)
+        except (LogError, OSError, sqlite3.DatabaseError) as error:
+            for left in (unfinished, _find_wal(unfinished)):
+                with suppress(OSError):
+                    left.unlink()
+            msg = f"no copy was made at {target}: {error}; nothing is left of it"
+            raise LogError(msg) from error
 
     async def abackup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Copy the log, without blocking the event loop or other calls of this log."""
@@ -612,8 +629,6 @@ def _count_commits(wal: Path) -> int:
 
 
 def _refuse_what_is_there(target: Path, *, overwrite: bool) -> None:
-    if not target.parent.is_dir():
-        raise ConfigError(f"there is no directory {target.parent}; create it first")
     if not overwrite and (target.exists() or target.is_symlink()):
         msg = f"{target} exists; choose another name for the copy, or allow it to be overwritten"
         raise ConfigError(msg)
@@ -623,32 +638,6 @@ def _refuse_what_is_there(target: Path, *, overwrite: bool) -> None:
     if left.exists():
         msg = f"{left} exists, which belongs to another {target.name}; choose another name"
         raise ConfigError(msg)
-
-
-@contextmanager
-def _copying(target: Path) -> Iterator[Path]:
-    """Yield the name of an empty file, which gets the target's name at the end of the block.
-
-    Raises:
-        LogError: If the copy cannot be written; then nothing is left of it.
-    """
-    unfinished = target.with_name(f".{target.name}.unfinished")
-    try:
-        unfinished.unlink(missing_ok=True)  # left by a process that was killed
-        _create_file(unfinished)
-        yield unfinished
-        with closing(_connect(unfinished)) as db:
-            # Another file than its original: no write-ahead file of that one fits it.
-            db.execute(f"UPDATE identity SET stamp = {_NEW_STAMP}")
-        _write_through(unfinished)
-        unfinished.replace(target)
-        _write_through(target.parent)
-    except (LogError, OSError, sqlite3.DatabaseError) as error:
-        for left in (unfinished, _find_wal(unfinished)):
-            with suppress(OSError):
-                left.unlink(missing_ok=True)
-        msg = f"no copy was made at {target}: {error}; nothing is left of it"
-        raise LogError(msg) from error
 
 
 def _write_through(path: Path) -> None:
@@ -713,11 +702,11 @@ def restore(
     with SQLiteLog(source, signing_key=signing_key, read_only=True) as log:
         _find_wal(made).unlink(missing_ok=True)
         log.backup(made, overwrite=True)
-    fetched = _merge(target, made, Signer(signing_key)) if fetch and target.exists() else 0
+    is_there = target.exists()
+    held = _merge(target, made, Signer(signing_key)) if fetch and is_there else None
     with closing(_connect(made, "immutable=1")) as db:
         [(entries,)] = db.execute("SELECT count(*) FROM entries").fetchall()
     kept = target.with_name(f"{target.name}.{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
-    is_there = target.exists()
     for end in ("", "-wal") if is_there else ():
         with suppress(FileNotFoundError):
             target.with_name(target.name + end).rename(f"{kept}{end}")
@@ -725,6 +714,7 @@ def restore(
         target.with_name(target.name + end).unlink(missing_ok=True)
     made.replace(target)
     _write_through(target.parent)
+    fetched = 0 if held is None else entries - held
     return Restored(entries, fetched, kept if is_there else None)
 
 
@@ -750,43 +740,34 @@ def _refuse_use(path: Path) -> None:
 
 
 def _merge(path: Path, made: Path, signer: Signer) -> int:
-    """Write what a file holds over a copy of its backup.
-
-    Returns:
-        How many entries of the copy the file had lost.
-    """
+    """Write what a file holds over a copy of its backup; return how many sound entries it holds."""
+    held = 0
     with closing(_connect(path, "mode=ro")) as old, closing(_connect(made)) as new:
         new.execute("PRAGMA secure_delete = ON")
         new.execute("BEGIN")
         epochs = [_read_rows(db, "SELECT epoch FROM meta") for db in (old, new)]
         query = "SELECT owner, name, generation, last FROM owners"
-        known = {row[0]: row for row in _read_rows(old, query)}
-        backed_up = {row[0]: row for row in _read_rows(new, query)}
-        changed = {
-            number: row
-            for number, row in backed_up.items()
-            if epochs[0] != epochs[1] and known.get(number, ())[:3] != row[:3]
-        }  # something of these was forgotten since: what is not there may be just that
-        for table in ("meta", "owners", "documents"):
-            rows = _read_rows(old, f"SELECT * FROM {table}")
-            if table == "meta":
-                new.execute("DELETE FROM meta WHERE ?", (bool(rows),))
-            else:
-                of_one = f"DELETE FROM {table} WHERE owner = ?"
-                new.executemany(of_one, [(number,) for number in changed])
-            _insert(new, table, rows)
-        held = 0
-        for number, name, _, last in {**backed_up, **known}.values():
-            owner, found = read_owner(name), _read_entries(old, number << 32, number << 32 | last)
-            if number in changed:
-                kept = [row[0] for row in found if changed[number][1] == name]
-                _erase_others(new, number, kept)
-            sound = [row for row in found if owner and _is_entry(row, owner, signer)]
+        known, backed_up = ({row[0]: row for row in _read_rows(db, query)} for db in (old, new))
+        for number, name, _, last in (backed_up | known).values():
+            found = _read_entries(old, number << 32, number << 32 | last)
+            before, now = backed_up.get(number, ())[:3], known.get(number, ())[:3]
+            if epochs[0] != epochs[1] and before != now:
+                # Something was forgotten since: what is not there may be just that.
+                there = [row[0] for row in found if name in before]
+                others = "place >> 32 = ? AND place NOT IN (SELECT value FROM json_each(?))"
+                new.execute(f"DELETE FROM entries WHERE {others}", (number, json.dumps(there)))
+                for table in ("owners", "documents"):
+                    new.execute(f"DELETE FROM {table} WHERE owner = ?", (number,))
+            owner = read_owner(name)
+            sound = [row for row in found if owner and _is_sound(row, owner, signer)]
             _insert(new, "entries", sound)
             held += len(sound)
+        if epochs[0]:
+            new.execute("DELETE FROM meta")
+        for table in ("meta", "owners", "documents"):
+            _insert(new, table, _read_rows(old, f"SELECT * FROM {table}"))
         new.execute("COMMIT")
-        [(entries,)] = new.execute("SELECT count(*) FROM entries").fetchall()
-        return int(entries) - held
+    return held
 
 
 def _read_rows(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
@@ -815,14 +796,7 @@ def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -
         db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)
 
 
-def _erase_others(db: sqlite3.Connection, number: int, kept: Sequence[int]) -> None:
-    """Delete an owner's entries but for those at some places."""
-    there = db.execute("SELECT place FROM entries WHERE place >> 32 = ?", (number,)).fetchall()
-    gone = {place for (place,) in there}.difference(kept)
-    db.executemany("DELETE FROM entries WHERE place = ?", [(place,) for place in gone])
-
-
-def _is_entry(row: Sequence[Any], owner: Owner, signer: Signer) -> bool:
+def _is_sound(row: Sequence[Any], owner: Owner, signer: Signer) -> bool:
     place, thread, entry_id, turn, role, _, *rest = row
     key = ThreadKey(owner.user_id, read_name(thread) or "?")
     return not signer.find_damage(key, read_row((place, entry_id, turn, role, *rest)))

@@ -62,7 +62,7 @@ CEILINGS = {
 
 NOT_YET: dict[str, int] = {
     "room: top level": 2_051,
-    "room: logs": 3_737,
+    "room: logs": 3_022,
     "room: views": 4_978,
     "room: turns": 6_437,
     "room: recall": 6_131,
@@ -77,16 +77,16 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_615,
     "room: offline": 849,
     "room: testing": 3_634,
-    "package": 52_571,
-    "files of the package": 177,
+    "package": 51_856,
+    "files of the package": 174,
     "code above 700 lines a file": 1_273,
     "code above 400 lines a class": 361,
     "files in import circles": 14,
     "settings of recall": 35,
     "public names of the root": 69,
     "public names": 130,
-    "lines of tests": 87_600,
-    "lines of benchmarks": 16_687,
+    "lines of tests": 87_242,
+    "lines of benchmarks": 16_689,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 

@@ -7,7 +7,6 @@ import itertools
 import json
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -186,7 +185,9 @@ class FaultyServer(_Server):
     A fault is one of:
         an exception's name: answered instead of the call;
         "lost": the call is carried out and the connection closed without an answer;
-        "half": the call is carried out for the first half of its writes, the rest is handed back.
+        "half": the call is carried out for the first half of its writes, the rest is handed back;
+        "cut": the call is carried out and half of the answer arrives;
+        "empty": the call is carried out and answered with an empty object.
     """
 
     def __init__(self, behind: str) -> None:
@@ -211,6 +212,9 @@ class _FaultyConnection(_Connection):
             self.close_connection = True
         elif fault == "half":
             self.answer(200, self._half(json.loads(body)))
+        elif fault in ("cut", "empty"):
+            status, content = self._passed_on(body)
+            self.answer(status, b"{}" if fault == "empty" else content[: len(content) // 2])
         else:
             fields = {"__type": f"com.amazonaws.dynamodb.v20120810#{fault}", "message": "Not now."}
             status = 500 if fault.startswith("Internal") else 400
@@ -246,24 +250,3 @@ def items(log, client):
 def kinds(log, client):
     """Return the first part of every sort key: E for batches and generation, P, S."""
     return sorted(sort.partition("#")[0] for _, sort in items(log, client))
-
-
-def expire(log, client, key):
-    """Let an item end a moment ago, as the service sees it before it deletes it.
-
-    The batch of the thread after it knows when that is.
-    """
-    there = items(log, client)
-    later = [
-        other
-        for other, item in there.items()
-        if other[0] == key[0] and other[1] > key[1] and item.get("tp") and there[key].get("tp")
-    ]
-    for name, changed in [("expires", key), *(("before", one) for one in sorted(later)[:1])]:
-        client.update_item(
-            TableName=log.table_name,
-            Key={"pk": {"S": changed[0]}, "sk": {"S": changed[1]}},
-            UpdateExpression="SET #name = :then",
-            ExpressionAttributeNames={"#name": name},
-            ExpressionAttributeValues={":then": {"N": str(int(time.time()) - 1)}},
-        )

@@ -1,19 +1,22 @@
-"""The table behind a DynamoDB log: the driver, one table behind a few calls, and making it.
+"""The table behind a DynamoDB log: the driver, a few calls on one table, and plain maps as items.
 
-The only file that imports boto3 and botocore, and only when a log is made. Reads are consistent and
-go to the last page; writes may have a condition. Errors name the table and the key. Throttling is
-retried with growing, random pauses before it is one: by the driver, and here for the writes of a
-group that the service leaves undone.
+The only file that imports boto3 and botocore, and only where they are used. Reads are consistent
+and go to the last page; writes may have a condition. Errors name the table and the key. Throttling
+is retried with growing, random pauses before it is one: by the driver, and here for the writes of a
+group that the service leaves undone. An answer without what it must hold was cut on its way.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 from langchain_convmem.errors import (
@@ -23,15 +26,30 @@ from langchain_convmem.errors import (
     LogUnavailableError,
     MissingExtraError,
 )
-from langchain_convmem.logs.dynamodb.items import Item
+from langchain_convmem.logs.dynamodb.items import Item, read_text, write_text
 
 INDEX = "by_thread"
-"""Name of the index of batches by thread and number."""
 
+_EXTRA = "aws"
+_LOGGER = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 8
-_WRITES_PER_CALL = 25
 _MAX_PAUSE_S = 5.0
-_NAME = re.compile(r"#(\w+)")
+_WRITES_PER_CALL = 25
+_SERVER_ERROR = 500
+_WAITS = 240
+# What a listing reads: everything but entries and the values of documents.
+_SUMMARY = "#pk, #sk, #tp, #thread, #user, #token, #size, #first, #last, #pieces, #key, #check"
+_TRANSIENT = re.compile(
+    "Throttl|ThroughputExceeded|RequestLimit|Timeout|Unavailable|Internal|SlowDown|Conflict|Progress"
+)
+_ADVICE = {
+    "AccessDeniedException": "allow the actions that the page on DynamoDB in the docs lists",
+    "ExpiredTokenException": "renew the credentials",
+    "ItemCollectionSizeLimitExceededException": "one user holds at most 10 GB; forget old threads",
+    "ResourceNotFoundException": "create the table with create_table(), or name another one",
+    "UnrecognizedClientException": "check the credentials and the region",
+    "ValidationException": "make sure that create_table() or its definition made the table",
+}
 
 
 def choose_pause_s(attempt: int) -> float:
@@ -39,35 +57,30 @@ def choose_pause_s(attempt: int) -> float:
 
     Random up to a limit that doubles, so that writers who met do not meet again.
     """
-    limit = min(0.05 * 2.0**attempt, _MAX_PAUSE_S)
+    limit = min(0.05 * 2.0 ** min(attempt, 10), _MAX_PAUSE_S)
     return random.uniform(0, limit)  # noqa: S311 - spreads writers, guards no secret
 
 
 class Table:
-    """One table. Thread-safe, and safe after a fork unless the client was given by the caller."""
+    """One table. Thread-safe, and safe after a fork unless the client was given by the caller.
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        client: Any = None,
-        region_name: str | None = None,
-        endpoint_url: str | None = None,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
+    Attributes:
+        name: Its name.
+        pause: Waits so many seconds.
+    """
+
+    def __init__(self, name: str, client: Any = None, **options: str | None) -> None:
         """Prepare the driver; nothing is sent yet.
 
         Args:
             name: The table's name.
             client: A boto3 DynamoDB client that stays the caller's; None makes one.
-            region_name: For a client made here.
-            endpoint_url: For a client made here.
-            pause: Waits so many seconds.
+            **options: `region_name` and `endpoint_url` for a client made here.
         """
         self.name = name
-        self.pause = pause
+        self.pause: Callable[[float], None] = time.sleep
         self._given = client
-        self._options = {"region_name": region_name, "endpoint_url": endpoint_url}
+        self._options = options
         self._own: Any = None
         self._own_pid = 0
         self._closed = False
@@ -78,7 +91,7 @@ class Table:
             return self._given
         if self._own is None or self._own_pid != os.getpid():
             # Two processes that share the sockets of one client would read each other's answers.
-            self._own, self._own_pid = make_client(**self._options), os.getpid()
+            self._own, self._own_pid = _make_client(**self._options), os.getpid()
         return self._own
 
     def check_open(self) -> None:
@@ -97,77 +110,55 @@ class Table:
             self._own.close()
         self._own = None
 
-    def call(self, operation: str, where: str = "", **parameters: Any) -> Any:
-        """Return the service's answer to one operation on this table.
+    def wait(self, attempt: int) -> None:
+        """Wait after the failed attempt `attempt`, which counts from 0."""
+        self.pause(choose_pause_s(attempt))
+
+    def call(
+        self, operation: str, where: str = "", *, part: str = "", unless: str = "", **request: Any
+    ) -> Any:
+        """Return the service's answer to one operation.
 
         Args:
-            operation: A method of the client, such as `get_item`.
+            operation: A method of the client, such as `query`.
             where: Names the key in an error.
-            parameters: Passed on, with the table's name.
+            part: What the answer must hold to be complete.
+            unless: The code of a refusal for which None is returned.
+            **request: Passed on.
 
         Raises:
-            LogUnavailableError: If the service could not be reached or stayed too busy.
+            LogUnavailableError: If the service could not be reached or stayed too busy, or its
+                answer was cut.
             LogError: If it refused.
             LogClosedError: If the log was closed.
         """
+        from botocore import exceptions, parsers  # type: ignore[import-untyped]  # has no types
+
         self.check_open()
-        place = f"table {self.name!r}" + (f", key {where}" if where else "")
-        with translate_errors(f"{operation} failed on {place}"):
-            return getattr(self._get_client(), operation)(TableName=self.name, **parameters)
-
-    def create(self, definition: Mapping[str, Any]) -> bool:
-        """Ask for the table to be made; return False if there is one of that name."""
-        rest = {name: value for name, value in definition.items() if name != "TableName"}
+        what = f"{operation} failed on table {self.name!r}" + (f", key {where}" if where else "")
         try:
-            self.call("create_table", **rest)
-        except TableExistsError:
-            return False
-        return True
+            answer = getattr(self._get_client(), operation)(**request)
+        except exceptions.ClientError as error:
+            if error.response.get("Error", {}).get("Code") == unless:
+                return None
+            raise _make_refusal(what, error.response) from error
+        except (exceptions.BotoCoreError, parsers.ResponseParserError, UnicodeDecodeError) as error:
+            if isinstance(error, exceptions.NoCredentialsError | exceptions.ParamValidationError):
+                raise LogError(f"{what}: {error}") from error
+            raise LogUnavailableError(f"{what}: {type(error).__name__}; try again later") from error
+        if part and not isinstance(answer.get(part), list | dict):
+            raise LogUnavailableError(f"{what}: the answer has no {part!r}; try again later")
+        return answer
 
-    # -- single items ---------------------------------------------------------------------------
+    # -- writing --------------------------------------------------------------------------------
 
-    def get(self, partition: str, sort: str) -> Item | None:
-        """Return one item as the last write left it, or None."""
-        found = self.call(
-            "get_item",
-            f"{partition!r} {sort!r}",
-            Key={"pk": {"S": partition}, "sk": {"S": sort}},
-            ConsistentRead=True,
-        )
-        item: Item | None = found.get("Item")
-        return item
-
-    def put(self, item: Item, condition: str = "", values: Mapping[str, Any] | None = None) -> bool:
-        """Write one item; return whether the condition allowed it.
-
-        Args:
-            item: Replaces what is there under its key.
-            condition: About the item that is there; attributes are written as `#name`.
-            values: What the `:name`s of the condition stand for.
-        """
-        conditional: dict[str, Any] = {}
-        if condition:
-            conditional["ConditionExpression"] = condition
-            conditional["ExpressionAttributeNames"] = _name_attributes(condition)
-        if values:
-            conditional["ExpressionAttributeValues"] = dict(values)
-        where = f"{item['pk']['S']!r} {item['sk']['S']!r}"
-        try:
-            self.call("put_item", where, Item=item, **conditional)
-        except ConditionFailedError:
-            return False
-        return True
-
-    def put_marked(
-        self, item: Item, mark: str, condition: str, values: Mapping[str, Any] | None = None
-    ) -> bool:
+    def put(self, item: Item, condition: str, **values: Any) -> bool:
         """Write one item under a condition, and recognise a write whose answer was lost.
 
         Args:
-            item: As for `put`.
-            mark: Name of an attribute whose value no other write has.
-            condition: As for `put`.
-            values: As for `put`.
+            item: Replaces what is there under its key. Its `token` is that of no other write.
+            condition: About the item that is there; attributes are written as `#name`.
+            **values: What the `:name`s of the condition stand for.
 
         Returns:
             Whether the item is there.
@@ -175,258 +166,178 @@ class Table:
         Raises:
             LogUnavailableError: If the service cannot be reached; the write may still arrive.
         """
-        failure = None
+        request: dict[str, Any] = {"TableName": self.name, "Item": item}
+        request["ConditionExpression"] = condition
+        request["ExpressionAttributeNames"] = _name_attributes(condition)
+        if values:
+            request["ExpressionAttributeValues"] = {f":{k}": v for k, v in values.items()}
+        failure, refused = None, "ConditionalCheckFailedException"
         try:
-            if self.put(item, condition, values):
+            if self.call("put_item", _describe_key(item), unless=refused, **request) is not None:
                 return True
         except LogUnavailableError as error:
             failure = error
-        found = self.get(item["pk"]["S"], item["sk"]["S"])
-        if found is not None and found.get(mark) == item[mark]:
+        found = self.get(item)
+        if found is not None and found.get("token") == item["token"]:
             return True
         if failure is not None:
             raise failure
         return False
 
-    def delete(self, partition: str, sort: str) -> None:
-        """Delete one item, if it is there."""
-        key = {"pk": {"S": partition}, "sk": {"S": sort}}
-        self.call("delete_item", f"{partition!r} {sort!r}", Key=key)
-
-    # -- many items -----------------------------------------------------------------------------
-
-    def query(
-        self,
-        partition: str,
-        between: tuple[str, str] | None,
-        *,
-        by_thread: bool = False,
-        newest_first: bool = False,
-        page: int | None = None,
-        fields: Sequence[str] = (),
-    ) -> Iterator[Item]:
-        """Yield a partition's items in order of their key, a page at a time as they are asked for.
+    def write(self, puts: Iterable[Item] = (), deletes: Iterable[Item] = ()) -> None:
+        """Write and delete items, in any order, until the service has taken them all.
 
         Args:
-            partition: Partition key.
-            between: Closed range of sort keys; None for the whole partition.
-            by_thread: The range is one of the index by thread.
-            newest_first: Descending.
-            page: At most so many items are read at once.
-            fields: Only these attributes; all of them by default.
-        """
-        condition, values = "#pk = :pk", {":pk": {"S": partition}}
-        if between is not None:
-            condition += f" AND #{'tp' if by_thread else 'sk'} BETWEEN :first AND :last"
-            values |= {":first": {"S": between[0]}, ":last": {"S": between[1]}}
-        request = _project(fields, condition) | {
-            "KeyConditionExpression": condition,
-            "ExpressionAttributeValues": values,
-            "ScanIndexForward": not newest_first,
-        }
-        if by_thread:
-            request["IndexName"] = INDEX
-        if page is not None:
-            request["Limit"] = page
-        return self._read_pages("query", f"{partition!r} {between}", request)
-
-    def scan_index(self, fields: Sequence[str], prefix: str = "") -> Iterator[Item]:
-        """Yield the batches of all partitions whose key begins with `prefix`: reads them all."""
-        condition = "begins_with(#pk, :pk)" if prefix else ""
-        request = _project(fields, condition) | {"IndexName": INDEX}
-        if prefix:
-            request["FilterExpression"] = condition
-            request["ExpressionAttributeValues"] = {":pk": {"S": prefix}}
-        return self._read_pages("scan", f"{prefix!r}...", request)
-
-    def _read_pages(self, operation: str, where: str, request: dict[str, Any]) -> Iterator[Item]:
-        start: dict[str, Any] = {}
-        while True:
-            page = self.call(operation, where, ConsistentRead=True, **request, **start)
-            yield from page["Items"]
-            if not page.get("LastEvaluatedKey"):
-                return
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
-
-    def write(self, puts: Sequence[Item] = (), deletes: Sequence[tuple[str, str]] = ()) -> None:
-        """Write and delete items, in any order, until the service has taken them all.
+            puts: What to write.
+            deletes: What to delete; their keys are enough.
 
         Raises:
             LogUnavailableError: If it leaves some undone again and again.
         """
         requests = [{"PutRequest": {"Item": item}} for item in puts]
-        requests += [
-            {"DeleteRequest": {"Key": {"pk": {"S": partition}, "sk": {"S": sort}}}}
-            for partition, sort in deletes
-        ]
-        for start in range(0, len(requests), _WRITES_PER_CALL):
-            self._write_some(requests[start : start + _WRITES_PER_CALL])
+        for item in deletes:
+            requests += [{"DeleteRequest": {"Key": {"pk": item["pk"], "sk": item["sk"]}}}]
+        part, attempt = "UnprocessedItems", 0
+        while requests:
+            now, later = requests[:_WRITES_PER_CALL], requests[_WRITES_PER_CALL:]
+            [first] = now[0].values()
+            where = _describe_key(first.get("Item") or first["Key"])
+            answer = self.call("batch_write_item", where, part=part, RequestItems={self.name: now})
+            undone = answer[part].get(self.name, [])
+            requests = undone + later
+            if undone and attempt == _MAX_ATTEMPTS - 1:
+                msg = f"table {self.name!r} left {len(undone)} writes undone after {_MAX_ATTEMPTS} "
+                raise LogUnavailableError(f"{msg}attempts, from key {where}; try again later")
+            if undone:
+                self.wait(attempt)
+            attempt = attempt + 1 if undone else 0
 
-    def _write_some(self, requests: list[dict[str, Any]]) -> None:
-        for attempt in range(_MAX_ATTEMPTS):
-            self.check_open()
-            where = f"table {self.name!r}, key {_describe_key(requests[0])}"
-            with translate_errors(f"batch_write_item failed on {where}"):
-                answer = self._get_client().batch_write_item(RequestItems={self.name: requests})
-            requests = answer.get("UnprocessedItems", {}).get(self.name, [])
-            if not requests:
+    # -- reading --------------------------------------------------------------------------------
+
+    def get(self, key: Item) -> Item | None:
+        """Return the item of a key as the last write left it, or None."""
+        sort = key["sk"]["S"]
+        return next(self.query(key["pk"]["S"], (sort, sort)), None)
+
+    def query(
+        self,
+        partition: str,
+        between: tuple[str, str],
+        *,
+        by_thread: bool = False,
+        newest_first: bool = False,
+        page: int | None = None,
+        summary: bool = False,
+    ) -> Iterator[Item]:
+        """Yield a partition's items in order of their key, a page at a time as they are asked for.
+
+        Args:
+            partition: Partition key.
+            between: Closed range of sort keys.
+            by_thread: The range is one of the index by thread.
+            newest_first: Descending.
+            page: At most so many items are read at once.
+            summary: Without entries and the values of documents.
+        """
+        names = (":pk", ":first", ":last")
+        values = map(write_text, (partition, *between))
+        condition = f"#pk = :pk AND #{'tp' if by_thread else 'sk'} BETWEEN :first AND :last"
+        request: dict[str, Any] = {"KeyConditionExpression": condition}
+        request["ExpressionAttributeValues"] = dict(zip(names, values, strict=True))
+        request["ScanIndexForward"] = not newest_first
+        request |= {"IndexName": INDEX} if by_thread else {}
+        request |= {} if page is None else {"Limit": page}
+        return self._read_pages("query", f"{partition!r} {between}", request, summary=summary)
+
+    def scan_index(self) -> Iterator[Item]:
+        """Yield the batches of all partitions, without their entries."""
+        return self._read_pages("scan", "", {"IndexName": INDEX}, summary=True)
+
+    def _read_pages(
+        self, operation: str, where: str, request: dict[str, Any], *, summary: bool
+    ) -> Iterator[Item]:
+        request |= {"ProjectionExpression": _SUMMARY} if summary else {}
+        names = _name_attributes(request.get("KeyConditionExpression", "") + _SUMMARY * summary)
+        request |= {"TableName": self.name, "ConsistentRead": True}
+        request |= {"ExpressionAttributeNames": names}
+        while True:
+            page = self.call(operation, where, part="Items", **request)
+            for item in page["Items"]:
+                if not (read_text(item, "pk") and read_text(item, "sk")):
+                    msg = f"{operation} on table {self.name!r} got an item without key; try again"
+                    raise LogUnavailableError(msg)
+                yield item
+            if not page.get("LastEvaluatedKey"):
                 return
-            self.pause(choose_pause_s(attempt))
-        msg = (
-            f"table {self.name!r} left {len(requests)} writes undone after {_MAX_ATTEMPTS} "
-            f"attempts, the first of them {_describe_key(requests[0])}; it is too busy, "
-            "try again later"
-        )
-        raise LogUnavailableError(msg)
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    # -- the table ------------------------------------------------------------------------------
+
+    def make(self) -> bool:
+        """Make the table unless there is one of that name, and wait for it.
+
+        Returns:
+            Whether it was made.
+
+        Raises:
+            LogUnavailableError: If it does not become ready.
+        """
+        definition = make_table_definition(self.name)
+        made = self.call("create_table", unless="ResourceInUseException", **definition)
+        for _ in range(_WAITS):
+            answer = self.call("describe_table", part="Table", TableName=self.name)["Table"]
+            if answer.get("TableStatus") == "ACTIVE":
+                return made is not None
+            self.pause(0.5)
+        raise LogUnavailableError(f"table {self.name!r} is not ready yet; try again later")
 
 
-def _describe_key(request: Mapping[str, Any]) -> str:
-    key = request["PutRequest"]["Item"] if "PutRequest" in request else None
-    key = key or request["DeleteRequest"]["Key"]
-    return f"{key['pk']['S']!r} {key['sk']['S']!r}"
+def _describe_key(item: Item) -> str:
+    return f"{item['pk']['S']!r} {item['sk']['S']!r}"
 
 
-def _name_attributes(*expressions: str) -> dict[str, str]:
-    """Return the names of attributes in expressions: spelt out, many would be reserved words."""
-    return {f"#{name}": name for text in expressions for name in _NAME.findall(text)}
+def _name_attributes(expression: str) -> dict[str, str]:
+    """Return the names of attributes in an expression: spelt out, many would be reserved words."""
+    return {f"#{name}": name for name in re.findall(r"#(\w+)", expression)}
 
 
-def _project(fields: Sequence[str], condition: str) -> dict[str, Any]:
-    projection = ", ".join(f"#{name}" for name in fields)
-    request: dict[str, Any] = {"ExpressionAttributeNames": _name_attributes(condition, projection)}
-    return request | {"ProjectionExpression": projection} if projection else request
+def _make_refusal(what: str, response: Mapping[str, Any]) -> LogError:
+    fields = response.get("Error", {})
+    code = str(fields.get("Code", "unknown"))
+    said = f"{what}: {code}: {fields.get('Message', '')}"
+    if code in _ADVICE:
+        return LogError(f"{said}; {_ADVICE[code]}")
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if _TRANSIENT.search(code) or status >= _SERVER_ERROR:
+        return LogUnavailableError(f"{said}; try again later")
+    return LogError(said)
 
 
-# -- the table --------------------------------------------------------------------------------
-
-TTL_ATTRIBUTE = "expires"
-"""Holds the second at which an item ends; the service deletes it some time after."""
-
-_WAIT_S = 0.5
-_WAITS = 240
+# -- making tables and clients --------------------------------------------------------------------
 
 
 def make_table_definition(table_name: str) -> dict[str, Any]:
     """Return the arguments of `create_table` that make a table for `DynamoDBLog`.
 
-    As data, for tools that make tables themselves. Such a table should also have its time to live
-    enabled on the attribute `expires`.
+    As data, for tools that make tables themselves.
     """
+    names = ("pk", "sk", "tp")
+    index = {"IndexName": INDEX, "KeySchema": _describe_keys("tp")}
     return {
         "TableName": table_name,
         "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [
-            {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "tp")
-        ],
+        "AttributeDefinitions": [{"AttributeName": n, "AttributeType": "S"} for n in names],
         "KeySchema": _describe_keys("sk"),
-        "LocalSecondaryIndexes": [
-            {
-                "IndexName": INDEX,
-                "KeySchema": _describe_keys("tp"),
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
+        "LocalSecondaryIndexes": [{**index, "Projection": {"ProjectionType": "ALL"}}],
     }
 
 
 def _describe_keys(sort: str) -> list[dict[str, str]]:
-    return [
-        {"AttributeName": "pk", "KeyType": "HASH"},
-        {"AttributeName": sort, "KeyType": "RANGE"},
-    ]
+    kinds = (("pk", "HASH"), (sort, "RANGE"))
+    return [{"AttributeName": name, "KeyType": kind} for name, kind in kinds]
 
 
-def make_table(table: Table, *, ttl: bool) -> bool:
-    """Make the table unless there is one, wait for it, and enable its time to live.
-
-    Returns:
-        Whether it was made.
-
-    Raises:
-        ConfigError: If there is a table of that name with other keys or another index.
-        LogUnavailableError: If it does not become ready.
-    """
-    made = table.create(make_table_definition(table.name))
-    _check_keys(table.name, _wait_until_ready(table))
-    if ttl:
-        _enable_ttl(table)
-    return made
-
-
-def _wait_until_ready(table: Table) -> dict[str, Any]:
-    for _ in range(_WAITS):
-        description: dict[str, Any] = table.call("describe_table")["Table"]
-        if description["TableStatus"] == "ACTIVE":
-            return description
-        table.pause(_WAIT_S)
-    msg = f"table {table.name!r} is not ready after {_WAIT_S * _WAITS:.0f} s; try again later"
-    raise LogUnavailableError(msg)
-
-
-def _check_keys(name: str, description: Mapping[str, Any]) -> None:
-    wanted = make_table_definition(name)
-    indexes = {
-        index["IndexName"]: (index["KeySchema"], index["Projection"]["ProjectionType"])
-        for index in description.get("LocalSecondaryIndexes", [])
-    }
-    found = (description["KeySchema"], indexes.get(INDEX))
-    expected = (wanted["KeySchema"], (_describe_keys("tp"), "ALL"))
-    if found != expected:
-        msg = (
-            f"table {name!r} has keys and index {found!r}, but the log needs {expected!r}; neither "
-            "can be changed later: name another table"
-        )
-        raise ConfigError(msg)
-
-
-def _enable_ttl(table: Table) -> None:
-    state = table.call("describe_time_to_live")["TimeToLiveDescription"]
-    if state.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"):
-        return
-    specification = {"Enabled": True, "AttributeName": TTL_ATTRIBUTE}
-    table.call("update_time_to_live", TimeToLiveSpecification=specification)
-
-
-# -- the driver -------------------------------------------------------------------------------
-
-_TRANSIENT = frozenset(
-    {
-        "InternalFailure",
-        "InternalServerError",
-        "ProvisionedThroughputExceededException",
-        "ReplicatedWriteConflictException",
-        "RequestLimitExceeded",
-        "RequestTimeout",
-        "RequestTimeoutException",
-        "ServiceUnavailable",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
-    }
-)
-_ADVICE = {
-    "AccessDeniedException": "allow the actions that the page on DynamoDB in the docs lists",
-    "ExpiredTokenException": "renew the credentials",
-    "ItemCollectionSizeLimitExceededException": "one user holds at most 10 GB; forget old threads",
-    "ResourceNotFoundException": "create the table with create_table(), or name another one",
-    "UnrecognizedClientException": "check the credentials and the region",
-    "ValidationException": "make sure that create_table() or its definition made the table",
-}
-_SERVER_ERROR = 500
-
-
-class ConditionFailedError(LogError):
-    """The item that is there does not meet the condition of a write."""
-
-
-class TableExistsError(LogError):
-    """There is a table of that name."""
-
-
-def make_client(*, region_name: str | None, endpoint_url: str | None) -> Any:
+def _make_client(region_name: str | None = None, endpoint_url: str | None = None) -> Any:
     """Return a DynamoDB client that retries throttled and broken calls with growing pauses.
 
     Raises:
@@ -438,18 +349,13 @@ def make_client(*, region_name: str | None, endpoint_url: str | None) -> Any:
         from botocore.config import Config  # type: ignore[import-untyped]  # the same
         from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]  # the same
     except ImportError as error:
-        raise MissingExtraError.build("DynamoDBLog", "aws") from error
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
-        connect_timeout=5,
-        read_timeout=20,
-        max_pool_connections=32,
-    )
+        raise MissingExtraError.build("DynamoDBLog", _EXTRA) from error
+    retries = {"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS}
+    config = Config(retries=retries, connect_timeout=5, read_timeout=20, max_pool_connections=32)
+    options = {"region_name": region_name, "endpoint_url": endpoint_url}
     try:
         # A session of its own: the default one must not be shared between threads.
-        return boto3.session.Session().client(
-            "dynamodb", region_name=region_name, endpoint_url=endpoint_url, config=config
-        )
+        return boto3.session.Session().client("dynamodb", config=config, **options)
     except (BotoCoreError, ValueError) as error:
         msg = (
             f"no DynamoDB client can be made for region_name={region_name!r}, "
@@ -459,46 +365,64 @@ def make_client(*, region_name: str | None, endpoint_url: str | None) -> Any:
         raise ConfigError(msg) from error
 
 
-_EXPECTED: dict[str, type[LogError]] = {
-    "ConditionalCheckFailedException": ConditionFailedError,
-    "ResourceInUseException": TableExistsError,
-}
+# -- plain maps as items --------------------------------------------------------------------------
 
 
-@contextmanager
-def translate_errors(what: str) -> Iterator[None]:
-    """Turn the driver's exceptions into ours; `what` says what was tried, and where.
+def to_dynamodb(
+    maps: Mapping[str, Any] | Iterable[Mapping[str, Any]],
+    *,
+    report: Callable[[str], None] | None = None,
+) -> list[Item]:
+    """Return maps of plain values as DynamoDB items, in order.
+
+    What the service would refuse becomes NULL, and its neighbours stay: a value of another type, an
+    empty or mixed set, a map with a key that is no text, NaN, an infinity, a number of more than 38
+    digits, or text with lone surrogates. Floats become the decimal number that Python shows.
+
+    Args:
+        maps: One map, or several, for instance what `ConversationHistory.to_maps` returns.
+        report: Called with a sentence for each value that became NULL, naming its place; by default
+            it is logged as an error.
 
     Raises:
-        ConditionFailedError: If the condition of a write was not met.
-        TableExistsError: If the table to be made is there.
-        LogUnavailableError: If the service could not be reached or stayed too busy.
-        LogError: If it refused for another reason.
+        MissingExtraError: If boto3 is not installed.
     """
-    from botocore.exceptions import (
-        BotoCoreError,
-        ClientError,
-        ConnectionError,  # noqa: A004 - the driver's name for it
-        HTTPClientError,
-    )
-
     try:
-        yield
-    except ClientError as error:
-        raise _make_refusal(what, error.response) from error
-    except (ConnectionError, HTTPClientError) as error:
-        raise LogUnavailableError(f"{what}: {error}; try again later") from error
-    except BotoCoreError as error:
-        raise LogError(f"{what}: {error}") from error
+        from boto3.dynamodb.types import TypeSerializer  # type: ignore[import-untyped]  # no types
+    except ImportError as error:
+        raise MissingExtraError.build("to_dynamodb", _EXTRA) from error
+    serialize, tell = TypeSerializer().serialize, report or _LOGGER.error
+
+    def convert(value: Any, path: str) -> Item:
+        if isinstance(value, list | tuple):
+            return {"L": [convert(one, f"{path}[{n}]") for n, one in enumerate(value)]}
+        if isinstance(value, Mapping) and all(map(_is_text, value)):
+            return {"M": {name: convert(one, f"{path}.{name}") for name, one in value.items()}}
+        with suppress(TypeError, ArithmeticError):
+            found: Item = serialize(_prepare(value))
+            return found
+        tell(f"{path} holds a {type(value).__name__} that DynamoDB cannot keep; it becomes NULL")
+        return {"NULL": True}
+
+    listed = [maps] if isinstance(maps, Mapping) else maps
+    return [convert(one, f"[{n}]").get("M", {}) for n, one in enumerate(listed)]
 
 
-def _make_refusal(what: str, response: Mapping[str, Any]) -> LogError:
-    fields = response.get("Error", {})
-    code = str(fields.get("Code", "unknown"))
-    said = f"{what}: {code}: {fields.get('Message', '')}"
-    if code in _EXPECTED:
-        return _EXPECTED[code](said)
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code in _TRANSIENT or status >= _SERVER_ERROR:
-        return LogUnavailableError(f"{said}; try again later")
-    return LogError(f"{said}; {_ADVICE[code]}" if code in _ADVICE else said)
+def _is_text(value: object) -> bool:
+    """Return whether a value is text that the service can keep: without lone surrogates."""
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
+
+
+def _prepare(value: Any) -> Any:
+    """Return a value as the serializer takes it, exactly.
+
+    Raises:
+        TypeError: If the service cannot keep it.
+    """
+    if isinstance(value, float):  # a subclass may print itself otherwise
+        value = Decimal(float.__repr__(value))
+    is_odd_text = isinstance(value, str) and not _is_text(value)
+    is_odd_number = isinstance(value, Decimal) and not value.is_finite()
+    if isinstance(value, Mapping) or value == frozenset() or is_odd_text or is_odd_number:
+        raise TypeError(type(value).__name__)
+    return frozenset(map(_prepare, value)) if isinstance(value, AbstractSet) else value

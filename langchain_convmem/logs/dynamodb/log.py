@@ -2,74 +2,27 @@
 
 One batch of entries is one item, written under the condition that its number is free: so a batch is
 there whole or not at all, and numbers are the order of commits, without transactions and without a
-counter. The layout is described in `items`, the rights that it needs in the docs.
+counter. Numbers are dense: one that is missing was taken away by somebody else. The layout is
+described in `items`, the rights that it needs in the docs.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
-from threading import Lock
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
-from langchain_convmem.errors import (
-    ConfigError,
-    CorruptEntryError,
-    InvalidMessageError,
-    LogError,
-    LogUnavailableError,
-)
+from langchain_convmem.errors import ConfigError, InvalidMessageError, LogError, LogUnavailableError
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, make_ulid
-from langchain_convmem.logs.base import (
-    AppendPlan,
-    AsyncTwins,
-    EncodedDraft,
-    Row,
-    annotate_metadata,
-    annotate_row,
-    build_changes,
-    build_line_changes,
-    check_ids,
-    check_scope,
-    check_user,
-    decode_document,
-    decode_entry,
-    encode_drafts,
-    encode_state,
-    hash_message_id,
-    list_own_ids,
-    make_twin,
-    make_version,
-    plan_append,
-    read_message_id,
-    sign_document,
-)
+from langchain_convmem.logs import base as kit
 from langchain_convmem.logs.checksums import Signer, check_key
-from langchain_convmem.logs.dynamodb.batches import Batches
-from langchain_convmem.logs.dynamodb.client import Table, choose_pause_s, make_table
-from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
-from langchain_convmem.logs.dynamodb.items import (
-    ENTRIES_PER_BATCH,
-    LONE_PREFIX,
-    PIECE_BYTES,
-    STATE_RANGE,
-    Batch,
-    Item,
-    choose_number,
-    compute_number,
-    compute_position,
-    is_expired,
-    is_of_earlier_day,
-    make_partition_key,
-    make_state_key,
-    read_owner,
-    write_number,
-    write_text,
-)
+from langchain_convmem.logs.dynamodb import items as layout
+from langchain_convmem.logs.dynamodb.client import Table
+from langchain_convmem.logs.dynamodb.items import Batch, Item
+from langchain_convmem.logs.verify import Progress, StorageProblem, VerifyReport, verify_log
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,
@@ -84,22 +37,29 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.views.codec import load_json
 
+T = TypeVar("T")
 
-class DynamoDBLog(AsyncTwins):
+_MOST_STATE_BYTES = 350 * 1024
+_SETTLED_MS = 3_600_000  # no writer still holds a number, or pieces, for so long
+_PATIENCE_S = 60.0
+_PAGE = 500
+_KNOWN_IDS = 200_000
+_FREE = "attribute_not_exists(#pk)"
+_UNCHANGED = "#token = :token"
+
+
+class DynamoDBLog(kit.AsyncTwins):
     """A message log in a DynamoDB table; `create_table` makes one.
 
     Safe to share between threads, and to open in any number of processes. Each `append` costs one
-    write call, unless its batch is larger than 180 KB. `threads(None)` and `owners()` read the
-    whole table.
+    write call, unless its batch is larger than 180 KB. `threads(None)`, `owners()` and `verify()`
+    read the whole table.
 
-    It needs the rights `dynamodb:BatchWriteItem`, `DeleteItem`, `GetItem`, `PutItem`, `Query` and
-    `Scan` on the table and its index; `create_table` also `CreateTable`, `DescribeTable`,
-    `DescribeTimeToLive` and `UpdateTimeToLive`.
+    It needs the rights `dynamodb:BatchWriteItem`, `PutItem`, `Query` and `Scan` on the table and
+    its index; `create_table` also `CreateTable` and `DescribeTable`.
     """
 
-    workers = (
-        16  # each call mostly waits for the network, and calls of one task are awaited in turn
-    )
+    workers = 16  # each call mostly waits for the network
 
     def __init__(
         self,
@@ -108,7 +68,6 @@ class DynamoDBLog(AsyncTwins):
         client: Any = None,
         region_name: str | None = None,
         endpoint_url: str | None = None,
-        ttl_seconds: int | None = None,
         signing_key: bytes | str | None = None,
     ) -> None:
         """Prepare a log on a table; nothing is sent yet.
@@ -119,8 +78,6 @@ class DynamoDBLog(AsyncTwins):
                 for retries. By default one is made, and closed with the log.
             region_name: Region of the client made here; by default what the environment says.
             endpoint_url: Where the client made here connects to, for a server of one's own.
-            ttl_seconds: Entries and documents end so long after they were written; all processes
-                should agree on it. None keeps them.
             signing_key: A secret of 16 to 64 bytes with which entries are signed: then the log
                 shows changes by anybody who does not know it, too. All that open the table need
                 it, from its first entry on.
@@ -131,37 +88,27 @@ class DynamoDBLog(AsyncTwins):
         """
         if not isinstance(table_name, str) or not table_name:
             raise ConfigError(f"table_name must be a non-empty string, got {table_name!r}")
-        if ttl_seconds is not None and ttl_seconds <= 0:
-            raise ConfigError(f"ttl_seconds must be positive or None, got {ttl_seconds!r}")
         if client is not None and (region_name is not None or endpoint_url is not None):
             raise ConfigError("region_name and endpoint_url are for a client made here; pass one")
         self.table_name = table_name
-        self._table = Table(
-            table_name, client=client, region_name=region_name, endpoint_url=endpoint_url
-        )
+        options = {"region_name": region_name, "endpoint_url": endpoint_url}
+        self._table = Table(table_name, client, **options)
         self._signer = Signer(signing_key)
-        self._batches = Batches(self._table, ttl_seconds=ttl_seconds, key_id=self._signer.key_id)
-        self._documents = _Documents(self._table, self._signer, ttl_seconds=ttl_seconds)
-        self._writer = _BatchWriter(self._table, self._batches, self._signer)
+        self._known: dict[ThreadKey, tuple[int, frozenset[int]]] = {}
 
     def __repr__(self) -> str:
         return f"DynamoDBLog({self.table_name!r})"
 
-    def create_table(self, *, ttl: bool = True) -> bool:
+    def create_table(self) -> bool:
         """Make the table unless there is one, and wait until it can be used.
-
-        Args:
-            ttl: Also let the service delete what has ended. Entries do so only with `ttl_seconds`,
-                but what `forget` leaves of a batch ends too.
 
         Returns:
             Whether it was made.
 
         Raises:
-            ConfigError: If there is a table of that name with other keys.
             LogError: If the service refuses.
         """
-        return make_table(self._table, ttl=ttl)
+        return self._table.make()
 
     def close(self) -> None:
         """Close the client, unless it was given; later calls raise `LogClosedError`. Idempotent."""
@@ -184,14 +131,84 @@ class DynamoDBLog(AsyncTwins):
                 are signed with another key, or with none.
         """
         del durable
-        batch = encode_drafts(drafts)
+        batch = kit.encode_drafts(drafts)
         self._table.check_open()
         if not batch:
             return []
-        if 2 * len(batch) > ENTRIES_PER_BATCH:  # each may replace another, which takes two
-            msg = f"a batch has at most {ENTRIES_PER_BATCH // 2} messages, got {len(batch)}"
-            raise ConfigError(msg)
-        return self._writer.append(key, batch).build_entries(key)
+        most = layout.ENTRIES_PER_BATCH // 2  # each may replace another, which takes two
+        if len(batch) > most:
+            raise ConfigError(f"a batch has at most {most:,} messages, got {len(batch):,}")
+        hashes = frozenset(map(kit.hash_message_id, kit.list_own_ids(batch)))
+
+        def try_next_number() -> kit.AppendPlan | None:
+            number = self._find_last(key.owner) + 1
+            first = layout.compute_position(number, 0)
+            read = self._read_named(key, hashes, number - 1)
+            stored = [row for row in read if not self._signer.find_damage(key, row)]
+            sign = partial(self._signer.sign, key)
+            plan = kit.plan_append(batch, stored, first_position=first, sign=sign)
+            if not plan.added:
+                return plan
+            if not self._put_batch(key, number, plan.added):
+                return None
+            known, there = self._known.get(key, (0, frozenset()))
+            if known == number - 1:
+                self._learn(key, number, there | _hash_ids(plan.added))
+            return plan
+
+        return self._retry(key, try_next_number).build_entries(key)
+
+    def _retry(self, key: ThreadKey, step: Callable[[], T | None]) -> T:
+        """Return what a step returns once no other writer is faster: then it is not None."""
+        deadline, attempt = time.monotonic() + _PATIENCE_S, 0
+        while (found := step()) is None:
+            if time.monotonic() > deadline:
+                who = f"other writers of {key.owner} in table {self.table_name!r}"
+                msg = f"{who} were faster for {_PATIENCE_S:.0f} s; try again later"
+                raise LogUnavailableError(msg, thread_id=key.thread_id)
+            self._table.wait(attempt)
+            attempt += 1
+        return found
+
+    def _find_last(self, owner: Owner) -> int:
+        """Return the number of the owner's last batch; 0 if there is none.
+
+        Raises:
+            ConfigError: If it is signed with another key.
+        """
+        for newest in self._list_batches(owner, newest_first=True, page=1, summary=True):
+            if newest.key is not None and not newest.damage:
+                check_key(newest.key_id, self._signer.key_id, f"table {self.table_name!r}")
+            return newest.number
+        return 0
+
+    def _put_batch(
+        self, key: ThreadKey, number: int, rows: Sequence[kit.Row], old: Batch | None = None
+    ) -> bool:
+        """Write a batch, or a mark if it has no rows; return False if another was faster.
+
+        Args:
+            key: Its thread.
+            number: Its number.
+            rows: Its rows.
+            old: The batch that is to be replaced; None if the number is to be free.
+        """
+        item, pieces = self._make_mark(key, number), list[Item]()
+        if rows:
+            key_id = self._signer.key_id
+            item, pieces = layout.make_batch_items(key, number, make_ulid(), rows, key_id)
+        self._table.write(pieces)
+        if old is None:
+            done = self._table.put(item, _FREE)
+        else:
+            done = self._table.put(item, _UNCHANGED, token=layout.write_text(old.token))
+        if not done:
+            self._table.write(deletes=pieces)
+        elif old is not None and (old.pieces or old.damage):
+            # A mark is never changed again, so that pieces of every version of it can go.
+            between = layout.make_piece_range(key, number, old.token if rows else "")
+            self._table.write(deletes=self._list_keys(key, between))
+        return done
 
     def annotate(
         self,
@@ -203,35 +220,145 @@ class DynamoDBLog(AsyncTwins):
         aux: Mapping[str, Any] | None = None,
     ) -> Entry:
         """Add to an entry's metadata, durably; see `MessageLog.annotate`."""
-        change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
-        return decode_entry(key, self._writer.annotate(key, entry_id, change), self._signer)
+        change = partial(kit.annotate_metadata, attributes=attributes, timing=timing, aux=aux)
+
+        def try_to_change() -> kit.Row | None:
+            batch, rows, place = self._find_entry(key, entry_id)
+            rows[place] = kit.annotate_row(key, rows[place], change, self._signer)
+            return rows[place] if self._put_batch(key, batch.number, rows, batch) else None
+
+        return kit.decode_entry(key, self._retry(key, try_to_change), self._signer)
+
+    def _find_entry(self, key: ThreadKey, entry_id: str) -> tuple[Batch, list[kit.Row], int]:
+        """Return an entry's batch with its rows and the place among them; newest batches first."""
+        for listed in self._list_batches(key, newest_first=True, page=25):
+            if listed.first <= entry_id <= listed.last:
+                batch, rows = self._load(listed)
+                for place, row in enumerate(rows):
+                    if row.id == entry_id:
+                        return batch, rows, place
+        msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
+        raise LogError(msg, thread_id=key.thread_id)
+
+    # -- which ids a thread has -------------------------------------------------------------------
+
+    def _read_named(self, key: ThreadKey, hashes: frozenset[int], last: int) -> list[kit.Row]:
+        """Return the thread's rows if there may be a message whose id has one of these hashes.
+
+        What was read once is known: a call reads what is new, and all only where it must.
+
+        Args:
+            key: The thread.
+            hashes: Of the ids.
+            last: The number of the owner's last batch.
+        """
+        if not hashes:
+            return []
+        known, there = self._known.get(key, (0, frozenset()))
+        rows: list[kit.Row] = []
+        if known < last:
+            after = layout.compute_position(known + 1, -1)
+            rows = [row for _, row in self._read_rows(key, after)]
+            there |= _hash_ids(rows)
+            self._learn(key, last, there)
+        if there.isdisjoint(hashes):
+            return []
+        return [row for _, row in self._read_rows(key)] if known else rows
+
+    def _learn(self, key: ThreadKey, number: int, hashes: frozenset[int]) -> None:
+        """Note the ids of a thread, complete up to a batch; forgotten ones do no harm."""
+        if sum(1 + len(one) for _, one in list(self._known.values())) > _KNOWN_IDS:
+            self._known = {}
+        self._known[key] = number, hashes
 
     # -- reading --------------------------------------------------------------------------------
 
-    def entries(
+    def _list_batches(
+        self, scope: Owner | ThreadKey, first: int = 0, last: int | None = None, **options: Any
+    ) -> Iterator[Batch]:
+        """Yield the batches of a thread, or those of an owner and their marks, by number.
+
+        Args:
+            scope: The owner or the thread.
+            first: Number of the first one.
+            last: Number of the last one; None is the newest.
+            **options: See `Table.query`.
+        """
+        between = layout.make_batch_range(scope, first, last)
+        options["by_thread"] = isinstance(scope, ThreadKey)
+        for item in self._table.query(layout.make_partition_key(scope), between, **options):
+            yield layout.read_batch(item, scope)
+
+    def _list_keys(self, scope: Owner | ThreadKey, between: tuple[str, str]) -> list[Item]:
+        """Return the items of a range without what they hold."""
+        return list(self._table.query(layout.make_partition_key(scope), between, summary=True))
+
+    def _read_again(self, key: ThreadKey, batch: Batch) -> Batch:
+        """Return a batch as it is now."""
+        item = self._table.get(layout.make_key(key, layout.make_batch_key(batch.number)))
+        return replace(batch, key=None) if item is None else layout.read_batch(item, key)
+
+    def _load(self, batch: Batch) -> tuple[Batch, list[kit.Row]]:
+        """Return a batch as it is now, and its rows; none if it is gone by now.
+
+        What cannot be read is one damaged row.
+        """
+        while (key := batch.key) is not None:
+            damage, text = batch.damage, batch.text
+            if batch.pieces:
+                between = layout.make_piece_range(key, batch.number, batch.token)
+                pieces = list(self._table.query(layout.make_partition_key(key), between))
+                text = "".join(layout.read_text(piece, "rows") for piece in pieces)
+                if len(pieces) != batch.pieces:
+                    # A change names new pieces in the batch before it deletes the old ones.
+                    newer = self._read_again(key, batch)
+                    if newer.key is None or newer.token != batch.token:
+                        batch = newer
+                        continue
+                    damage = f"{len(pieces)} of {batch.pieces} pieces of its batch are there"
+            if damage:
+                position = layout.compute_position(batch.number, 0)
+                return batch, [layout.make_damaged_row(position, damage)]
+            return batch, layout.read_rows(text, batch.size, batch.number)
+        return batch, []
+
+    def _read_rows(
         self,
-        key: ThreadKey,
-        *,
+        scope: Owner | ThreadKey,
         after: int = 0,
         until: int | None = None,
-        last: int | None = None,
+        limit: int | None = None,
+        *,
+        newest_first: bool = False,
+    ) -> Iterator[tuple[ThreadKey, kit.Row]]:
+        """Yield rows in a range of positions with their threads, reading no more than needed."""
+        page = None if limit is None else min(max(limit, 1), _PAGE)
+        last = None if until is None else layout.compute_number(until)
+        batches = self._list_batches(
+            scope, layout.compute_number(after + 1), last, newest_first=newest_first, page=page
+        )
+        found = (
+            (batch.key, row)
+            for batch, rows in map(self._load, batches)
+            for row in (reversed(rows) if newest_first else rows)
+            if batch.key is not None and after < row.position <= kit.cap_bound(until)
+        )
+        return islice(found, kit.cap_count(limit))
+
+    def entries(
+        self, key: ThreadKey, *, after: int = 0, until: int | None = None, last: int | None = None
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`.
 
         Only the batches of the range are read; with `last` newest first, and no more than needed.
         """
         self._table.check_open()
-        if until is not None and until <= after:
+        if kit.cap_bound(until) <= max(after, 0):
             return []
-        bounds = after, until
-        if last is not None:
-            rows = _read_latest(self._batches, key, bounds, last)
-        else:
-            batches = _read_between(self._batches, key, bounds)
-            rows = _list_rows(batches)
-            if rows and not compute_number(after):
-                self._writer.learn(key, batches)
-        return [decode_entry(key, row, self._signer) for row in rows if _is_in_range(row, bounds)]
+        found = [*self._read_rows(key, after, until, last, newest_first=last is not None)]
+        rows = [row for _, row in found]
+        ordered = rows if last is None else rows[::-1]
+        return [kit.decode_entry(key, row, self._signer) for row in ordered]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`.
@@ -239,20 +366,18 @@ class DynamoDBLog(AsyncTwins):
         Two queries tell whether there may be any, unless this process has not read the thread yet;
         only then, or where there are, the thread is read.
         """
-        check_ids(message_ids)
+        kit.check_ids(message_ids)
         self._table.check_open()
-        wanted = frozenset(message_ids)
-        newest = self._batches.find_newest(key.owner) if wanted else None
-        if newest is None:
+        if not message_ids:
             return []
-        rows = self._writer.read_possibly_same(
-            key, set(map(hash_message_id, wanted)), newest.number
-        )
+        wanted = frozenset(message_ids)
+        hashes = frozenset(map(kit.hash_message_id, wanted))
+        rows = self._read_named(key, hashes, self._find_last(key.owner))
         named = [row for row in rows if row.role != "control"]
         return [
-            decode_entry(key, row, self._signer)
+            kit.decode_entry(key, row, self._signer)
             for row in named
-            if read_message_id(row.id, row.body) in wanted
+            if kit.read_message_id(row.id, row.body) in wanted
         ]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
@@ -260,9 +385,24 @@ class DynamoDBLog(AsyncTwins):
 
         A user's whole partition is read, and for None the whole table.
         """
-        check_user(user_id)
-        self._table.check_open()
-        return _list_threads(self._batches, user_id)
+        kit.check_user(user_id)
+        if user_id is not None:
+            batches = self._list_batches(Owner(user_id=user_id), summary=True)
+        else:
+            listed = ((layout.read_owner(item), item) for item in self._table.scan_index())
+            alone = ((o, item) for o, item in listed if o is not None and o.user_id is None)
+            batches = (layout.read_batch(item, owner) for owner, item in alone)
+        spans: dict[ThreadKey, tuple[int, str, str]] = {}
+        for batch in batches:
+            if batch.key is not None and not batch.damage:
+                count, first, last = spans.get(batch.key, (0, batch.first, batch.last))
+                span = (count + batch.size, min(first, batch.first), max(last, batch.last))
+                spans[batch.key] = span
+        ordered = sorted(spans.items(), key=lambda one: one[1][2], reverse=True)
+        return [
+            ThreadInfo(key, count, get_ulid_ms(first), get_ulid_ms(last))
+            for key, (count, first, last) in ordered
+        ]
 
     def owners(self) -> list[Owner]:
         """Return every user and every thread of no user that has entries.
@@ -270,22 +410,64 @@ class DynamoDBLog(AsyncTwins):
         There is no list of them: this reads the keys of the whole table, and the service counts
         every batch in full, as for `threads(None)`.
         """
-        self._table.check_open()
-        return _list_owners(self._batches)
+        found = dict.fromkeys(map(layout.read_owner, self._table.scan_index()))
+        return [owner for owner in found if owner is not None]
 
-    aowners = make_twin(owners)
+    aowners = kit.make_twin(owners)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
-        rows, generation = _read_later(self._batches, owner, cursor, limit)
-        return build_changes(rows, cursor, generation, self._signer)
+        # Before the rows: one forgotten in between must not come with the new generation.
+        generation = self._read_generation(owner)
+        rows = self._read_rows(owner, cursor, limit=limit)
+        return kit.build_changes(rows, cursor, generation, self._signer)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
-        rows, generation = _read_later(self._batches, owner, cursor, limit)
-        return build_line_changes(rows, cursor, generation, limit, self._signer)
+        generation = self._read_generation(owner)
+        rows = self._read_rows(owner, cursor, limit=limit)
+        return kit.build_line_changes(rows, cursor, generation, limit, self._signer)
+
+    def _read_generation(self, owner: Owner) -> int:
+        item = self._table.get(layout.make_key(owner, layout.GENERATION_KEY))
+        return 0 if item is None else layout.read_number(item, "generation")
+
+    # -- checking ---------------------------------------------------------------------------------
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Read the whole table and return what is damaged and what is missing.
+
+        Args:
+            progress: Called with the entries read so far, and all there are.
+        """
+        return verify_log(self, progress)
+
+    averify = kit.make_twin(verify)
+
+    def check_storage(self) -> Iterator[StorageProblem]:
+        """Yield what is wrong beside the entries; see `verify.StorageCheck`.
+
+        A batch that is missing counts as one entry: how many it held is not known. Batches after
+        the last one that is there are not missed.
+        """
+        for owner in dict.fromkeys(map(layout.read_owner, self._table.scan_index())):
+            if owner is None:
+                yield StorageProblem("there are batches that do not name their owner")
+                continue
+            there = list(self._list_batches(owner, summary=True))
+            missing = there[-1].number - len(there) if there else 0
+            if missing:
+                what = f"{missing} of its {there[-1].number} batches are missing"
+                yield StorageProblem(what, owner, missing)
+            for batch in there:
+                if batch.key is None and batch.check != self._sign_mark(owner, batch.number):
+                    what = f"the mark that batch {batch.number} was forgotten was altered"
+                    yield StorageProblem(what, owner)
+
+    def _sign_mark(self, scope: Owner | ThreadKey, number: int) -> bytes:
+        return self._signer.sign_record("mark", layout.make_partition_key(scope), number)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -295,407 +477,84 @@ class DynamoDBLog(AsyncTwins):
         """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
 
         If it fails half-way, call it again: what is gone stays gone. Backups of the table, if there
-        are any, are out of its reach.
+        are any, are out of its reach. An erased batch leaves an empty mark, under hashes alone.
         """
-        check_scope(scope, entry_ids)
+        kit.check_scope(scope, entry_ids)
         self._table.check_open()
+        if isinstance(scope, ThreadKey) and entry_ids is not None:
+            receipt = self._erase_entries(scope, frozenset(entry_ids))
+        else:
+            receipt = self._erase_all(scope)
+        # Last of all: who reads in between may see less than before, and reads anew after this.
         owner = scope.owner if isinstance(scope, ThreadKey) else scope
-        with self._writer.lock_owner(owner):
-            if isinstance(scope, Owner):
-                return erase_owner(self._table, self._batches, scope)
-            if entry_ids is None:
-                return erase_thread(self._table, self._batches, scope)
-            attempts = self._writer.make_attempts()
-            return erase_entries(self._table, self._batches, scope, entry_ids, attempts=attempts)
+        generation = kit.make_version(self._read_generation(owner))
+        item = layout.make_key(owner, layout.GENERATION_KEY)
+        self._table.write([{**item, "generation": layout.write_number(generation)}])
+        return replace(receipt, at_ms=get_now_ms())
+
+    def _erase_all(self, scope: Owner | ThreadKey) -> ForgetReceipt:
+        """Erase all of an owner or a thread; return what was erased.
+
+        Each batch leaves a mark, since a writer may still hold its number.
+        """
+        found = list(self._list_batches(scope, summary=True))
+        batches = [batch for batch in found if batch.key is not None]
+        documents = self._list_keys(scope, layout.make_state_range(scope))
+        self._table.write((self._make_mark(scope, one.number) for one in batches), documents)
+        numbers = {batch.number for batch in found}
+        settled = get_now_ms() - _SETTLED_MS
+        pieces = []
+        for piece in self._list_keys(scope, layout.make_piece_range(scope)):
+            number, written_ms = layout.read_piece_key(piece)
+            # A young one of no batch may belong to a batch that is being written.
+            if number in numbers or written_ms < settled:
+                pieces.append(piece)
+        self._table.write(deletes=pieces)
+        threads = {batch.key.thread_id for batch in batches if batch.key is not None}
+        threads |= {layout.read_text(document, "thread") for document in documents}
+        entries = sum(batch.size for batch in batches)
+        return ForgetReceipt(entries=entries, threads=len(threads), documents=len(documents))
+
+    def _make_mark(self, scope: Owner | ThreadKey, number: int) -> Item:
+        item = layout.make_key(scope, layout.make_batch_key(number))
+        check = {"B": self._sign_mark(scope, number)}
+        return {**item, "token": layout.write_text(make_ulid()), "check": check}
+
+    def _erase_entries(self, key: ThreadKey, ids: frozenset[str]) -> ForgetReceipt:
+        """Take entries out of their batches, by entry id or message id.
+
+        The thread's caches go after them: one that is made meanwhile may still tell of them.
+        """
+        erased = 0
+        for batch in self._list_batches(key):
+            if any(_is_named(row, ids) for row in self._load(batch)[1]):
+                erased += self._retry(key, partial(self._try_to_take_out, key, batch, ids))
+        caches = self._list_keys(key, layout.make_state_range(key, caches=True))
+        self._table.write(deletes=caches)
+        return ForgetReceipt(entries=erased, documents=len(caches))
+
+    def _try_to_take_out(self, key: ThreadKey, batch: Batch, ids: frozenset[str]) -> int | None:
+        """Return how many entries were taken out; None if another writer changed the batch."""
+        batch, rows = self._load(self._read_again(key, batch))
+        kept = [row for row in rows if not _is_named(row, ids)]
+        if len(kept) < len(rows) and not self._put_batch(key, batch.number, kept, batch):
+            return None
+        return len(rows) - len(kept)
 
     # -- state documents ------------------------------------------------------------------------
 
     def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
-        """Return the document, or None."""
-        return self._documents.get(key, name)
-
-    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
-        """Return the documents of one name by thread id; see `StateBatches`.
-
-        All documents of a user are read, and for None the whole table.
-        """
-        check_user(user_id)
-        self._table.check_open()
-        if user_id is not None:
-            return self._documents.list_of_user(user_id, name)
-        keys = [info.key for info in _list_threads(self._batches, None)]
-        found = {key.thread_id: self._documents.get(key, name) for key in keys}
-        return {thread: document for thread, document in found.items() if document is not None}
-
-    alist_states = make_twin(list_states)
-
-    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
-        """Write documents where there are none, a write call each; see `StateBatches`."""
-        for thread_id, value in values.items():
-            self.set_state(ThreadKey(user_id, thread_id), name, value, expected=None)
-
-    aadd_states = make_twin(add_states)
-
-    def set_state(
-        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
-    ) -> StateDocument | None:
-        """Write the document if its version is `expected`; see `ThreadState.set_state`."""
-        return self._documents.set(key, name, value, expected=expected)
-
-    def delete_state(self, key: ThreadKey, name: str) -> None:
-        """Delete the document if there is one."""
-        self._documents.delete(key, name)
-
-
-# -- writing ----------------------------------------------------------------------------------
-
-_LOCKS = 64
-_PATIENCE_S = 60.0
-
-
-class _BatchWriter:
-    """All that this process writes of entries. Thread-safe; a forked child starts anew."""
-
-    def __init__(self, table: Table, batches: Batches, signer: Signer) -> None:
-        """Take the table, the batches in it, and what signs their rows."""
-        self._table = table
-        self._batches = batches
-        self._signer = signer
-        self._pid = 0
-        self._start_process()
-
-    def _start_process(self) -> None:
-        """After a fork, begin with locks that no thread of the parent can have held."""
-        if self._pid != os.getpid():
-            self._known = KnownIds()
-            self._locks = tuple(Lock() for _ in range(_LOCKS))
-            self._pid = os.getpid()
-
-    @contextmanager
-    def lock_owner(self, owner: Owner) -> Iterator[None]:
-        """Let one thread of this process write for an owner at a time; two would collide."""
-        self._start_process()
-        with self._locks[hash(owner) % _LOCKS]:
-            yield
-
-    def make_attempts(self) -> Iterator[int]:
-        """Yield the numbers of attempts, with pauses between them, as long as it makes sense."""
-        deadline = time.monotonic() + _PATIENCE_S
-        attempt = 0
-        while time.monotonic() < deadline:
-            yield attempt
-            self._table.pause(choose_pause_s(attempt))
-            attempt += 1
-
-    # -- appending ------------------------------------------------------------------------------
-
-    def append(self, key: ThreadKey, batch: Sequence[EncodedDraft]) -> AppendPlan:
-        """Append what is new among the drafts in one batch; return the plan carried out."""
-        hashes = set(map(hash_message_id, list_own_ids(batch)))
-        with self.lock_owner(key.owner):
-            for _ in self.make_attempts():
-                newest = self._batches.find_newest(key.owner)
-                last = 0 if newest is None else newest.number
-                is_over = newest is not None and newest.is_over(time.time())
-                number = choose_number(last or None, is_over=is_over, now_ms=get_now_ms())
-                if newest is not None and not (newest.is_marker or newest.damage):
-                    check_key(newest.key_id, self._signer.key_id, f"table {self._table.name!r}")
-                stored = _list_rows(self._read_same(key, hashes, last))
-                plan = plan_append(
-                    batch,
-                    [row for row in stored if not self._signer.find_damage(key, row)],
-                    first_position=compute_position(number, 0),
-                    sign=partial(self._signer.sign, key),
-                )
-                if not plan.added or self._commit(key, plan.added, number, last):
-                    return plan
-        raise _make_busy_error(self._table.name, key)
-
-    def _commit(self, key: ThreadKey, added: Sequence[Row], number: int, last: int) -> bool:
-        """Write the batch; return False if another writer was faster."""
-        batch = self._batches.add(key, number, added)
-        if batch is None:
-            return False
-        if number == last + 1:
-            self._known.learn(key, added, after=last, number=number)
-            return True
-        # Only the first number of a new run depends on the clock. Where another clock said a
-        # later day, the batch would stand before what is there already.
-        newest = self._batches.find_newest(key.owner)
-        stands = newest is None or not is_of_earlier_day(number, newest.number)
-        return stands or not self._batches.empty(batch)
-
-    # -- changing -------------------------------------------------------------------------------
-
-    def annotate(
-        self, key: ThreadKey, entry_id: str, change: Callable[[str | None], str | None]
-    ) -> Row:
-        """Change the metadata text of an entry; return its row.
+        """Return the document, or None; a damaged cache counts as none.
 
         Raises:
-            LogError: If the thread has no such entry.
+            CorruptEntryError: If another document is damaged.
         """
-        with self.lock_owner(key.owner):
-            for _ in self.make_attempts():
-                batch, rows, place = self._find_entry(key, entry_id)
-                new = annotate_row(key, rows[place], change, self._signer)
-                if self._batches.change(key, batch, [*rows[:place], new, *rows[place + 1 :]]):
-                    return new
-        raise _make_busy_error(self._table.name, key)
-
-    def _find_entry(self, key: ThreadKey, entry_id: str) -> tuple[Batch, tuple[Row, ...], int]:
-        """Return an entry's batch with its rows and the place among them; newest batches first."""
-        for batch in self._batches.list_of_thread(key, newest_first=True, page=25):
-            if batch.first <= entry_id <= batch.last:
-                whole = self._batches.load(batch)
-                rows = whole.rows or ()
-                for place, row in enumerate(rows):
-                    if row.id == entry_id:
-                        return whole, rows, place
-        msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
-        raise LogError(msg, thread_id=key.thread_id)
-
-    # -- what was read of a thread --------------------------------------------------------------
-
-    def learn(self, key: ThreadKey, batches: Sequence[Batch]) -> None:
-        """Note that these are all batches of a thread."""
-        self._start_process()
-        number = batches[-1].number
-        self._known.learn(key, _list_rows(batches), after=None, number=number)
-
-    def read_possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
-        """Return the thread's rows if one of them may have a message id of these hashes."""
-        self._start_process()
-        read = self._read_same(key, hashes, newest)
-        return [] if self._known.has_none_of(key, hashes, newest) else _list_rows(read)
-
-    def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Batch]:
-        """Return the thread's batches if one may hold a message id of these hashes.
-
-        Else those that are new to this process, if it asks for any.
-        """
-        if not hashes:
-            return []
-        known = self._known.get_known_number(key)
-        fresh: list[Batch] = []
-        if known is not None and known < newest:
-            fresh = self._read_all(self._batches.list_of_thread(key, known + 1))
-            self._known.learn(key, _list_rows(fresh), after=known, number=newest)
-        if self._known.has_none_of(key, hashes, newest):
-            return fresh
-        whole = self._read_all(self._batches.list_of_thread(key))
-        self._known.learn(key, _list_rows(whole), after=None, number=newest)
-        return whole
-
-    def _read_all(self, batches: Iterable[Batch]) -> list[Batch]:
-        return [self._batches.load(batch) for batch in batches]
-
-
-def _list_rows(batches: Iterable[Batch]) -> list[Row]:
-    return [row for batch in batches for row in batch.rows or ()]
-
-
-def _make_busy_error(table_name: str, key: ThreadKey) -> LogUnavailableError:
-    msg = (
-        f"other writers of {key.owner} in table {table_name!r} were faster for {_PATIENCE_S:.0f} s;"
-        " try again later"
-    )
-    return LogUnavailableError(msg, thread_id=key.thread_id)
-
-
-# -- what is known of a thread ----------------------------------------------------------------
-
-_MAX_KNOWN = 200_000
-
-
-def hash_row(row: Row) -> int | None:
-    """Return the hash of a row's message id; a control entry has none."""
-    return None if row.role == "control" else hash_message_id(read_message_id(row.id, row.body))
-
-
-class KnownIds:
-    """Hashes of the message ids of threads read lately, so that an append need not read them.
-
-    What it knows of a thread is complete up to a batch number. An id it does not know up to there
-    is not in the thread; one it knows may have been forgotten since, and must be looked up.
-    Thread-safe.
-    """
-
-    def __init__(self, *, limit: int = _MAX_KNOWN) -> None:
-        """Keep at most about `limit` hashes, those of the threads used last."""
-        self._limit = limit
-        self._count = 0
-        self._lock = Lock()
-        self._threads: OrderedDict[ThreadKey, tuple[int, set[int]]] = OrderedDict()
-
-    def get_known_number(self, key: ThreadKey) -> int | None:
-        """Return the batch number up to which the thread is known, or None."""
-        with self._lock:
-            found = self._threads.get(key)
-            return None if found is None else found[0]
-
-    def has_none_of(self, key: ThreadKey, hashes: Iterable[int], number: int) -> bool:
-        """Return whether the thread is known up to batch `number` and has none of the hashes."""
-        with self._lock:
-            found = self._threads.get(key)
-            return found is not None and found[0] >= number and found[1].isdisjoint(hashes)
-
-    def learn(self, key: ThreadKey, rows: Iterable[Row], *, after: int | None, number: int) -> None:
-        """Note the rows of a thread's batches up to `number`.
-
-        Args:
-            key: The thread.
-            rows: All rows of its batches after `after`, ascending by position; earlier ones do no
-                harm.
-            after: None if the rows begin with the thread; else a number. Where the thread is not
-                known up to there, nothing is noted.
-            number: Becomes the number up to which it is known, unless that is higher already.
-        """
-        known = self.get_known_number(key)
-        if after is not None and (known is None or known < after):
-            return
-        rows = list(rows)
-        # Hashing means parsing: what is known already is not worth it.
-        fresh = [row for row in rows if known is None or compute_number(row.position) > known]
-        hashes = {found for found in map(hash_row, fresh) if found is not None}
-        with self._lock:
-            up_to, ids = self._threads.get(key, (0, set()))
-            if up_to < (known or 0):
-                return  # dropped meanwhile, and with it what was left out of `fresh`
-            self._count -= len(ids)
-            ids |= hashes
-            self._count += len(ids)
-            self._threads[key] = (max(number, up_to), ids)
-            self._threads.move_to_end(key)
-            while self._count > self._limit and len(self._threads) > 1:
-                _, (_, dropped) = self._threads.popitem(last=False)
-                self._count -= len(dropped)
-
-
-# -- reading ----------------------------------------------------------------------------------
-
-_MAX_PAGE = 500
-
-
-_Bounds = tuple[int, int | None]
-"""Positions: after the first, up to the second, itself included; None: to the end."""
-
-
-def _read_between(batches: Batches, key: ThreadKey, bounds: _Bounds) -> list[Batch]:
-    """Return all batches that hold positions of a range, whole."""
-    after, until = bounds
-    last = None if until is None else compute_number(until)
-    return list(map(batches.load, batches.list_of_thread(key, compute_number(after), last)))
-
-
-def _read_latest(batches: Batches, key: ThreadKey, bounds: _Bounds, last: int) -> list[Row]:
-    """Return the latest rows of a range of positions, reading no more batches than needed."""
-    if last <= 0:
-        return []
-    after, until = bounds
-    numbers = compute_number(after), None if until is None else compute_number(until)
-    page = min(last, _MAX_PAGE)
-    found: list[Batch] = []
-    count = 0
-    for batch in batches.list_of_thread(key, *numbers, newest_first=True, page=page):
-        found.append(batches.load(batch))
-        count += sum(_is_in_range(row, bounds) for row in found[-1].rows or ())
-        if count >= last:
-            break
-    return [row for row in _list_rows(found[::-1]) if _is_in_range(row, bounds)][-last:]
-
-
-def _is_in_range(row: Row, bounds: _Bounds) -> bool:
-    """Return whether a row lies after the first bound and not after the second."""
-    after, until = bounds
-    return row.position > after and (until is None or row.position <= until)
-
-
-def _list_threads(batches: Batches, user_id: str | None) -> list[ThreadInfo]:
-    """Return a user's threads, latest first; None: the threads of no user."""
-    spans: dict[str, tuple[int, str, str]] = {}
-    for batch in batches.list_of_user(user_id, LONE_PREFIX):
-        if not (batch.size and batch.first and batch.thread):
-            continue  # damaged
-        count, first, last = spans.get(batch.thread, (0, batch.first, batch.last))
-        spans[batch.thread] = (
-            count + batch.size,
-            min(first, batch.first),
-            max(last, batch.last),
-        )
-    ordered = sorted(spans.items(), key=lambda item: item[1][2], reverse=True)
-    return [
-        ThreadInfo(ThreadKey(user_id, thread), count, get_ulid_ms(first), get_ulid_ms(last))
-        for thread, (count, first, last) in ordered
-    ]
-
-
-def _list_owners(batches: Batches) -> list[Owner]:
-    """Return all owners that have entries."""
-    found = (
-        read_owner(batch.partition) for batch in batches.list_all() if batch.size and batch.thread
-    )
-    return list(dict.fromkeys(found))
-
-
-def _read_later(
-    batches: Batches, owner: Owner, cursor: int, limit: int | None
-) -> tuple[list[tuple[ThreadKey, Row]], int]:
-    """Return an owner's rows after a cursor, in the order they were committed; the generation."""
-    # Before the rows: one forgotten in between must not come with the new generation.
-    generation = batches.read_generation(owner)
-    wanted = None if limit is None else max(limit, 0)
-    found: list[tuple[ThreadKey, Row]] = []
-    page = None if wanted is None else min(max(wanted, 1), _MAX_PAGE)
-    for batch in batches.list_of_owner(owner, compute_number(cursor), page=page):
-        if not batch.thread:
-            continue  # damaged so much that it shows in its thread alone
-        key = ThreadKey(owner.user_id, batch.thread)
-        found.extend((key, row) for row in batches.read_rows(batch) if row.position > cursor)
-        if wanted is not None and len(found) >= wanted:
-            del found[wanted:]
-            break
-    return found, generation
-
-
-# -- state documents --------------------------------------------------------------------------
-
-_NONE_YET = "attribute_not_exists(#pk) OR #expires <= :now"
-_SAME = "#version = :version AND (attribute_not_exists(#expires) OR #expires > :now)"
-
-
-class _Documents:
-    """The state documents in a table. Thread-safe."""
-
-    def __init__(self, table: Table, signer: Signer, *, ttl_seconds: int | None) -> None:
-        """Use `table`; a document ends `ttl_seconds` after its last write, if that is set."""
-        self._table = table
-        self._signer = signer
-        self._ttl_seconds = ttl_seconds
-
-    def get(self, key: ThreadKey, name: str) -> StateDocument | None:
-        """Return the document, or None."""
-        item = self._table.get(make_partition_key(key.owner), make_state_key(key, name))
-        if item is None or is_expired(item, time.time()):
+        item = self._table.get(layout.make_key(key, layout.make_state_key(key, name)))
+        if item is None:
             return None
-        return decode_document(key, name, _read_document(item), self._signer)
+        return kit.decode_document(key, name, _read_stored(item), self._signer)
 
-    def list_of_user(self, user_id: str, name: str) -> dict[str, StateDocument]:
-        """Return the sound documents of one name of a user's threads, by thread id."""
-        found: dict[str, StateDocument] = {}
-        partition, now_s = make_partition_key(Owner(user_id=user_id)), time.time()
-        for item in self._table.query(partition, STATE_RANGE):
-            if is_expired(item, now_s) or "thread" not in item:
-                continue
-            key = ThreadKey(user_id, item["thread"]["S"])
-            if item["sk"]["S"] != make_state_key(key, name):
-                continue
-            with suppress(CorruptEntryError):
-                document = decode_document(key, name, _read_document(item), self._signer)
-                found |= {} if document is None else {key.thread_id: document}
-        return found
-
-    def set(
+    def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `ThreadState.set_state`.
@@ -703,54 +562,81 @@ class _Documents:
         Raises:
             InvalidMessageError: If it cannot be kept as JSON, or is larger than 350 KB.
         """
-        written = encode_state(value)
-        size = len(written.encode())
-        if size > PIECE_BYTES:
-            msg = f"state document {name!r} has {size:,} bytes; the limit is {PIECE_BYTES:,}"
+        text, version = kit.encode_state(value), kit.make_version(expected)
+        if len(text.encode()) > _MOST_STATE_BYTES:
+            msg = f"state document {name!r} is too large; the limit is {_MOST_STATE_BYTES:,} bytes"
             raise InvalidMessageError(msg)
-        version, now_s = make_version(expected), int(time.time())
-        item: Item = {
-            "pk": write_text(make_partition_key(key.owner)),
-            "sk": write_text(make_state_key(key, name)),
-            "thread": write_text(key.thread_id),
-            "value": write_text(written),
-            "version": write_number(version),
-            "token": write_text(make_ulid()),
-            "check": {"B": sign_document(self._signer, key, name, version, written)},
+        check = kit.sign_document(self._signer, key, name, version, text)
+        item = layout.make_key(key, layout.make_state_key(key, name)) | {
+            "thread": layout.write_text(key.thread_id),
+            "token": layout.write_text(make_ulid()),
+            "version": layout.write_number(version),
+            "value": layout.write_text(text),
+            "check": {"B": check},
         }
-        if self._ttl_seconds is not None:
-            item["expires"] = write_number(now_s + self._ttl_seconds)
-        values = {":now": write_number(now_s)}
         if expected is not None:
-            values[":version"] = write_number(expected)
-        condition = _NONE_YET if expected is None else _SAME
-        if self._table.put_marked(item, "token", condition, values) or (
-            expected is None and self._replace_damaged(key, name, item)
-        ):
-            return StateDocument(load_json(written), version)
-        return None
+            before = layout.write_number(expected)
+            done = self._table.put(item, "#version = :version", version=before)
+        else:
+            done = self._table.put(item, _FREE) or self._replace_damaged(key, name, item)
+        return StateDocument(load_json(text), version) if done else None
 
     def _replace_damaged(self, key: ThreadKey, name: str, item: Item) -> bool:
-        """Write an item over a damaged cache, which counts as none; return whether it was."""
-        if not name.startswith(CACHE_PREFIX):
+        """Write a document over a damaged cache, which counts as none; return whether it was."""
+        there = self._table.get(item) if name.startswith(CACHE_PREFIX) else None
+        if there is None or kit.read_document(key, name, _read_stored(there), self._signer):
             return False
-        there = self._table.get(item["pk"]["S"], item["sk"]["S"])
-        if there is None or decode_document(key, name, _read_document(there), self._signer):
-            return False
-        condition, values = "#version = :version", {":version": there.get("version")}
-        if values[":version"] is None:
-            condition, values = "attribute_not_exists(#version)", {}
-        return self._table.put_marked(item, "token", condition, values)
+        token = layout.write_text(layout.read_text(there, "token"))
+        return self._table.put(item, _UNCHANGED, token=token)
 
-    def delete(self, key: ThreadKey, name: str) -> None:
+    def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
-        self._table.delete(make_partition_key(key.owner), make_state_key(key, name))
+        self._table.write(deletes=[layout.make_key(key, layout.make_state_key(key, name))])
+
+    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
+        """Return the documents of one name by thread id; see `StateBatches`.
+
+        All documents of a user are read, and for None the whole table.
+        """
+        kit.check_user(user_id)
+        owners = [Owner(user_id=user_id)] if user_id is not None else self.owners()
+        found: dict[str, StateDocument] = {}
+        for owner in owners:
+            if owner.user_id != user_id:
+                continue
+            between = layout.make_state_range(owner)
+            for item in self._table.query(layout.make_partition_key(owner), between):
+                thread_id = layout.read_text(item, "thread")
+                key = ThreadKey(user_id, thread_id or "-")
+                if layout.read_text(item, "sk") == layout.make_state_key(key, name):
+                    document = kit.read_document(key, name, _read_stored(item), self._signer)
+                    found |= {} if document is None else {thread_id: document}
+        return found
+
+    alist_states = kit.make_twin(list_states)
+
+    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
+        """Write documents where there are none, a write call each; see `StateBatches`."""
+        for thread_id, value in values.items():
+            self.set_state(ThreadKey(user_id, thread_id), name, value, expected=None)
+
+    aadd_states = kit.make_twin(add_states)
 
 
-def _read_document(item: Item) -> tuple[int, str | bytes, bytes | None]:
-    """Return what `decode_document` takes; what is no such item is damaged."""
-    try:
-        check = item["check"]["B"] if "check" in item else None
-        return int(item["version"]["N"]), item["value"]["S"], check
-    except (LookupError, ValueError, TypeError):
-        return 0, "", b""
+def _hash_ids(rows: Iterable[kit.Row]) -> frozenset[int]:
+    """Return hashes of the rows' message ids."""
+    named = (row for row in rows if row.role != "control")
+    return frozenset(kit.hash_message_id(kit.read_message_id(row.id, row.body)) for row in named)
+
+
+def _is_named(row: kit.Row, ids: Collection[str]) -> bool:
+    return row.id in ids or kit.read_message_id(row.id, row.body) in ids
+
+
+def _read_stored(item: Item) -> tuple[int, str, bytes]:
+    """Return version, JSON text and checksum of a document."""
+    return (
+        layout.read_number(item, "version"),
+        layout.read_text(item, "value"),
+        layout.read_bytes(item, "check"),
+    )

@@ -9,6 +9,7 @@ from dynamodb_servers import (
     new_client,
     once_only,
 )
+from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import (
     LogUnavailableError,
@@ -34,7 +35,7 @@ def test_what_stays_throttled_is_raised_and_can_be_repeated(faulty, name):
         say(faulty.log, ANA, "Hi")
     assert caught.value.is_retryable
     assert isinstance(caught.value, ConnectionError)
-    for said in ("put_item", repr(faulty.log.table_name), "'U#ana' 'E#", name):
+    for said in ("put_item", repr(faulty.log.table_name), "'U#", "'E#000000000001'", name):
         assert said in str(caught.value)
     assert 2 <= faulty.server.seen["PutItem"] <= 20
     faulty.server.faults.clear()
@@ -99,9 +100,46 @@ def test_forgetting_goes_on_where_it_broke_off(faulty):
     assert faulty.log.changes(ANA.owner).generation != before
 
 
+@pytest.mark.parametrize("fault", ["cut", "empty"])
+@pytest.mark.parametrize("operation", ["Query", "Scan", "BatchWriteItem", "DescribeTable"])
+def test_an_answer_that_is_cut_is_no_answer(faulty, operation, fault):
+    log, entry = faulty.log, say(faulty.log, ANA, HumanMessage("Hi", id="m1"))
+    calls = {
+        "Query": [
+            lambda: log.entries(ANA),
+            lambda: log.changes(ANA.owner),
+            lambda: log.find(ANA, ["m1"]),
+            lambda: log.threads("ana"),
+            lambda: log.get_state(ANA, "note"),
+            lambda: log.annotate(ANA, entry.id, attributes=["seen"]),
+            lambda: log.forget(ANA),
+            lambda: say(log, ANA, "more"),
+        ],
+        "Scan": [log.owners, lambda: log.threads(None)],
+        "BatchWriteItem": [
+            lambda: say(log, ANA, "x" * 500_000),
+            lambda: log.delete_state(ANA, "note"),
+        ],
+        "DescribeTable": [log.create_table],
+    }
+    for call in calls[operation]:
+        faulty.server.faults = {operation: [fault]}
+        with pytest.raises(LogUnavailableError, match=log.table_name):
+            call()
+    faulty.server.faults.clear()
+    assert log.entries(ANA) == [entry]
+
+
+@pytest.mark.parametrize("fault", ["cut", "empty"])
+def test_a_write_whose_answer_is_cut_is_done_once(faulty, fault):
+    faulty.server.faults["PutItem"] = [fault]
+    entry = say(faulty.log, ANA, "Hi")
+    assert faulty.log.entries(ANA) == [entry]
+
+
 def test_a_server_that_is_not_there_is_unavailable(endpoint):
     with FaultyServer(endpoint) as server:
         url = server.url
     log = DynamoDBLog("log", client=new_client(url, config=once_only()))
-    with pytest.raises(LogUnavailableError, match="query failed on table 'log', key 'U#ana'"):
+    with pytest.raises(LogUnavailableError, match="query failed on table 'log', key 'U#"):
         log.entries(ANA)

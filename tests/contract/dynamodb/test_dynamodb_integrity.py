@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from dynamodb_servers import delete_item, items
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.errors import ConfigError, CorruptEntryError
-from langchain_convmem.logs.dynamodb.items import compute_number
+from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
+from langchain_convmem.logs.dynamodb.items import compute_number, make_batch_key, make_partition_key
 from langchain_convmem.logs.verify import Finding, verify_log
 from langchain_convmem.testing.log_contract import (
     ANA,
     ANAS_OTHER,
     BO,
+    LONE,
     list_texts,
     say,
     say_all,
@@ -21,31 +24,34 @@ from langchain_convmem.testing.log_contract import (
 pytestmark = pytest.mark.sockets
 KEY = "a secret of the operator"
 CHANGED = "it does not match its checksum"
+UNREADABLE = "it cannot be read"
+USER = {"S": "ana"}
+
+
+COLUMNS = ("place", "id", "role", "turn", "metadata", "signature", "body")
 
 
 @pytest.fixture
 def change(log, client):
-    """Return what puts other attributes into the batch of an entry, as an editor would."""
+    """Return what edits the batch of an entry, as somebody else would."""
 
     def put(entry, edit):
-        item = next(
-            item
-            for (_, sort), item in items(log, client).items()
-            if sort == f"E#{compute_number(entry.position):012d}"
-        )
+        sort = make_batch_key(compute_number(entry.position))
+        item = items(log, client)[make_partition_key(entry.key), sort]
         edit(item)
         client.put_item(TableName=log.table_name, Item=item)
 
     return put
 
 
-def set_fields(place, **fields):
-    """Return an edit of one row of a batch."""
+def edit_row(place, column, new):
+    """Return an edit of one column of one row of a batch."""
 
     def edit(item):
-        row = item["rows"]["L"][place]["M"]
-        for name, value in fields.items():
-            row[name] = {"S": value(row.get(name, {"S": ""})["S"]) if callable(value) else value}
+        rows = [line.split("\t") for line in item["rows"]["S"].split("\n")]
+        at = COLUMNS.index(column)
+        rows[place][at] = new(rows[place][at])
+        item["rows"]["S"] = "\n".join(map("\t".join, rows))
 
     return edit
 
@@ -54,52 +60,82 @@ def say_numbers(log, key=ANA):
     return say_all(log, key, [HumanMessage(text, id=text) for text in ("one", "two", "three")])
 
 
+def flip(text):
+    return text[:-1] + chr(ord(text[-1]) ^ 1)
+
+
 @pytest.mark.parametrize(
-    ("fields", "what"),
+    ("column", "new", "what"),
     [
-        ({"body": lambda text: text.replace("two", "six")}, CHANGED),
-        ({"role": "assistant"}, CHANGED),
-        ({"role": "king"}, "its role is unknown"),
-        ({"turn": "another"}, CHANGED),
-        ({"meta": '{"a":["seen"]}'}, "its metadata does not match its checksum"),
-        ({"sig": lambda text: text[:-3] + "000"}, "its metadata does not match its checksum"),
-        ({"sig": lambda text: text[:-10]}, CHANGED),
+        ("body", lambda text: text.replace("two", "six"), CHANGED),
+        ("body", lambda text: text + "\t", UNREADABLE),
+        ("role", lambda _: "assistant", CHANGED),
+        ("role", lambda _: "king", UNREADABLE),
+        ("turn", lambda _: '"another"', CHANGED),
+        ("turn", lambda _: "another", UNREADABLE),
+        ("id", lambda _: "", UNREADABLE),
+        ("place", lambda _: "0", UNREADABLE),
+        ("place", lambda _: "7000000", UNREADABLE),
+        ("place", lambda _: "x", UNREADABLE),
+        ("metadata", lambda _: '{"a":["seen"]}', "its metadata does not match its checksum"),
+        ("signature", lambda text: text[:-3] + "000", "its metadata does not match its checksum"),
+        ("signature", lambda text: text[:-10], CHANGED),
+        ("signature", lambda text: '"' + text, UNREADABLE),
     ],
 )
-def test_a_changed_row_is_damaged_and_no_other_is(log, change, fields, what):
+def test_a_changed_row_is_damaged_and_no_other_is(log, change, column, new, what):
     first, second, third = say_numbers(log)
-    change(first, set_fields(1, **fields))
-    for entries in (log.entries(ANA), log.changes(ANA.owner).entries):
-        assert (entries[0], entries[2]) == (first, third)
+    other = say(log, ANAS_OTHER, "other")
+    change(first, edit_row(1, column, new))
+    for entries in (log.entries(ANA), log.changes(ANA.owner).entries[:-1]):
+        assert [entries[0], entries[2]] == [first, third]
         damaged = entries[1]
-        assert (damaged.id, damaged.position) == (second.id, second.position)
-        assert (damaged.role, damaged.message, damaged.damage) == ("control", None, what)
-    with pytest.raises(CorruptEntryError, match=what):
+        assert damaged.position == second.position
+        assert (damaged.role, damaged.message) == ("control", None)
+        assert damaged.damage == what
+    assert log.entries(ANAS_OTHER) == [other]
+    with pytest.raises(LogError):
         log.annotate(ANA, second.id, attributes=["seen"])
-    assert verify_log(log).damaged == (Finding("ana", "t1", second.position, second.id, what),)
-    say(log, ANA, "four")
-    assert log.forget(ANA, [second.id]).entries == 1
-    assert list_texts(log.entries(ANA))[0] == "one"
-
-
-def test_a_row_that_cannot_be_read_is_forgotten_by_its_place(log, change):
-    first, second, third = say_numbers(log)
-    change(first, lambda item: item["rows"]["L"][1]["M"].pop("id"))
-    name = f"damaged-{second.position}"
-    read = log.entries(ANA)
-    assert [entry.id for entry in read] == [first.id, name, third.id]
-    assert read[1].damage == "it cannot be read"
-    assert log.forget(ANA, [name]).entries == 1
-    assert log.entries(ANA) == [first, third]
+    named = [(found.position, found.entry_id) for found in verify_log(log).damaged]
+    assert named[0] == (second.position, damaged.id)
+    say(log, ANA, HumanMessage("two", id="two"))
+    assert log.forget(ANA, [name for _, name in named]).entries == len(named)
+    assert list_texts(log.entries(ANA)) == ["one", "three", "two"]
     assert verify_log(log).ok
 
 
+def test_no_altered_character_is_served_as_text(log, change):
+    entries = say_all(log, ANA, [f"1000 euros {number}" for number in range(4)])
+    other, texts = say(log, ANAS_OTHER, "other"), set(list_texts(entries))
+    kept, chance = [], random.Random(7)
+    change(entries[0], lambda item: kept.append(item["rows"]["S"]))
+    [rows] = kept
+    for _ in range(60):
+        at = chance.randrange(len(rows))
+        edited = rows[:at] + flip(rows[at]) + rows[at + 1 :]
+        change(entries[0], lambda item, edited=edited: item.update(rows={"S": edited}))
+        read = log.entries(ANA)
+        assert [entry.damage for entry in read].count("") < len(read)
+        assert set(list_texts(read)) <= texts
+        assert log.entries(ANAS_OTHER) == [other]
+
+
+def test_a_missing_row_of_a_batch_is_named(log, change):
+    first, _, third = say_numbers(log)
+
+    def drop(item):
+        item["rows"]["S"] = "\n".join(item["rows"]["S"].split("\n")[::2])
+
+    change(first, drop)
+    read = log.entries(ANA)
+    assert read[:2] == [first, third]
+    assert read[2].damage == "2 of 3 entries of its batch are there"
+
+
 def test_a_missing_piece_is_a_named_gap_of_its_thread(log, client):
-    before = say(log, ANA, "before")
-    large = say(log, ANA, "a" * 800_000)
+    before, large = say(log, ANA, "before"), say(log, ANA, "a" * 250_000)
     after, other = say(log, ANA, "after"), say(log, ANAS_OTHER, "other")
-    piece = next(key for key in items(log, client) if key[1].startswith("P#"))
-    delete_item(log, client, piece)
+    delete_item(log, client, next(key for key in items(log, client) if key[1].startswith("P#")))
     what = "2 of 3 pieces of its batch are there"
     found = [(entry.id, entry.damage) for entry in log.entries(ANA)]
     name = f"damaged-{large.position}"
@@ -108,35 +144,95 @@ def test_a_missing_piece_is_a_named_gap_of_its_thread(log, client):
     assert log.entries(ANAS_OTHER) == [other]
     assert verify_log(log).damaged == (Finding("ana", "t1", large.position, name, what),)
     assert log.forget(ANA, [name]).entries == 1
-    assert list_texts(log.entries(ANA))[0] == "before"
+    assert list_texts(log.entries(ANA)) == ["before", "after"]
+    assert not [key for key in items(log, client) if key[1].startswith("P#")]
 
 
 @pytest.mark.parametrize("place", ["newest", "older"])
-def test_a_damaged_item_is_a_named_gap_of_its_thread(log, change, place):
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda item: item.update(size={"S": "many"}),
+        lambda item: item.update(first={"S": "?"}),
+        lambda item: item.pop("last"),
+        lambda item: item.update(size={"N": "0"}),
+    ],
+)
+def test_a_damaged_item_is_a_named_gap_of_its_thread(log, change, place, edit):
     before, second = say(log, ANA, "before"), say(log, ANA, "damaged")
     other = say(log, ANAS_OTHER, "other") if place == "older" else None
-    change(second, lambda item: item.update(size={"S": "many"}))
+    change(second, edit)
     name = f"damaged-{second.position}"
-    damage = "the item of its batch cannot be read"
     for entries in (log.entries(ANA), log.entries(ANA, last=5)):
         found = [(entry.id, entry.damage) for entry in entries]
-        assert found == [(before.id, ""), (name, damage)]
+        assert found == [(before.id, ""), (name, "the item of its batch cannot be read")]
     after = say(log, ANA, HumanMessage("after", id="m1"))
     assert log.entries(ANA)[-1] == after
     assert log.find(ANA, ["m1"]) == [after]
     assert [info.entries for info in log.threads("ana") if info.key == ANA] == [2]
     assert name in [entry.id for entry in log.changes(ANA.owner).entries]
-    if other is not None:
-        assert log.entries(ANAS_OTHER) == [other]
+    assert not other or log.entries(ANAS_OTHER) == [other]
     assert log.forget(ANA, [name]).entries == 1
-    assert not [entry for entry in log.entries(ANA) if entry.id == name]
+    assert log.entries(ANA) == [before, after]
 
 
-def test_other_threads_and_users_notice_nothing(log, change):
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda item: item.update(rows={"N": "1"}),
+        lambda item: item.update(thread={"S": "t2"}),
+        lambda item: item.pop("thread"),
+        lambda item: item.update(user={"S": "bo"}),
+        lambda item: item.update(pieces={"N": "1.5"}),
+        lambda item: item.pop("token"),
+    ],
+)
+def test_other_threads_and_users_notice_nothing(log, change, edit):
     entries = say_numbers(log)
     others = [say(log, key, "untouched") for key in (ANAS_OTHER, BO)]
-    change(entries[0], lambda item: item.update(rows={"S": "x"}))
+    change(entries[0], edit)
     assert [log.entries(key) for key in (ANAS_OTHER, BO)] == [[entry] for entry in others]
+    found = [entry for entry in log.changes(ANA.owner).entries if not entry.damage]
+    assert set(list_texts(found)) <= {"one", "two", "three", "untouched"}
+    assert {ANA.owner, BO.owner} == set(log.owners())
+
+
+# -- what is missing ------------------------------------------------------------------------------
+
+
+def test_each_batch_that_is_missing_is_counted(log, client):
+    for number in range(12):
+        say(log, (ANA, ANAS_OTHER)[number % 2], f"{number}")
+    log.forget(ANA, [log.entries(ANA)[1].id])
+    say(log, BO, "whole")
+    say(log, LONE, "whole")
+    assert verify_log(log).ok
+    heads = sorted(key for key, item in items(log, client).items() if item.get("user") == USER)
+    for key in (heads[0], heads[3], heads[4]):
+        delete_item(log, client, key)
+    report = verify_log(log)
+    assert (report.missing, report.damaged) == (3, ())
+    assert report.problems == ("user 'ana': 3 of its 12 batches are missing",)
+    assert not report.ok
+
+
+def test_the_last_batch_is_not_missed(log, client):
+    for number in range(3):
+        say(log, ANA, f"{number}")
+    delete_item(log, client, max(items(log, client)))
+    assert verify_log(log).ok
+
+
+def test_what_only_looks_forgotten_is_named(open_log, client):
+    log = open_log(signing_key=KEY)
+    for number in range(3):
+        say(log, ANA, f"{number}")
+    log.forget(ANA, [log.entries(ANA)[0].id])
+    assert verify_log(log).ok
+    found = items(log, client)
+    mark, second, _ = sorted(key for key in found if key[1].startswith("E#"))
+    client.put_item(TableName=log.table_name, Item={**found[mark], "sk": {"S": second[1]}})
+    assert "the mark that batch 2 was forgotten was altered" in str(verify_log(log).problems)
 
 
 # -- what stands beside entries -------------------------------------------------------------------

@@ -14,9 +14,7 @@ from langchain_convmem.errors import (
     MissingExtraError,
 )
 from langchain_convmem.logs.dynamodb import DynamoDBLog
-from langchain_convmem.logs.dynamodb import log as dynamodb
-from langchain_convmem.records import Draft
-from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
+from langchain_convmem.testing.log_contract import ANA, list_texts, say
 
 pytestmark = pytest.mark.sockets
 
@@ -27,8 +25,6 @@ def test_making_a_table_twice_does_nothing(client):
     say(log, ANA, "Hi")
     assert not log.create_table()
     assert list_texts(log.entries(ANA)) == ["Hi"]
-    ttl = client.describe_time_to_live(TableName=log.table_name)["TimeToLiveDescription"]
-    assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expires")
 
 
 def test_a_table_of_another_layout_is_refused(client):
@@ -39,9 +35,7 @@ def test_a_table_of_another_layout_is_refused(client):
         AttributeDefinitions=[{"AttributeName": "SessionId", "AttributeType": "S"}],
         KeySchema=[{"AttributeName": "SessionId", "KeyType": "HASH"}],
     )
-    with pytest.raises(ConfigError, match=rf"{name}.*SessionId.*by_thread|{name}.*SessionId.*tp"):
-        DynamoDBLog(name, client=client).create_table()
-    with pytest.raises(LogError, match=rf"put_item failed on table '{name}'|query failed on table"):
+    with pytest.raises(LogError, match=rf"failed on table '{name}'.*make sure that create_table"):
         say(DynamoDBLog(name, client=client), ANA, "Hi")
 
 
@@ -61,7 +55,6 @@ def test_a_given_client_stays_the_callers(open_log, client):
     ("arguments", "said"),
     [
         ({"table_name": ""}, "table_name"),
-        ({"table_name": "log", "ttl_seconds": 0}, "ttl_seconds"),
         ({"table_name": "log", "client": object(), "region_name": "eu-west-1"}, "region_name"),
         ({"table_name": "log"}, "region_name=None"),
         ({"table_name": "log", "region_name": "x", "endpoint_url": "nowhere"}, "'nowhere'"),
@@ -79,13 +72,3 @@ def test_without_the_driver_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "boto3", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[aws\]'"):
         DynamoDBLog("log", region_name="eu-central-1")
-
-
-def test_a_batch_of_too_many_entries_is_refused(log, monkeypatch):
-    monkeypatch.setattr(dynamodb, "ENTRIES_PER_BATCH", 10)
-    say_all(log, ANA, ["x"] * 5)
-    with pytest.raises(ConfigError, match="at most 5 messages, got 6"):
-        say_all(log, ANA, ["x"] * 6)
-    with pytest.raises(ConfigError):
-        log.append(ANA, [Draft(role="user")] * 6)
-    assert len(log.entries(ANA)) == 5

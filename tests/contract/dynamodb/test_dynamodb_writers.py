@@ -1,84 +1,81 @@
-"""Writers who meet."""
+"""Writers who meet: what one does between the reading and the writing of another."""
 
 from __future__ import annotations
 
-import time
-from types import SimpleNamespace
-
 import pytest
-from dynamodb_servers import (
-    kinds,
-)
+from dynamodb_servers import kinds
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.errors import (
-    LogUnavailableError,
-)
-from langchain_convmem.logs.dynamodb import log as dynamodb
-from langchain_convmem.logs.dynamodb.batches import Batches
+from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.logs.verify import verify_log
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import ANA, list_texts, say, say_all
+from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER, list_texts, say, say_all
 
 pytestmark = pytest.mark.sockets
-ANAS_OTHER = ThreadKey("ana", "t2")
 
 
-def in_between(monkeypatch, act):
-    """Let `act` happen once, after a log has read the newest number and before it writes."""
-    read = Batches.find_newest
-    waiting = [act]
+@pytest.fixture
+def in_between(client):
+    """Let something happen once, just before the next conditional write."""
 
-    def newest(self, owner):
-        found = read(self, owner)
-        if waiting:
-            waiting.pop()()
-        return found
+    def plan(act):
+        waiting = [act]
 
-    monkeypatch.setattr(Batches, "find_newest", newest)
+        def act_once(**_):
+            if waiting:
+                waiting.pop()()
+
+        client.meta.events.register("before-call.dynamodb.PutItem", act_once)
+
+    return plan
 
 
-def test_two_writers_of_one_number_both_get_through(open_log, monkeypatch):
+def test_two_writers_of_one_number_both_get_through(open_log, in_between):
     slow, fast = open_log(), open_log()
     say(slow, ANA, "before")
-    in_between(monkeypatch, lambda: say_all(fast, ANA, ["fast a", "fast b"]))
+    in_between(lambda: say_all(fast, ANA, ["fast a", "fast b"]))
     entry = say(slow, ANA, "slow")
     assert list_texts(slow.entries(ANA)) == ["before", "fast a", "fast b", "slow"]
     assert fast.entries(ANA)[-1] == entry
     assert fast.changes(ANA.owner).cursor == entry.position
 
 
-def test_two_writers_of_one_message_store_it_once(client, open_log, monkeypatch):
+@pytest.mark.parametrize("key", [ANA, ANAS_OTHER])
+def test_two_first_writers_both_get_through(open_log, in_between, key):
     slow, fast = open_log(), open_log()
-    message = HumanMessage("Hi" * 200_000, id="m1")
-    in_between(monkeypatch, lambda: say(fast, ANA, message))
+    in_between(lambda: say(fast, key, "fast"))
+    say(slow, ANA, "slow")
+    assert list_texts(slow.changes(ANA.owner).entries) == ["fast", "slow"]
+    assert verify_log(slow).ok
+
+
+def test_two_writers_of_one_message_store_it_once(client, open_log, in_between):
+    slow, fast = open_log(), open_log()
+    message = HumanMessage("Hi" * 100_000, id="m1")
+    in_between(lambda: say(fast, ANA, message))
     assert [say(slow, ANA, message)] == fast.entries(ANA)
-    assert kinds(slow, client) == ["E", "P", "P"], "the slower one took its pieces back"
+    assert kinds(slow, client) == ["E", "P", "P", "P"], "the slower one took its pieces back"
 
 
-@pytest.mark.parametrize("by_id", [True, False])
-def test_a_number_is_not_used_again_while_a_writer_holds_it(open_log, monkeypatch, by_id):
+@pytest.mark.parametrize("scope", ["entry", "thread", "owner"])
+def test_a_number_is_not_used_again_while_a_writer_holds_it(open_log, in_between, scope):
     slow, fast = open_log(), open_log()
     third = ThreadKey("ana", "t3")
-    say(slow, ANA, "before")
+    positions = [say(slow, ANA, "before").position]
 
     def act():
         gone = say(fast, third, "gone")
-        say(fast, ANAS_OTHER, "there")
-        fast.forget(third, [gone.id] if by_id else None)
+        positions.extend([gone.position, say(fast, ANAS_OTHER, "there").position])
+        fast.forget(
+            third.owner if scope == "owner" else third, [gone.id] if scope == "entry" else None
+        )
 
-    in_between(monkeypatch, act)
-    entry = say(slow, ANA, "slow")
-    assert list_texts(fast.changes(ANA.owner).entries) == ["before", "there", "slow"]
-    assert entry.position > fast.entries(ANAS_OTHER)[0].position
-
-
-def test_who_loses_a_number_takes_the_pieces_back(client, open_log, monkeypatch):
-    slow, fast = open_log(), open_log()
-    in_between(monkeypatch, lambda: say(fast, ANA, "fast"))
-    say(slow, ANA, "slow" * 100_000)
-    assert kinds(slow, client) == ["E", "E", "P", "P"]
-    assert list_texts(slow.entries(ANA)) == ["fast", "slow" * 100_000]
+    in_between(act)
+    positions.append(say(slow, ANA, "slow").position)
+    assert positions == sorted(set(positions))
+    left = ["slow"] if scope == "owner" else ["before", "there", "slow"]
+    assert list_texts(fast.changes(ANA.owner).entries) == left
+    assert verify_log(fast).ok
 
 
 def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
@@ -92,44 +89,30 @@ def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
     assert list_texts(first.entries(ANA)) == ["Hi", "more", "Ho"]
 
 
-def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
-    slow, fast = open_log(), open_log()
-    today = dynamodb.get_now_ms()
-
-    def act():
-        monkeypatch.setattr(dynamodb, "get_now_ms", lambda: today + 86_400_000)
-        say(fast, ANA, "of tomorrow")
-        monkeypatch.setattr(dynamodb, "get_now_ms", lambda: today)
-
-    in_between(monkeypatch, act)
-    say(slow, ANA, "of today")
-    assert list_texts(fast.entries(ANA)) == ["of tomorrow", "of today"]
-
-
-@pytest.mark.parametrize("key", [ANA, ANAS_OTHER])
-def test_who_follows_the_first_batch_at_once_finds_it_there(client, open_log, monkeypatch, key):
+def test_what_was_known_before_all_was_forgotten_hides_nothing(open_log):
     first, second = open_log(), open_log()
-    add, waiting = Batches.add, [key]
-
-    def add_and_be_followed(self, *args):
-        batch = add(self, *args)
-        if waiting:
-            say(second, waiting.pop(), "second")
-        return batch
-
-    monkeypatch.setattr(Batches, "add", add_and_be_followed)
-    say(first, ANA, "first")
-    assert verify_log(first).problems == ()
-    assert list_texts(first.changes(ANA.owner).entries) == ["first", "second"]
-    assert kinds(first, client) == ["E", "E"], "and nobody wrote twice"
+    message = HumanMessage("Hi", id="m1")
+    say(first, ANA, message)
+    second.forget(ANA.owner)
+    entry = say(second, ANA, message)
+    assert say(first, ANA, message) == entry
+    assert first.entries(ANA) == [entry]
 
 
-def test_a_writer_gives_up_after_a_while(log, monkeypatch):
-    monkeypatch.setattr(Batches, "add", lambda *_: None)
-    moments = iter(range(0, 1000, 20))
-    clock = SimpleNamespace(monotonic=lambda: next(moments), time=time.time)
-    monkeypatch.setattr(dynamodb, "time", clock)
-    monkeypatch.setattr(dynamodb, "choose_pause_s", lambda _: 0.0)
+def test_a_writer_gives_up_after_a_while(log, client, monkeypatch):
+    moments = iter(range(0, 10_000, 20))
+    monkeypatch.setattr("langchain_convmem.logs.dynamodb.log.time.monotonic", lambda: next(moments))
+    monkeypatch.setattr("langchain_convmem.logs.dynamodb.client.choose_pause_s", lambda _: 0.0)
+    writing = []
+
+    def act(**_):
+        if not writing:
+            writing.append("faster")
+            say(log, ANAS_OTHER, "faster")
+            writing.clear()
+
+    client.meta.events.register("before-call.dynamodb.PutItem", act)
     with pytest.raises(LogUnavailableError, match=rf"ana.*{log.table_name}") as caught:
         say(log, ANA, "Hi")
     assert caught.value.thread_id == "t1"
+    assert log.entries(ANA) == []

@@ -9,7 +9,7 @@ from typing import Any
 
 from conformance.cases import INFORMATION, Case, check_any, check_equal, check_keys
 from langchain_convmem.errors import ConvMemError
-from langchain_convmem.logs.dynamodb.values import to_dynamodb
+from langchain_convmem.logs.dynamodb import to_dynamodb
 
 TAGS = {
     "$bytes": bytes.fromhex,

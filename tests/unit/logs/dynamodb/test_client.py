@@ -1,3 +1,5 @@
+"""One table: what is asked of the driver, and what becomes of its answers."""
+
 from __future__ import annotations
 
 import pickle
@@ -5,14 +7,7 @@ import pickle
 import pytest
 
 from langchain_convmem.errors import LogError, LogUnavailableError
-from langchain_convmem.logs.dynamodb.client import (
-    ConditionFailedError,
-    Table,
-    TableExistsError,
-    choose_pause_s,
-    make_table_definition,
-    translate_errors,
-)
+from langchain_convmem.logs.dynamodb.client import Table, choose_pause_s, make_table_definition
 
 botocore = pytest.importorskip("botocore.exceptions", reason="boto3 is not installed")
 
@@ -23,62 +18,6 @@ def refused(code, status=400, message="Not now."):
         "ResponseMetadata": {"HTTPStatusCode": status},
     }
     return botocore.ClientError(response, "PutItem")
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (refused("ProvisionedThroughputExceededException"), LogUnavailableError),
-        (refused("ThrottlingException"), LogUnavailableError),
-        (refused("RequestLimitExceeded"), LogUnavailableError),
-        (refused("SomethingNew", 503), LogUnavailableError),
-        (botocore.EndpointConnectionError(endpoint_url="http://x"), LogUnavailableError),
-        (botocore.ReadTimeoutError(endpoint_url="http://x"), LogUnavailableError),
-        (botocore.ConnectionClosedError(endpoint_url="http://x"), LogUnavailableError),
-        (botocore.NoCredentialsError(), LogError),
-        (refused("AccessDeniedException"), LogError),
-        (refused("ItemCollectionSizeLimitExceededException"), LogError),
-        (refused("ConditionalCheckFailedException"), ConditionFailedError),
-        (refused("ResourceInUseException"), TableExistsError),
-        (refused("SomethingNew"), LogError),
-    ],
-)
-def test_errors_of_the_driver_become_ours(error, kind):
-    with pytest.raises(LogError) as caught, translate_errors("put_item failed on table 'log'"):
-        raise error
-    assert type(caught.value) is kind
-    assert caught.value.__cause__ is error
-    assert str(caught.value).startswith("put_item failed on table 'log': ")
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301 - our own
-
-
-@pytest.mark.parametrize(
-    ("code", "advice"),
-    [
-        ("ItemCollectionSizeLimitExceededException", "10 GB"),
-        ("ResourceNotFoundException", "create_table()"),
-        ("AccessDeniedException", "docs"),
-        ("ExpiredTokenException", "credentials"),
-    ],
-)
-def test_a_refusal_tells_the_way_out(code, advice):
-    with pytest.raises(LogError) as caught, translate_errors("query failed"):
-        raise refused(code)
-    assert code in str(caught.value)
-    assert advice in str(caught.value)
-
-
-def test_other_errors_pass():
-    with pytest.raises(ZeroDivisionError), translate_errors("query failed"):
-        raise ZeroDivisionError
-
-
-def test_pauses_grow_up_to_a_limit_and_differ():
-    limits = [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    for attempt, limit in enumerate(limits):
-        pauses = [choose_pause_s(attempt) for _ in range(200)]
-        assert 0 <= min(pauses) < max(pauses) <= limit
-        assert max(pauses) > limit / 2
 
 
 class _Answers:
@@ -99,19 +38,77 @@ class _Answers:
         return answer
 
 
+LOST = botocore.ConnectionClosedError(endpoint_url="http://x")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (refused("ProvisionedThroughputExceededException"), LogUnavailableError, "try again"),
+        (refused("ThrottlingException"), LogUnavailableError, "try again"),
+        (refused("RequestLimitExceeded"), LogUnavailableError, "try again"),
+        (refused("SomethingNew", 503), LogUnavailableError, "try again"),
+        (botocore.EndpointConnectionError(endpoint_url="http://x"), LogUnavailableError, "try"),
+        (botocore.ReadTimeoutError(endpoint_url="http://x"), LogUnavailableError, "try"),
+        (LOST, LogUnavailableError, "ConnectionClosedError; try again"),
+        (botocore.NoCredentialsError(), LogError, "credentials"),
+        (refused("AccessDeniedException"), LogError, "docs"),
+        (refused("ExpiredTokenException"), LogError, "credentials"),
+        (refused("ItemCollectionSizeLimitExceededException"), LogError, "10 GB"),
+        (refused("ResourceNotFoundException"), LogError, "create_table()"),
+        (refused("SomethingNew"), LogError, "SomethingNew"),
+        ({}, LogUnavailableError, "the answer has no 'Items'"),
+        ({"Items": None}, LogUnavailableError, "the answer has no 'Items'"),
+        ({"Items": [{"pk": {"S": "p"}}]}, LogUnavailableError, "an item without key"),
+    ],
+)
+def test_errors_of_the_driver_and_cut_answers_become_ours(answer, kind, said):
+    table = Table("log", _Answers(answer))
+    with pytest.raises(LogError) as caught:
+        table.get({"pk": {"S": "p"}, "sk": {"S": "s"}})
+    assert type(caught.value) is kind
+    assert caught.value.__cause__ is (answer if isinstance(answer, Exception) else None)
+    for part in ("query", "'log'", said):
+        assert part in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize("answer", [{}, {"Table": None}])
+def test_a_table_that_is_not_described_is_unavailable(answer):
+    with pytest.raises(LogUnavailableError, match="'Table'"):
+        Table("log", _Answers({}, answer)).make()
+
+
+def test_other_errors_pass():
+    with pytest.raises(ZeroDivisionError):
+        list(Table("log", _Answers(ZeroDivisionError())).scan_index())
+
+
+def test_pauses_grow_up_to_a_limit_and_differ():
+    for attempt, limit in enumerate([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]):
+        pauses = [choose_pause_s(attempt) for _ in range(200)]
+        assert 0 <= min(pauses) < max(pauses) <= limit
+        assert max(pauses) > limit / 2
+    assert choose_pause_s(10_000) <= 5.0
+
+
+def make_item(number):
+    return {"pk": {"S": "p"}, "sk": {"S": f"{number}"}}
+
+
 def test_reads_are_consistent_and_go_to_the_last_page():
     client = _Answers(
-        {"Items": [{"n": 1}], "LastEvaluatedKey": {"pk": {"S": "a"}}},
+        {"Items": [make_item(1)], "LastEvaluatedKey": {"pk": {"S": "a"}}},
         {"Items": [], "LastEvaluatedKey": {"pk": {"S": "b"}}},
-        {"Items": [{"n": 2}]},
+        {"Items": [make_item(2)]},
     )
-    found = Table("log", client=client).query("U#ana", ("a", "b"), fields=("pk", "last"))
-    assert list(found) == [{"n": 1}, {"n": 2}]
-    assert [asked.get("ExclusiveStartKey") for _, asked in client.asked] == [
-        None,
-        {"pk": {"S": "a"}},
-        {"pk": {"S": "b"}},
-    ]
+    starts = []
+    found = Table("log", client).query("U#ana", ("a", "b"), summary=True)
+    for item, number in zip(found, (1, 2), strict=False):
+        assert item == make_item(number)
+        starts.append(len(client.asked))
+    assert starts == [1, 3], "a page at a time, as they are needed"
+    assert client.asked[2][1]["ExclusiveStartKey"] == {"pk": {"S": "b"}}
     for operation, asked in client.asked:
         assert operation == "query"
         assert asked["ConsistentRead"]
@@ -119,52 +116,46 @@ def test_reads_are_consistent_and_go_to_the_last_page():
         assert asked["ExpressionAttributeNames"]["#last"] == "last"
 
 
-def test_pages_are_read_only_as_they_are_needed():
-    client = _Answers({"Items": [{"n": 1}], "LastEvaluatedKey": {"pk": {"S": "a"}}})
-    assert next(Table("log", client=client).query("U#ana", None)) == {"n": 1}
-    assert len(client.asked) == 1
-
-
 @pytest.mark.parametrize("undone", [0, 3, 25])
 def test_writes_go_in_groups_until_none_is_left(undone):
-    rest = [
-        {"DeleteRequest": {"Key": {"pk": {"S": "p"}, "sk": {"S": str(n)}}}} for n in range(undone)
-    ]
-    client = _Answers({"UnprocessedItems": {"log": rest} if rest else {}}, {}, {}, {})
-    pauses = []
-    Table("log", client=client, pause=pauses.append).write(
-        deletes=[("p", str(n)) for n in range(60)]
-    )
-    sizes = [len(asked["RequestItems"]["log"]) for _, asked in client.asked]
-    assert sizes == ([25, undone, 25, 10] if undone else [25, 25, 10])
+    rest = [{"DeleteRequest": {"Key": make_item(number)}} for number in range(undone)]
+    done = {"UnprocessedItems": {}}
+    client = _Answers({"UnprocessedItems": {"log": rest} if rest else {}}, *[done] * 3)
+    table, pauses = Table("log", client), []
+    table.pause = pauses.append
+    table.write(deletes=[make_item(number) for number in range(60)])
+    written = [request for _, asked in client.asked for request in asked["RequestItems"]["log"]]
+    assert len(written) == 60 + undone
+    assert all(len(asked["RequestItems"]["log"]) <= 25 for _, asked in client.asked)
     assert len(pauses) == bool(undone)
 
 
-LOST = botocore.ConnectionClosedError(endpoint_url="http://x")
 FAILED = refused("ConditionalCheckFailedException")
-MINE = {"pk": {"S": "p"}, "sk": {"S": "s"}, "mark": {"S": "mine"}}
-OTHERS = {**MINE, "mark": {"S": "another's"}}
+MINE = {**make_item(1), "token": {"S": "mine"}}
+OTHERS = {**MINE, "token": {"S": "another's"}}
 
 
 @pytest.mark.parametrize(
     ("answer", "there", "done"),
     [
-        (LOST, {"Item": MINE}, True),
-        (FAILED, {"Item": MINE}, True),
-        (FAILED, {"Item": OTHERS}, False),
-        (FAILED, {}, False),
+        ({}, None, True),
+        (LOST, [MINE], True),
+        (FAILED, [MINE], True),
+        (FAILED, [OTHERS], False),
+        (FAILED, [], False),
+        (FAILED, None, LogUnavailableError),
+        (LOST, [OTHERS], LogUnavailableError),
+        (LOST, [], LogUnavailableError),
+        (LOST, None, LogUnavailableError),
     ],
 )
-def test_a_write_whose_answer_is_lost_is_found_by_its_mark(answer, there, done):
-    table = Table("log", client=_Answers(answer, there))
-    assert table.put_marked(MINE, "mark", "attribute_not_exists(#pk)") is done
-
-
-@pytest.mark.parametrize("there", [{"Item": OTHERS}, {}])
-def test_a_write_that_is_not_found_after_an_error_has_failed(there):
-    table = Table("log", client=_Answers(LOST, there))
-    with pytest.raises(LogUnavailableError):
-        table.put_marked(MINE, "mark", "attribute_not_exists(#pk)")
+def test_a_write_whose_answer_is_lost_is_found_by_its_token(answer, there, done):
+    table = Table("log", _Answers(answer, {} if there is None else {"Items": there}))
+    if done is LogUnavailableError:
+        with pytest.raises(LogUnavailableError):
+            table.put(MINE, "attribute_not_exists(#pk)")
+    else:
+        assert table.put(MINE, "attribute_not_exists(#pk)") is done
 
 
 def test_the_definition_is_plain_data_and_fresh():

