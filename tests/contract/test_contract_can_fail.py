@@ -42,7 +42,7 @@ def failed(tmp_path_factory):
     (folder / "test_wrong.py").write_text(MODULE)
     paths = f"pythonpath = {PROJECT} {PROJECT / 'tests' / 'support'}"
     (folder / "pytest.ini").write_text(f"[pytest]\n{paths}\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-rf", "--tb=no", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rf", "--tb=no", "--assert=plain"]
     command += [f"test_wrong.py::Test{kind.__name__}::{test}" for kind, test in FAULTS.items()]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 1, run.stdout + run.stderr
