@@ -175,7 +175,7 @@ class ForgetsOneVersion(ToyLog):
 
 class KeepsTheGeneration(ToyLog):
     def changes(self, owner, cursor=0, *, limit=None):
-        return super().changes(owner, cursor, limit=limit)._replace(generation=0)
+        return replace(super().changes(owner, cursor, limit=limit), generation=0)
 
 
 class OverwritesAnyVersion(ToyLog):
