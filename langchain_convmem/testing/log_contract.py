@@ -10,8 +10,9 @@ A backend subclasses it in its own tests and opens its log::
         def make_log(self, tmp_path):
             return partial(MyLog, tmp_path / "log")
 
-Below the class stand the samples it uses (ids, texts and messages that a log must keep exactly)
-and the small functions that speak to a log; tests of a backend's own may use both.
+What can be told by value stands in tables (`APPENDS`, `FORGETS`, `REFUSED_CALLS`, ...). Below the
+class stand the samples that a log must keep exactly and the small functions that speak to a log;
+tests of a backend's own may use both.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import partial
-from multiprocessing.synchronize import Barrier
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -35,84 +37,61 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     ChatMessage,
-    ChatMessageChunk,
     FunctionMessage,
-    FunctionMessageChunk,
     HumanMessage,
     HumanMessageChunk,
     SystemMessage,
-    SystemMessageChunk,
     ToolMessage,
-    ToolMessageChunk,
 )
 
 from langchain_convmem.errors import (
     ConfigError,
-    ConvMemError,
+    CorruptEntryError,
     InvalidMessageError,
     LogClosedError,
     LogError,
 )
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid, make_ulid
-from langchain_convmem.logs.verify import verify_log
+from langchain_convmem.logs.verify import Finding, VerifyReport, verify_log
 from langchain_convmem.protocols import (
-    LineSource,
     MessageLog,
     OwnerListing,
-    SegmentCache,
     StateBatches,
     ThreadState,
     ThreadTransactions,
 )
 from langchain_convmem.records import (
     CacheDraft,
-    Changes,
     Control,
     Cover,
     Draft,
     Entry,
     ForgetReceipt,
-    LineChanges,
     Metadata,
     Owner,
     RetractReason,
     StateDocument,
-    StoredSegment,
     ThreadKey,
 )
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
 ANA = ThreadKey("ana", "t1")
 ANAS_OTHER = ThreadKey("ana", "t2")
 BO = ThreadKey("bo", "t1")
 LONE = ThreadKey(None, "t1")
-EVERY_KEY = (ANA, ANAS_OTHER, BO, LONE, ThreadKey(None, "ana"), ThreadKey("t1", "t1"))
+LONE_ANA = ThreadKey(None, "ana")
+NOBODY = ThreadKey("nobody", "t1")
+EVERY_KEY = (ANA, ANAS_OTHER, BO, LONE, LONE_ANA, ThreadKey("t1", "t1"))
 
 WRITERS = 4
 TIMES = 25
 
-MANY = 250
-"""More ids than some services take in one call."""
-
+_HUGE = 10**30
 _NOTE = "cache:note"
-
-CACHES = ("cache:window", "cache:", "cache:Zoë 🦊 #%\\ ", "cache:cache:", f"cache:{'long' * 200}")
-
-NO_CACHES = (
-    "buffer",
-    "cache",
-    "cache;",
-    "caches:",
-    "Cache:window",
-    "CACHE:",
-    " cache:window",
-    "my cache:window",
-    "cach_:",
-    f"{'long' * 200} cache:",
-)
+_CACHES = ("cache:window", "cache:", "cache:Zoë 🦊 #%\\ ", "cache:cache:", f"cache:{'long' * 200}")
+_OTHERS = ("buffer", "cache", "cache;", "caches:", "Cache:x", " cache:x", "my cache:x", "cach_:")
 
 
 class ContractLog(MessageLog, ThreadState, Protocol):
@@ -121,14 +100,85 @@ class ContractLog(MessageLog, ThreadState, Protocol):
 
 OpenLog: TypeAlias = Callable[[], ContractLog]
 """Opens a handle on the storage of the running test; closed when the test ends."""
+Ask: TypeAlias = Callable[[ContractLog], object]
+"""Makes one call."""
+
+
+class Handles:
+    """A log whose calls go to handles in turn; to their async methods where there is a runner."""
+
+    def __init__(self, handles: Sequence[ContractLog], runner: asyncio.Runner | None) -> None:
+        self.log = handles[0]
+        self._handles = cycle(handles)
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        log, runner = next(self._handles), self._runner
+        if runner is None:
+            return getattr(log, name)  # type: ignore[no-any-return]  # a method
+        twin = getattr(log, f"a{name}")
+        return lambda *args, **kwargs: runner.run(twin(*args, **kwargs))
+
+
+# -- tables: what goes in, what comes out ---------------------------------------------------------
+
+APPENDS = (
+    ("an empty batch does nothing", "", "", "", 0),
+    ("an equal message is stored once", "Hi#m1 Ho", "Hi#m1", "Hi Ho", 2),
+    ("within a batch, too", "", "a Hi#m1 b Hi#m1", "a Hi b", 3),
+    ("messages without ids are all kept", "Yes Yes", "Yes", "Yes Yes Yes", 3),
+    ("an empty id is no id", "one#", "one# two#", "one one two", 3),
+    ("another payload takes the place", "frist#m1 reply last", "first#m1", "first reply last", 5),
+    ("as often as it comes", "one#m1 reply two#m1", "three#m1 one#m1", "one reply", 8),
+)
+"""What a case shows, messages there, messages appended, live texts and number of entries after."""
+
+FORGETS: tuple[tuple[Owner | ThreadKey, list[str] | None, tuple[int, int, int]], ...] = (
+    (ANA, None, (4, 1, 2)),
+    (ANA.owner, None, (8, 2, 4)),
+    (LONE.owner, None, (4, 1, 2)),
+    (LONE_ANA, None, (4, 1, 2)),
+    (NOBODY.owner, None, (0, 0, 0)),
+    (NOBODY, ["m1"], (0, 0, 0)),
+    (ANA, ["m1"], (2, 0, 1)),
+    (ANAS_OTHER, [], (0, 0, 1)),
+    (BO, ["M1", "m", "", "%", "0" * 26], (0, 0, 1)),
+)
+"""Scope and ids; how many entries, threads and documents go, of threads as `_fill` makes them."""
+
+REFUSED_CALLS: tuple[Ask, ...] = (
+    lambda log: log.threads(""),
+    lambda log: log.threads("\ud800"),
+    lambda log: log.find(ANA, "m1"),
+    lambda log: log.forget(ANA, "m1"),
+    lambda log: log.forget(ANA.owner, ["m1"]),
+)
+"""What would be taken for something else: an id that no user has, a text for ids, ids of nobody."""
+
+CLOSED_CALLS: tuple[Ask, ...] = (
+    lambda log: log.append(ANA, [make_draft(human("more"))]),
+    lambda log: log.append(ANA, []),
+    lambda log: log.entries(ANA),
+    lambda log: log.entries(ANA, after=2, until=1),
+    lambda log: log.find(ANA, ["m1"]),
+    lambda log: log.find(ANA, []),
+    lambda log: log.annotate(ANA, make_ulid(), attributes=["late"]),
+    lambda log: log.threads("ana"),
+    lambda log: log.changes(ANA.owner),
+    lambda log: log.forget(ANA),
+    lambda log: log.get_state(ANA, "buffer"),
+    lambda log: log.set_state(ANA, "buffer", [], expected=None),
+    lambda log: log.delete_state(ANA, "buffer"),
+)
+"""Each method, and what asks nothing of the storage: a closed log answers none."""
 
 
 class MessageLogContract(ABC):
     """The tests of a message log; give `make_log` and declare what the log can do.
 
     What a log does not declare is skipped, and the skip says so. Optional abilities are known by
-    their protocols: a log that is an `OwnerListing`, a `LineSource`, a `SegmentCache`, a
-    `StateBatches` or a `ThreadTransactions` is tested as one.
+    their protocols: a log that is an `OwnerListing`, a `StateBatches` or a `ThreadTransactions` is
+    tested as one.
 
     Attributes:
         persistent: Entries outlive the handle: a closed log can be opened again.
@@ -136,11 +186,16 @@ class MessageLogContract(ABC):
             storage, as another process would. Without it, every call returns the same log.
         several_processes: Other processes may write to the storage at the same time; what
             `make_log` returns can be sent to them.
+        alterations: Ways to alter a stored entry behind the log's back, for `alter`; of a log that
+            notices, as by a checksum. Other logs declare none.
+        removals: Ways to take a stored entry away; of a log that counts what is missing.
     """
 
     persistent: ClassVar[bool] = False
     several_handles: ClassVar[bool] = False
     several_processes: ClassVar[bool] = False
+    alterations: ClassVar[Sequence[str]] = ()
+    removals: ClassVar[Sequence[str]] = ()
 
     @abstractmethod
     def make_log(self, tmp_path: Path) -> OpenLog:
@@ -153,1414 +208,635 @@ class MessageLogContract(ABC):
             tmp_path: An empty directory of the running test.
         """
 
+    def alter(self, how: str, position: int) -> None:
+        """Change an entry in the storage that `make_log` opened, without the log.
+
+        Args:
+            how: One of `alterations` or `removals`.
+            position: Of the entry; one user has it.
+        """
+        raise NotImplementedError
+
     def __init_subclass__(cls, **kwargs: object) -> None:
         """Refuse a backend that rewrites a promise instead of keeping it."""
         super().__init_subclass__(**kwargs)
-        redefined = sorted(
-            name
-            for name in vars(cls)
-            if name.startswith("test_") and hasattr(MessageLogContract, name)
-        )
+        names = sorted(name for name in vars(cls) if name.startswith("test_"))
+        redefined = [name for name in names if hasattr(MessageLogContract, name)]
         if redefined:
-            msg = (
-                f"{cls.__name__} overrides the contract tests {', '.join(redefined)}; "
-                "fix the log, or declare what it cannot do with a flag"
-            )
-            raise TypeError(msg)
+            msg = f"{cls.__name__} overrides {', '.join(redefined)} of the contract; fix the log"
+            raise TypeError(f"{msg}, or declare what it cannot do with a flag")
 
     @pytest.fixture
     def open_log(self, tmp_path: Path) -> Iterator[OpenLog]:
         """Open handles on one storage; they are closed at the end."""
         make = self.make_log(tmp_path)
-        opened: list[ContractLog] = []
-
-        def open_one() -> ContractLog:
-            opened.append(make())
-            return opened[-1]
-
-        yield open_one
-        for log in opened:
-            log.close()
+        with ExitStack() as opened:
+            yield lambda: opened.enter_context(closing(make()))
 
     @pytest.fixture
     def log(self, open_log: OpenLog) -> ContractLog:
         """Return a log that holds nothing."""
         return open_log()
 
-    def _require_several_handles(self) -> None:
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
+    @pytest.fixture(params=["sync", "async"])
+    def either(self, open_log: OpenLog, request: pytest.FixtureRequest) -> Iterator[Any]:
+        """Give two handles that are asked in turn, by their methods or their async ones."""
+        with asyncio.Runner() as runner:
+            is_async = request.param == "async"
+            yield Handles([open_log(), open_log()], runner if is_async else None)
 
     # -- appending, and what comes back -----------------------------------------------------------
 
-    def test_an_unknown_thread_has_no_entries(self, log: ContractLog) -> None:
-        assert log.entries(ANA) == []
+    def test_every_message_comes_back_exactly(self, open_log: OpenLog) -> None:
+        log = open_log()
+        said = [*SAMPLES, *map(HumanMessage, ODD_TEXTS), *map(AIMessage, ODD_TEXTS)]
+        for number, message in enumerate(said):
+            log.append(ANA, [make_draft(message)], durable=number % 2 == 0)
+        named = [one.model_copy(update={"id": f"id {n}"}) for n, one in enumerate(said)]
+        for _ in range(2):
+            say_all(log, ANA, named)
+        ids = [entry.id for entry in log.entries(ANA)]
+        if self.persistent:
+            log.close()
+            log = open_log()
+        assert are_identical([entry.message for entry in log.entries(ANA)], [*said, *named])
+        assert [entry.id for entry in log.entries(ANA)] == ids
+        assert say(log, ANA, "more").position > log.entries(ANA)[-2].position
 
-    def test_every_message_comes_back_exactly(self, log: ContractLog) -> None:
-        for name, make in SAMPLE_MESSAGES.items():
-            key = ThreadKey("ana", name)
-            [returned] = log.append(key, [make_draft(make())])
-            [read] = log.entries(key)
-            assert are_identical(returned.message, make()), name
-            assert are_identical(read.message, make()), name
-
-    def test_texts_come_back_verbatim(self, log: ContractLog) -> None:
-        messages = [kind(text) for text in ODD_TEXTS for kind in (HumanMessage, AIMessage)]
-        say_all(log, ANA, messages)
-        assert list_texts(log.entries(ANA)) == [text for text in ODD_TEXTS for _ in range(2)]
-
-    def test_everything_of_a_draft_comes_back(self, log: ContractLog) -> None:
-        metadata = Metadata(
-            attributes=("fake", "merged", "merged"),
-            timing={"creation": 5, "llmStart": 7},
-            summary_ids=("a", "b"),
-            aux={"note": ("x", b"y"), "$set": None},
-        )
-        turn = make_ulid()
+    def test_everything_of_a_draft_comes_back(self, either: ContractLog) -> None:
+        aux, times = {"note": ("x", b"y"), "$set": None}, {"creation": 5, "llmStart": 7}
+        metadata = Metadata(("fake", "merged", "merged"), times, ("a", "b"), aux)
+        cover = Cover(((1, 4), (7, 9)), "digest", "model", "v2")
         drafts = [
-            Draft(role="user", message=HumanMessage("Hi"), contents=("Hi",), turn_id=turn),
+            Draft(role="user", message=human("Hi"), contents=("Hi",), turn_id=make_ulid()),
             Draft(role="assistant", message=AIMessage("Ho"), contents=("H", "o"), turn_id="turn 7"),
-            Draft(
-                role="summary",
-                contents=("They greeted.",),
-                metadata=metadata,
-                cover=Cover(((1, 4), (7, 9)), "digest", "model", "v2"),
-            ),
+            Draft(role="summary", contents=("They greeted.",), metadata=metadata, cover=cover),
             Draft(role="control", control=Control(("x", "y"), "rewind", "z")),
         ]
-        assert log.append(ANA, drafts) == log.entries(ANA)
-        for draft, entry in zip(drafts, log.entries(ANA), strict=True):
-            assert entry.key == ANA
-            assert (entry.role, entry.contents) == (draft.role, draft.contents)
-            assert (entry.control, entry.cover) == (draft.control, draft.cover)
-            assert entry.turn_id == (draft.turn_id or entry.id)
-        assert are_identical(log.entries(ANA)[2].metadata.aux, metadata.aux)
-        assert log.entries(ANA)[2].metadata == metadata
+        entries = either.append(ANA, drafts)
+        assert entries == either.entries(ANA)
+        for draft, entry in zip(drafts, entries, strict=True):
+            kept = (draft.role, draft.message, draft.contents, draft.control, draft.cover)
+            assert (entry.role, entry.message, entry.contents, entry.control, entry.cover) == kept
+            assert (entry.key, entry.turn_id) == (ANA, draft.turn_id or entry.id)
+        assert entries[2].metadata == metadata
+        assert are_identical(entries[2].metadata.aux, aux)
 
-    def test_an_entry_knows_when_it_was_made(self, log: ContractLog) -> None:
-        entry = say(log, ANA, "Hi")
-        assert is_ulid(entry.id)
-        assert entry.metadata.timing == {"creation": get_ulid_ms(entry.id)}
+    def test_entries_stand_in_order_and_know_when_they_were_made(self, log: ContractLog) -> None:
+        entries: list[Entry] = []
+        for number, size in enumerate([3] * 12 + [120]):
+            entries += say_all(log, ANA, [f"{number} {place}" for place in range(size)])
+        assert log.entries(ANA) == entries
+        check_places(entries)
+        assert all(is_ulid(entry.id) for entry in entries)
+        assert entries[0].metadata.timing == {"creation": get_ulid_ms(entries[0].id)}
 
-    def test_order_holds_over_batches_and_inside_one(self, log: ContractLog) -> None:
-        said = [f"{batch}-{number}" for batch in range(12) for number in range(3)]
-        for start in range(0, len(said), 3):
-            say_all(log, ANA, said[start : start + 3])
-        large = [f"large {number}" for number in range(120)]
-        say_all(log, ANA, large)
-        entries = log.entries(ANA)
-        assert list_texts(entries) == said + large
-        positions = [entry.position for entry in entries]
-        assert positions == sorted(set(positions))
-        assert positions[0] > 0
-        assert len({entry.id for entry in entries}) == len(entries)
-
-    def test_odd_ids_are_kept_apart(self, log: ContractLog) -> None:
-        keys = [
-            ThreadKey(user, thread)
-            for odd in ODD_IDS
-            for user, thread in ((None, odd), (odd, "s"), ("ana", odd), ("bo", odd))
-        ]
-        for number, key in enumerate(keys):
-            say(log, key, f"line {number}")
-        for number, key in enumerate(keys):
-            assert list_texts(log.entries(key)) == [f"line {number}"], key
-        for owner in {key.owner for key in keys}:
-            own = [f"line {number}" for number, key in enumerate(keys) if key.owner == owner]
-            assert list_texts(log.changes(owner).entries) == own, owner
-
-    def test_a_batch_with_one_bad_message_leaves_nothing(self, log: ContractLog) -> None:
-        say(log, ANA, "before")
-        bad = HumanMessage("bad", additional_kwargs={"client": object()})
-        with pytest.raises(InvalidMessageError, match="client"):
-            say_all(log, ANA, ["good", bad, "good too"])
-        with pytest.raises(InvalidMessageError, match="client"):
-            say_all(log, LONE, ["good", bad])
-        assert list_texts(log.entries(ANA)) == ["before"]
-        assert log.entries(LONE) == []
-        assert log.threads(None) == []
-
-    def test_what_could_not_be_read_back_is_refused(self, log: ContractLog) -> None:
+    def test_what_cannot_be_kept_is_refused_and_leaves_nothing(self, either: ContractLog) -> None:
         unfinished = AIMessage("x", id="m1")
         unfinished.tool_calls = [{"name": "weather"}]  # type: ignore[typeddict-item]  # the point
-        deep = HumanMessage("x", additional_kwargs={"deep": _build_nested(500)})
         odd_keys = ToolMessage("x", tool_call_id="c", artifact={1: "one"})
-        for message in (unfinished, deep, odd_keys):
+        bad = (human("x", client=object()), human("x", deep=_nest(500)), unfinished, odd_keys)
+        before = say_all(either, ANA, [human("before", deep=_nest(80))])
+        for message, key in product(bad, (ANA, LONE)):
             with pytest.raises(InvalidMessageError):
-                say(log, ANA, message)
-        say(log, ANA, HumanMessage("x", additional_kwargs={"deep": _build_nested(80)}))
-        assert len(log.entries(ANA)) == 1
-
-    def test_an_empty_batch_does_nothing(self, log: ContractLog) -> None:
-        assert log.append(ANA, []) == []
-        assert log.entries(ANA) == []
-        assert log.threads("ana") == []
+                say_all(either, key, ["good", message, "good"])
+        with pytest.raises(InvalidMessageError, match="client"):
+            either.annotate(ANA, before[0].id, aux={"client": object()})
+        with pytest.raises(InvalidMessageError):
+            either.set_state(ANA, "buffer", {"client": object()}, expected=None)
+        assert [entry for key in EVERY_KEY for entry in either.entries(key)] == before
+        assert read_state(either, ANA, "buffer") == (None, None)
 
     def test_nothing_is_shared_with_the_caller(self, log: ContractLog) -> None:
-        message = AIMessage([{"type": "text", "text": "as said"}], additional_kwargs={"n": [1]})
-        aux = {"list": [1]}
-        draft = Draft(role="assistant", message=message, metadata=Metadata(aux=aux))
-        [returned] = log.append(ANA, [draft])
-        before = AIMessage([{"type": "text", "text": "as said"}], additional_kwargs={"n": [1]})
-        message.content = "changed by the writer"
-        aux["list"].append(2)
-        for entry in (returned, *log.entries(ANA), *log.changes(ANA.owner).entries):
-            assert are_identical(entry.message, before)
-            assert entry.message is not None
-            entry.message.content[0]["text"] = "changed by the reader"  # type: ignore[index]  # a list
-            entry.message.additional_kwargs["n"].append(2)
-            assert are_identical(entry.metadata.aux, {"list": [1]})
-            entry.metadata.aux["list"].append(2)
-        [entry] = log.entries(ANA)
-        assert are_identical(entry.message, before)
-        assert are_identical(entry.metadata.aux, {"list": [1]})
+        def spoil(one: Any, value: Any) -> None:
+            parts = (*one.message.content, one.message.additional_kwargs, one.metadata.aux, value)
+            assert [part["list"] for part in parts] == [[1]] * 4
+            for part in parts:
+                part["list"].append(2)
 
-    def test_bad_ids_are_refused(self, log: ContractLog) -> None:
-        bad: Any
-        for bad in ("", 7, None, "no encoding can hold \ud800", "nor two \ud83d\ude00"):
+        message = AIMessage([{"list": [1]}], additional_kwargs={"list": [1]})
+        draft = Draft(role="assistant", message=message, metadata=Metadata(aux={"list": [1]}))
+        value = {"list": [1]}
+        [entry] = log.append(ANA, [draft])
+        log.set_state(ANA, "buffer", value, expected=None)
+        spoil(draft, value)
+        for read in (log.entries, lambda _: log.changes(ANA.owner).entries, log.entries):
+            spoil(entry, read_state(log, ANA, "buffer")[0])
+            [entry] = read(ANA)
+        spoil(entry, read_state(log, ANA, "buffer")[0])
+
+    def test_what_would_be_taken_for_something_else_is_refused(self, either: ContractLog) -> None:
+        entry = say(either, ANA, human("Hi", "m1"))
+        for call in REFUSED_CALLS:
             with pytest.raises(ConfigError):
-                ThreadKey("ana", bad)
-        for bad in ("", 7, "\ud800"):
-            with pytest.raises(ConfigError):
-                ThreadKey(bad, "t1")
-            with pytest.raises(ConfigError):
-                log.threads(bad)
+                call(either)
+        assert either.entries(ANA) == [entry]
+
+    def test_odd_names_are_kept_apart(self, log: ContractLog) -> None:
+        keys = [ThreadKey(user, odd) for user in (None, "ana") for odd in ODD_IDS]
+        keys += [ThreadKey(odd, "s") for odd in ODD_IDS]
+        entries = {key: say(log, key, "Hi") for key in keys}
+        for key in keys:
+            log.set_state(key, "buffer", repr(key), expected=None)
+        if isinstance(log, OwnerListing):
+            assert sorted(map(repr, log.owners())) == sorted({repr(key.owner) for key in keys})
+        for number, key in enumerate(keys):
+            assert log.entries(key) == [entries[key]], key
+            assert read_state(log, key, "buffer")[0] == repr(key)
+            assert _count(log.forget(key)) == (1, 1, 1), key
+            left = [entries[other] for other in keys[number + 1 :] if other.owner == key.owner]
+            assert sort_entries(log.changes(key.owner).entries) == sort_entries(left), key
 
     # -- appending what is there already: a message's own id is its key within its thread ---------
 
-    def test_equal_messages_without_ids_are_all_kept(self, log: ContractLog) -> None:
-        say_all(log, ANA, ["Yes", "Yes"])
-        say(log, ANA, "Yes")
-        entries = log.entries(ANA)
-        assert list_texts(entries) == ["Yes"] * 3
-        assert len({entry.id for entry in entries}) == 3
+    def test_a_messages_own_id_is_its_key(self, either: ContractLog) -> None:
+        for name, there, appended, live, stored in APPENDS:
+            key = ThreadKey("ana", name)
+            say_all(either, key, talk(there))
+            returned = say_all(either, key, talk(appended))
+            entries = either.entries(key)
+            assert (list_live_texts(either, key), len(entries)) == (live.split(), stored), name
+            assert list_texts(returned) == [message.text for message in talk(appended)], name
+            assert all(entry in entries for entry in returned), name
+            check_places(entries)
+            if appended.endswith("#m1"):
+                assert say_all(either, key, talk(appended)[-1:]) == returned[-1:], name
+                assert either.entries(key) == entries, name
 
-    def test_an_empty_id_is_no_id(self, log: ContractLog) -> None:
-        said = [AIMessage("one", id=""), AIMessage("one", id=""), AIMessage("two", id="")]
-        say_all(log, ANA, said)
-        assert list_live_texts(log, ANA) == ["one", "one", "two"]
-
-    def test_a_message_named_like_a_control_entry_replaces_nothing(self, log: ContractLog) -> None:
-        [gone] = say_all(log, ANA, ["gone"])
-        control = retract(log, ANA, gone.id)
-        say_all(log, ANA, [HumanMessage("new", id=control.id)])
-        assert list_live_texts(log, ANA) == ["new"]
-        assert len(_select_controls(log.entries(ANA))) == 1
-
-    def test_the_same_message_is_stored_once(self, log: ContractLog) -> None:
-        for name, make in SAMPLE_MESSAGES.items():
-            message = make()
-            message.id = name
-            [first] = say_all(log, ANA, [message])
-            again = say_all(log, ANA, [message.model_copy(deep=True)])
-            assert [entry.id for entry in again] == [first.id], name
-        assert len(log.entries(ANA)) == len(SAMPLE_MESSAGES)
-
-    def test_the_same_message_within_a_batch_is_stored_once(self, log: ContractLog) -> None:
-        message = HumanMessage("Hi", id="m1")
-        before, first, between, second = say_all(log, ANA, ["a", message, "b", message])
-        assert first == second
-        assert list_texts(log.entries(ANA)) == ["a", "Hi", "b"]
-        assert [before.position, first.position, between.position] == [
-            entry.position for entry in log.entries(ANA)
-        ]
-
-    def test_a_copy_that_was_handed_out_is_stored_once(self, log: ContractLog) -> None:
-        said = [HumanMessage("Hi"), AIMessage("Ho", id="ai-1"), HumanMessage("Hum", name="Ana")]
-        say_all(log, ANA, said)
-        entries = log.entries(ANA)
-        copies = build_context(entries).messages
-        assert copies[0].id == entries[0].id
-        assert say_all(log, ANA, copies) == entries
-        assert log.entries(ANA) == entries
-
-    def test_order_of_keys_makes_no_other_message(self, log: ContractLog) -> None:
-        first = say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"a": 1, "b": 2}))
-        again = say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"b": 2, "a": 1}))
-        assert again == first
-
-    def test_values_that_only_compare_equal_make_another_message(self, log: ContractLog) -> None:
+    def test_what_replaces_a_message_is_marked_and_in_its_turn(self, log: ContractLog) -> None:
+        old, _ = say_all(log, ANA, [human("frist", "m1"), AIMessage("reply")], turn="turn 1")
+        unnamed = say(log, ANA, "frist")
+        copies = build_context(log.entries(ANA)).messages
+        assert [one.id for one in say_all(log, ANA, copies)] == [one.id for one in log.entries(ANA)]
+        for stands, message_id in ((old, "m1"), (unnamed, unnamed.id)):
+            new = say(log, ANA, human("first", message_id))
+            mark = log.entries(ANA)[-2]
+            assert mark.control == Control((stands.id,), "replaced", new.id)
+            assert stands.position < mark.position < new.position
+            assert (new.turn_id, new.id != stands.id) == (stands.turn_id, True)
         for value in (True, 1, 1.0):
-            say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"value": value}))
-        [live] = find_live_entries(log.entries(ANA))
-        assert live.message is not None
-        assert are_identical(live.message.additional_kwargs["value"], 1.0)
-
-    def test_another_payload_replaces_the_message_in_its_place(self, log: ContractLog) -> None:
-        say_all(log, ANA, [HumanMessage("frist", id="m1"), AIMessage("reply")], turn="turn 1")
-        say(log, ANA, "last")
-        old = log.entries(ANA)[0]
-        new = say(log, ANA, HumanMessage("first", id="m1"))
-        entries = log.entries(ANA)
-        assert list_texts(entries) == ["frist", "reply", "last", "first"]
-        [mark] = _select_controls(entries)
-        assert mark.control is not None
-        assert (mark.control.reason, mark.control.retracts) == ("replaced", (old.id,))
-        assert mark.control.replacement == new.id
-        assert entries[2].position < mark.position < new.position
-        assert (new.turn_id, new.id != old.id) == ("turn 1", True)
-        assert list_live_texts(log, ANA) == ["first", "reply", "last"]
-
-    def test_a_message_may_be_replaced_many_times(self, log: ContractLog) -> None:
-        versions = ["one", "two", "three", "one"]
-        said = [HumanMessage(text, id="m1") for text in versions]
-        say_all(log, ANA, [said[0], AIMessage("reply"), *said[1:3]], turn="turn 1")
-        say(log, ANA, said[3])
-        assert list_live_texts(log, ANA) == ["one", "reply"]
-        assert list_texts(log.entries(ANA)) == ["one", "reply", "two", "three", "one"]
-        assert len(_select_controls(log.entries(ANA))) == 3
-
-    def test_a_stored_message_without_id_is_replaced_by_its_entry_id(
-        self, log: ContractLog
-    ) -> None:
-        entry = say(log, ANA, "frist")
-        say(log, ANA, HumanMessage("first", id=entry.id))
-        say(log, ANA, HumanMessage("first", id=entry.id))
-        assert list_live_texts(log, ANA) == ["first"]
-        assert len(log.entries(ANA)) == 3
+            new = say(log, ANA, human("x", "m1", value=value, more=2))
+        assert say(log, ANA, human("x", "m1", more=2, value=1.0)) == new
+        live = find_live_entries(log.entries(ANA))
+        assert are_identical(live[0].message, human("x", "m1", value=1.0, more=2))
+        assert list_texts(live) == ["x", "reply", "first"]
 
     def test_a_retracted_message_can_be_added_again(self, log: ContractLog) -> None:
-        message = HumanMessage("Hi", id="m1")
+        message = human("Hi", "m1")
         first = say(log, ANA, message)
         undo = retract(log, ANA, first.id)
         second = say(log, ANA, message)
         assert second.id != first.id
-        assert list_live_texts(log, ANA) == ["Hi"]
         assert say(log, ANA, message) == second
+        assert list_live_texts(log, ANA) == ["Hi"]
         retract(log, ANA, second.id)
         retract(log, ANA, undo.id, reason="rewind")
         assert say(log, ANA, message) == first, "undone undo: the first one counts again"
+        say(log, ANA, human("new", undo.id))
+        assert list_live_texts(log, ANA) == ["Hi", "new"], "a control entry is no message"
 
-    def test_ids_belong_to_their_thread(self, log: ContractLog) -> None:
-        for key in (ANA, LONE):
-            say(log, key, HumanMessage(f"of {key.user_id}", id="m1"))
-        assert list_texts(log.entries(ANA)) == ["of ana"]
-        assert list_texts(log.entries(LONE)) == ["of None"]
+    # -- reading ----------------------------------------------------------------------------------
 
-    def test_ids_are_compared_exactly(self, log: ContractLog) -> None:
-        said = [HumanMessage(f"text of {own!r}", id=own) for own in ODD_MESSAGE_IDS]
-        entries = say_all(log, ANA, said)
-        assert list_live_texts(log, ANA) == [f"text of {own!r}" for own in ODD_MESSAGE_IDS]
-        assert say_all(log, ANA, said) == entries
+    def test_a_range_is_the_latest_between_its_ends(self, either: ContractLog) -> None:
+        entries = say_all(either, ANA, talk("0 1 2 3"))
+        between = say(either, ANAS_OTHER, "elsewhere")
+        entries += [*say_all(either, ANA, talk("4 5 6 7")), retract(either, ANA, entries[0].id)]
+        bounds = [-_HUGE, entries[1].position, between.position, entries[5].position, _HUGE]
+        for after, until, last in product([0, *bounds], [None, *bounds], [None, 0, 2, _HUGE]):
+            inside = [one for one in entries if after < one.position <= (until or _HUGE)]
+            expected = inside if last is None else inside[max(0, len(inside) - last) :]
+            found = either.entries(ANA, after=after, until=until, last=last)
+            assert found == expected, (after, until, last)
+        everything = tuple(sort_entries([*entries, between]))
+        assert either.changes(ANA.owner, -_HUGE, limit=_HUGE).entries == everything
+        assert either.changes(ANA.owner, _HUGE).entries == ()
 
-    # -- closing and reopening --------------------------------------------------------------------
-
-    def test_a_closed_log_says_so(self, log: ContractLog) -> None:
-        entry = say(log, ANA, "Hi")
-        log.close()
-        log.close()
-        calls: list[Callable[[], object]] = [
-            lambda: log.append(ANA, [make_draft(HumanMessage("more"))]),
-            lambda: log.append(ANA, []),
-            lambda: log.entries(ANA),
-            lambda: log.entries(ANA, after=2, until=1),
-            lambda: log.find(ANA, ["m1"]),
-            lambda: log.find(ANA, []),
-            lambda: log.annotate(ANA, entry.id, attributes=["late"]),
-            lambda: log.threads("ana"),
-            lambda: log.changes(ANA.owner),
-            lambda: log.forget(ANA),
-            lambda: log.get_state(ANA, "buffer"),
-            lambda: log.set_state(ANA, "buffer", [], expected=None),
-            lambda: log.delete_state(ANA, "buffer"),
-        ]
-        if isinstance(log, OwnerListing):
-            calls.append(log.owners)
-        for call in calls:
-            with pytest.raises(LogClosedError):
-                call()
-        assert not LogClosedError.is_retryable
-        assert issubclass(LogClosedError, ConvMemError)
-
-    def test_what_was_appended_is_there_after_reopening(self, open_log: OpenLog) -> None:
-        if not self.persistent:
-            pytest.skip("declared: does not outlive its handle")
-        first = open_log()
-        for number, make in enumerate(SAMPLE_MESSAGES.values()):
-            first.append(ANA, [make_draft(make())], durable=number % 2 == 0)
-        before = first.entries(ANA)
-        first.close()
-        again = open_log()
-        after = again.entries(ANA)
-        assert [entry.id for entry in after] == [entry.id for entry in before]
-        for entry, make in zip(after, SAMPLE_MESSAGES.values(), strict=True):
-            assert are_identical(entry.message, make())
-        assert say(again, ANA, "more").position > before[-1].position
-
-    # -- reading a range of a thread --------------------------------------------------------------
-
-    def test_ranges_are_the_latest_in_order(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(9)])
-        say(log, ANAS_OTHER, "elsewhere")
-        middle = entries[4].position
-        assert log.entries(ANA, last=3) == entries[-3:]
-        assert log.entries(ANA, last=9) == log.entries(ANA, last=99) == entries
-        assert log.entries(ANA, last=0) == []
-        assert log.entries(ANA, after=middle) == entries[5:]
-        assert log.entries(ANA, after=middle - 1) == entries[4:]
-        assert log.entries(ANA, after=middle, last=2) == entries[-2:]
-        assert log.entries(ANA, after=middle, last=9) == entries[5:]
-        assert log.entries(ANA, after=entries[-1].position) == []
-
-    def test_ranges_end_at_a_position(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
-        between = say(log, ANAS_OTHER, "elsewhere")
-        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 8)])
-        entries.append(retract(log, ANA, entries[0].id))
-        at = [entry.position for entry in entries]
-        assert log.entries(ANA, until=at[5]) == entries[:6]
-        assert log.entries(ANA, until=at[5] - 1) == entries[:5]
-        assert log.entries(ANA, until=between.position) == entries[:4]
-        assert log.entries(ANA, until=at[8]) == log.entries(ANA, until=at[8] + 10**9) == entries
-        for nowhere in (at[0] - 1, 0, -1):
-            assert log.entries(ANA, until=nowhere) == []
-        assert log.entries(ANAS_OTHER, until=at[8]) == [between]
-        assert log.entries(LONE, until=at[8]) == []
-
-    def test_ranges_have_two_ends(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
-        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 9)])
-        at = [entry.position for entry in entries]
-        assert log.entries(ANA, after=at[1], until=at[5]) == entries[2:6]
-        assert log.entries(ANA, after=at[4], until=at[5]) == entries[5:6]
-        assert log.entries(ANA, after=at[8], until=at[8] + 10**9) == []
-        for end in (at[5], at[4], at[0], 0):
-            assert log.entries(ANA, after=at[5], until=end) == []
-            assert log.entries(ANA, after=at[5], until=end, last=3) == []
-
-    def test_no_number_is_too_large_for_a_range(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(3)])
-        assert log.entries(ANA, after=-(10**30), until=10**30, last=10**30) == entries
-        assert log.entries(ANA, after=10**30) == log.entries(ANA, until=-(10**30)) == []
-        assert log.changes(ANA.owner, -(10**30), limit=10**30).entries == tuple(entries)
-        assert log.changes(ANA.owner, 10**30).entries == ()
-
-    def test_the_latest_of_a_range_are_those_before_its_end(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
-        say(log, ANAS_OTHER, "elsewhere")
-        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 9)])
-        at = [entry.position for entry in entries]
-        assert log.entries(ANA, until=at[5], last=3) == entries[3:6]
-        assert log.entries(ANA, until=at[3], last=1) == entries[3:4]
-        assert log.entries(ANA, until=at[5], last=6) == entries[:6]
-        assert log.entries(ANA, until=at[5], last=99) == entries[:6]
-        assert log.entries(ANA, until=at[5], last=0) == []
-        assert log.entries(ANA, after=at[1], until=at[5], last=2) == entries[4:6]
-        assert log.entries(ANA, after=at[1], until=at[5], last=99) == entries[2:6]
-        assert log.entries(ANA, until=at[8], last=2) == entries[-2:]
-
-    # -- finding messages by their ids ------------------------------------------------------------
-
-    def test_messages_are_found_by_their_own_ids(self, log: ContractLog) -> None:
-        one, _, two, three = say_all(
-            log,
-            ANA,
-            [
-                HumanMessage("one", id="m1"),
-                "without an id",
-                AIMessage("two", id="m2", additional_kwargs={"n": 1}),
-                HumanMessage("three", id="m3"),
-            ],
-        )
-        noted = log.annotate(ANA, two.id, attributes=["seen"])
-        assert log.find(ANA, ["m3", "m1"]) == [one, three]
-        assert log.find(ANA, ("m2",)) == [noted]
-        assert log.find(ANA, {"m1", "m2", "m3"}) == [one, noted, three]
-        assert log.find(ANA, ["m1", "m1", "unknown", ""]) == [one]
-        assert log.find(ANA, ["M1", "m", "m1 ", make_ulid(), "%"]) == []
-        assert log.find(ANA, []) == []
-        [found] = log.find(ANA, ["m2"])
-        assert found.message is not None
-        found.message.additional_kwargs["n"] = "changed by the reader"
-        assert log.find(ANA, ["m2"]) == [noted]
-
-    def test_messages_without_an_id_are_found_by_that_of_their_entry(
-        self, log: ContractLog
-    ) -> None:
-        entries = say_all(log, ANA, ["none", AIMessage("empty", id=""), AIMessage("own", id="m1")])
-        entries += log.append(ANA, [Draft(role="summary", contents=("They spoke.",))])
-        control = retract(log, ANA, entries[0].id)
-        none, empty, own, summary = entries
-        ids = [entry.id for entry in (*entries, control)]
-        assert log.find(ANA, ids) == [none, empty, summary]
-        assert log.find(ANA, [own.id]) == log.find(ANA, [control.id]) == []
-        assert [entry.message_id for entry in entries] == [none.id, empty.id, "m1", summary.id]
-
-    def test_replaced_and_retracted_messages_are_found(self, log: ContractLog) -> None:
-        first = say(log, ANA, HumanMessage("frist", id="m1"))
-        gone = say(log, ANA, HumanMessage("gone", id="m2"))
-        second = say(log, ANA, HumanMessage("first", id="m1"))
-        undo = retract(log, ANA, gone.id)
-        third = say(log, ANA, HumanMessage("first!", id="m1"))
-        assert log.find(ANA, ["m1"]) == [first, second, third]
-        assert log.find(ANA, ["m2", "m1"]) == [first, gone, second, third]
-        assert log.find(ANA, ["m2"]) == [gone]
-        retract(log, ANA, undo.id, third.id)
-        assert log.find(ANA, ["m1", "m2"]) == [first, gone, second, third]
-
-    def test_nothing_of_other_threads_is_found(self, log: ContractLog) -> None:
-        said = {
-            key: say_all(log, key, [HumanMessage(f"of {key}", id="m1"), f"more of {key}"])
-            for key in EVERY_KEY
-        }
-        ids = ["m1", *(more.id for _, more in said.values())]
-        for key in EVERY_KEY:
-            assert log.find(key, ids) == said[key], key
-        assert log.find(ThreadKey("nobody", "t1"), ids) == []
-        assert log.find(ThreadKey("ana", "t3"), ids) == []
-
-    def test_ids_are_found_exactly(self, log: ContractLog) -> None:
-        messages = [HumanMessage(f"text of {own!r}", id=own) for own in ODD_MESSAGE_IDS]
-        entries = say_all(log, ANA, messages)
-        for own, entry in zip(ODD_MESSAGE_IDS, entries, strict=True):
-            assert log.find(ANA, [own]) == [entry], own
-        assert log.find(ANA, ODD_MESSAGE_IDS) == entries
-
-    def test_any_number_of_messages_is_found(self, log: ContractLog) -> None:
-        messages = [HumanMessage(f"line {number}", id=f"m{number}") for number in range(MANY)]
-        entries = say_all(log, ANA, messages)
-        ids = [f"m{number}" for number in range(MANY + 50)]
-        found = log.find(ANA, ids[::-1])
-        assert found == entries
-        assert are_identical([entry.message for entry in found], messages)
-
-    def test_what_was_forgotten_is_not_found(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [HumanMessage("one", id="m1"), "two", "three"])
-        log.forget(ANA, ["m1", entries[1].id])
-        assert log.find(ANA, ["m1", *(entry.id for entry in entries)]) == [entries[2]]
-        again = say(log, ANA, HumanMessage("one", id="m1"))
-        assert log.find(ANA, ["m1"]) == [again]
-        log.forget(ANA)
-        assert log.find(ANA, ["m1", entries[2].id]) == []
-
-    def test_one_text_is_no_collection_of_message_ids(self, log: ContractLog) -> None:
-        say(log, ANA, HumanMessage("Hi", id="m"))
-        with pytest.raises(ConfigError):
-            log.find(ANA, "m")
-
-    # -- listing threads and owners ---------------------------------------------------------------
-
-    def test_threads_are_listed_latest_first(self, log: ContractLog) -> None:
-        first = say(log, ANA, "one")
-        say(log, ANAS_OTHER, "two")
-        assert [info.key for info in log.threads("ana")] == [ANAS_OTHER, ANA]
-        retract(log, ANA, first.id)
-        [latest, _] = log.threads("ana")
-        assert (latest.key, latest.entries) == (ANA, 2)
-        ids = [entry.id for entry in log.entries(ANA)]
-        assert latest.first_ms == get_ulid_ms(min(ids))
-        assert latest.last_ms == get_ulid_ms(max(ids))
-
-    def test_threads_of_others_are_not_listed(self, log: ContractLog) -> None:
-        for key in (ANA, BO, LONE, ThreadKey(None, "ana"), ThreadKey("ANA", "t1")):
-            say(log, key, "Hi")
-        assert [info.key for info in log.threads("ana")] == [ANA]
-        assert {info.key for info in log.threads(None)} == {LONE, ThreadKey(None, "ana")}
-        assert log.threads("nobody") == []
-        assert log.threads("t1") == []
-
-    def test_owners_are_those_who_have_entries(self, log: ContractLog) -> None:
-        listing = _require_listing(log)
-        assert listing.owners() == []
-        entries = {key: say(log, key, "Hi") for key in (ANA, ANAS_OTHER, BO, LONE)}
-        log.set_state(ThreadKey("cy", "t1"), "buffer", 1, expected=None)
-        log.set_state(ThreadKey(None, "t2"), "buffer", 1, expected=None)
-        owners = listing.owners()
-        assert set(owners) == {ANA.owner, BO.owner, LONE.owner}
-        assert len(owners) == 3
-        retract(log, BO, entries[BO].id, reason="cleared")
-        log.forget(ANA)
-        assert set(listing.owners()) == {ANA.owner, BO.owner, LONE.owner}
-        log.forget(ANAS_OTHER, [entries[ANAS_OTHER].id])
-        assert set(listing.owners()) == {BO.owner, LONE.owner}
-        log.forget(LONE.owner)
-        assert listing.owners() == [BO.owner]
-
-    def test_owners_come_back_as_they_were_named(self, log: ContractLog) -> None:
-        listing = _require_listing(log)
-        for odd in ODD_IDS:
-            say(log, ThreadKey(odd, "t1"), "of a user")
-            say(log, ThreadKey(None, odd), "of nobody")
-        wanted = {Owner(user_id=odd) for odd in ODD_IDS} | {Owner(thread_id=odd) for odd in ODD_IDS}
-        owners = listing.owners()
-        assert set(owners) == wanted
-        assert len(owners) == len(wanted)
-        for owner in owners:
-            assert list_texts(log.changes(owner).entries) in (["of a user"], ["of nobody"])
-
-    # -- checksums --------------------------------------------------------------------------------
-
-    def test_a_checksum_stands_for_its_entry_wherever_it_is_read(self, log: ContractLog) -> None:
-        first, same = say_all(log, ANA, [HumanMessage("Hi", id="m1"), HumanMessage("Hi", id="m2")])
-        if not first.checksum:
-            pytest.skip("declared: keeps no checksums")
-        other = say(log, ANAS_OTHER, HumanMessage("Hi", id="m1"))
-        checksums = [entry.checksum for entry in (first, same, other)]
-        assert len(set(checksums)) == 3, "each is of one place alone"
-        assert all(len(one) == 20 and int(one, 16) for one in checksums)
-        noted = log.annotate(ANA, first.id, attributes=["seen"])
-        for entry in (
-            noted,
-            log.entries(ANA)[0],
-            *log.find(ANA, ["m1"]),
-            log.changes(ANA.owner).entries[0],
-            say(log, ANA, HumanMessage("Hi", id="m1")),
+    def test_messages_are_found_by_their_ids(self, either: ContractLog) -> None:
+        own, none, empty = say_all(either, ANA, talk("own#m1 none empty#"))
+        [summary] = either.append(ANA, [Draft(role="summary", contents=("They spoke.",))])
+        others = {key: say_all(either, key, talk("own#m1 more")) for key in EVERY_KEY[1:]}
+        noted = either.annotate(ANA, own.id, attributes=["seen"])
+        undo = retract(either, ANA, none.id)
+        new = say(either, ANA, human("new", "m1"))
+        for ids, found in (
+            (["m1"], [noted, new]),
+            ((none.id, "m1", "m1", "unknown", ""), [noted, none, new]),
+            ({summary.id, empty.id}, [empty, summary]),
+            ([own.id, undo.id, others[BO][1].id, "M1", "m", "m1 ", "%"], []),
+            ([], []),
         ):
-            assert (entry.id, entry.checksum) == (first.id, first.checksum)
+            assert either.find(ANA, ids) == found, ids
+        for key, (named, more) in others.items():
+            assert either.find(key, ["m1", more.id, none.id]) == [named, more]
+        assert either.find(NOBODY, ["m1", none.id]) == []
 
-    def test_a_log_that_was_written_by_its_own_methods_is_sound(self, log: ContractLog) -> None:
-        _require_listing(log)
-        for key in (ANA, ANAS_OTHER, BO, LONE):
-            say_all(log, key, [HumanMessage("frist", id="m1"), AIMessage("Yes?", id="m2")])
-            say_all(log, key, [HumanMessage("first", id="m1"), AIMessage("Yes?", id="m2")])
-            retract(log, key, say(log, key, "no").id)
-        log.annotate(ANA, log.entries(ANA)[0].id, attributes=["seen"], aux={"note": ("x", b"y")})
-        log.forget(ANA, [log.entries(ANA)[1].id])
-        log.forget(BO)
-        seen: list[tuple[int, int]] = []
-        report = verify_log(log, progress=lambda *numbers: seen.append(numbers))
-        assert (report.owners, report.threads, report.entries) == (2, 3, 17)
-        assert (report.ok, report.damaged, report.more) == (True, (), 0)
-        assert seen[-1] == (17, 17)
+    def test_ids_of_messages_are_compared_exactly(self, log: ContractLog) -> None:
+        ids = [*ODD_MESSAGE_IDS, *(f"number {number}" for number in range(250))]
+        said = [human(f"text of {own!r}", own) for own in ids]
+        entries = say_all(log, ANA, said)
+        assert are_identical([entry.message for entry in log.find(ANA, ids[::-1])], said)
+        for own, entry in zip(ODD_MESSAGE_IDS, entries, strict=False):
+            assert log.find(ANA, [own]) == [entry], own
+        assert say_all(log, ANA, said) == log.entries(ANA) == entries
 
-    # -- following the changes of an owner --------------------------------------------------------
+    def test_threads_and_owners_are_listed(self, either: Any) -> None:
+        entries = {key: say(either, key, "Hi") for key in (BO, LONE, LONE_ANA, ANA, ANAS_OTHER)}
+        either.append(NOBODY, [])
+        either.set_state(NOBODY, "buffer", 1, expected=None)
+        assert [info.key for info in either.threads("ana")] == [ANAS_OTHER, ANA]
+        retract(either, ANA, entries[ANA].id)
+        times = sorted(get_ulid_ms(entry.id) for entry in either.entries(ANA))
+        latest, earlier = either.threads("ana")
+        assert (latest.key, latest.entries, earlier.key) == (ANA, 2, ANAS_OTHER)
+        assert [latest.first_ms, latest.last_ms] == [times[0], times[-1]]
+        assert {info.key for info in either.threads(None)} == {LONE, LONE_ANA}
+        assert either.threads("nobody") == either.threads("t1") == either.threads("ANA") == []
+        for scope, ids, left in (
+            (ANA, None, [ANA, BO, LONE, LONE_ANA]),
+            (ANAS_OTHER, [entries[ANAS_OTHER].id], [BO, LONE, LONE_ANA]),
+            (LONE.owner, None, [BO, LONE_ANA]),
+        ):
+            either.forget(scope, ids)
+            if isinstance(get_log(either), OwnerListing):
+                assert sorted(map(repr, either.owners())) == sorted(repr(one.owner) for one in left)
 
-    def test_changes_come_in_the_order_of_commits_over_threads(self, log: ContractLog) -> None:
-        for number in range(12):
-            for key in (ANA, BO, ANAS_OTHER, LONE):
-                say_all(log, key, [f"{key.thread_id} {number}", "same"])
-        expected = [
-            text
-            for number in range(12)
-            for thread in ("t1", "t2")
-            for text in (f"{thread} {number}", "same")
-        ]
-        changes = log.changes(ANA.owner)
-        assert list_texts(changes.entries) == expected
-        assert {entry.key for entry in changes.entries} == {ANA, ANAS_OTHER}
-        for limit in (1, 3, 48, 100):
-            assert read_all_changes(log, ANA.owner, limit=limit) == list(changes.entries)
-        by_thread = sorted(changes.entries, key=lambda entry: (entry.key.thread_id, entry.position))
-        assert by_thread == log.entries(ANA) + log.entries(ANAS_OTHER)
-
-    def test_changes_after_a_cursor_are_only_what_came_later(self, log: ContractLog) -> None:
-        say_all(log, ANA, ["one", "two"])
-        seen = log.changes(ANA.owner)
-        assert log.changes(ANA.owner, seen.cursor) == Changes((), seen.cursor, seen.generation)
-        assert log.changes(ANA.owner, seen.cursor, limit=0).cursor == seen.cursor
-        say(log, BO, "not hers")
-        entry = say(log, ANAS_OTHER, "three")
-        mark = retract(log, ANA, entry.id)
-        later = log.changes(ANA.owner, seen.cursor)
-        assert later.entries == (entry, mark)
-        assert later.cursor > seen.cursor
-        assert log.changes(Owner(user_id="nobody")).entries == ()
-
-    def test_lines_are_those_of_the_changes(self, log: ContractLog) -> None:
-        if not isinstance(log, LineSource):
-            pytest.skip("declared: makes entries of all that it reads")
-        messages = [make() for make in SAMPLE_MESSAGES.values()]
-        entries = log.append(ANA, [make_draft(message) for message in messages])
-        log.annotate(ANA, entries[0].id, timing={"creation": 7})
-        say(log, ANAS_OTHER, "elsewhere")
-        say(log, BO, "not hers")
-        retract(log, ANA, entries[1].id)
-        for limit in (1, 7, None):
+    def test_changes_come_in_the_order_of_commits_over_threads(self, either: ContractLog) -> None:
+        keys = (ANA, BO, ANAS_OTHER, LONE) * 8
+        said = [(key, say_all(either, key, talk(f"{n} same"))) for n, key in enumerate(keys)]
+        for owner, limit in product((ANA.owner, LONE.owner), (1, 3, None)):
+            expected = [entry for key, batch in said if key.owner == owner for entry in batch]
             cursor = 0
-            while (page := log.changes(ANA.owner, cursor, limit=limit)).entries:
-                lines = [line for entry in page.entries for line in make_dialog_lines(entry)]
-                controls = tuple(entry for entry in page.entries if entry.control is not None)
-                found = log.line_changes(ANA.owner, cursor, limit=limit)
-                assert repr(found.lines) == repr(tuple(lines))
-                assert (found.controls, found.cursor) == (controls, page.cursor)
-                assert found.generation == page.generation
+            while (page := either.changes(owner, cursor, limit=limit)).entries:
+                there = [entry for entry in expected if entry.position > cursor]
+                assert list(page.entries) == there[:limit]
                 cursor = page.cursor
-                assert not (found.is_last and log.changes(ANA.owner, cursor).entries)
-            end = log.line_changes(ANA.owner, cursor, limit=limit)
-            assert end == LineChanges((), (), cursor, page.generation)
-
-    def test_a_lone_thread_shares_nothing_with_a_user(self, log: ContractLog) -> None:
-        say(log, LONE, "alone")
-        say(log, ThreadKey("t1", "t1"), "a user of that name")
-        assert list_texts(log.changes(LONE.owner).entries) == ["alone"]
-        assert list_texts(log.changes(Owner(user_id="t1")).entries) == ["a user of that name"]
-
-    def test_the_generation_stays_while_nothing_is_forgotten(self, log: ContractLog) -> None:
-        entry = say(log, ANA, "one")
-        generation = log.changes(ANA.owner).generation
-        say(log, ANAS_OTHER, "two")
-        log.annotate(ANA, entry.id, attributes=["seen"])
-        log.set_state(ANA, "buffer", 1, expected=None)
-        log.delete_state(ANA, "buffer")
-        retract(log, ANA, entry.id, reason="cleared")
-        assert log.changes(ANA.owner).generation == generation
+            assert cursor == expected[-1].position
+        seen = either.changes(ANA.owner)
+        assert either.changes(ANA.owner, seen.cursor) == replace(seen, entries=())
+        assert either.changes(ANA.owner, limit=0).cursor == 0
+        say(either, BO, "not hers")
+        later = say(either, ANAS_OTHER, "three"), retract(either, ANA, said[0][1][0].id)
+        assert either.changes(ANA.owner, seen.cursor).entries == later
+        assert either.changes(NOBODY.owner).entries == ()
 
     # -- annotating -------------------------------------------------------------------------------
 
-    def test_annotations_add_to_what_is_there(self, log: ContractLog) -> None:
+    def test_annotations_add_to_what_is_there(self, either: ContractLog) -> None:
         message = AIMessage("Hi", id="m1", additional_kwargs={"n": 1})
         metadata = Metadata(attributes=("hardcoded",), timing={"llmStart": 1}, aux={"a": 1, "b": 2})
         draft = Draft(role="assistant", message=message, contents=("Hi",), metadata=metadata)
-        other, entry = log.append(ANA, [Draft(role="user", message=HumanMessage("x")), draft])
-        log.annotate(ANA, entry.id, attributes=["seen", "seen"], timing={"playStart": 2})
-        returned = log.annotate(
+        other, entry = either.append(ANA, [make_draft(human("x")), draft])
+        either.annotate(ANA, entry.id, attributes=["seen", "seen"], timing={"playStart": 2})
+        noted = either.annotate(
             ANA, entry.id, attributes=["late"], timing={"llmStart": 3}, aux={"b": (3,), "c": None}
         )
-        [same, read] = log.entries(ANA)
-        assert same == other
-        assert returned == read == log.changes(ANA.owner).entries[1]
-        assert read.metadata.attributes == ("hardcoded", "seen", "seen", "late")
-        creation = entry.metadata.timing["creation"]
-        assert read.metadata.timing == {"creation": creation, "llmStart": 3, "playStart": 2}
-        assert are_identical(read.metadata.aux, {"a": 1, "b": (3,), "c": None})
-        assert (read.message, read.contents, read.turn_id) == (message, ("Hi",), entry.turn_id)
-        assert (read.id, read.position) == (entry.id, entry.position)
-
-    def test_only_an_entry_of_the_thread_can_be_annotated(self, log: ContractLog) -> None:
-        entry = say(log, ANA, HumanMessage("Hi", id="m1"))
-        for key, entry_id in (
-            (ANA, make_ulid()),
-            (ANA, "m1"),
-            (ANA, ""),
-            (ANAS_OTHER, entry.id),
-            (LONE, entry.id),
-        ):
+        assert noted.metadata.attributes == ("hardcoded", "seen", "seen", "late")
+        assert noted.metadata.timing == {**entry.metadata.timing, "llmStart": 3, "playStart": 2}
+        assert are_identical(noted.metadata.aux, {"a": 1, "b": (3,), "c": None})
+        assert replace(noted, metadata=entry.metadata) == entry
+        assert either.entries(ANA) == list(either.changes(ANA.owner).entries) == [other, noted]
+        places = [(ANA, make_ulid()), (ANA, "m1"), (ANA, ""), (ANAS_OTHER, entry.id)]
+        for key, entry_id in (*places, (LONE, entry.id)):
             with pytest.raises(LogError):
-                log.annotate(key, entry_id, attributes=["seen"])
-        with pytest.raises(InvalidMessageError, match="client"):
-            log.annotate(ANA, entry.id, aux={"client": object()})
-        assert log.entries(ANA) == [entry]
-        assert log.entries(ANAS_OTHER) == []
+                either.annotate(key, entry_id, attributes=["seen"])
+        assert [entry for key in EVERY_KEY for entry in either.entries(key)] == [other, noted]
+
+    # -- checksums --------------------------------------------------------------------------------
+
+    def test_what_a_log_writes_itself_is_sound(self, either: ContractLog) -> None:
+        require(either, OwnerListing)
+        for key in (ANA, ANAS_OTHER, BO, LONE):
+            retract(either, key, say_all(either, key, talk("no#m1 yes#m2 hi#m1 no"))[-1].id)
+        first, *_ = before = either.entries(ANA)
+        noted = either.annotate(ANA, first.id, attributes=["seen"], aux={"note": ("x", b"y")})
+        read = either.find(ANA, ["m1"])[0], either.changes(ANA.owner).entries[0]
+        for entry in (noted, *read, either.entries(ANA)[0]):
+            assert (entry.id, entry.checksum) == (first.id, first.checksum)
+        checksums = {entry.checksum for key in EVERY_KEY for entry in either.entries(key)} - {""}
+        assert len(checksums) in (0, 6 * 4), "each is of one place alone"
+        assert all(len(one) == 20 and int(one, 16) for one in checksums)
+        for scope, ids in ((ANA, [before[1].id]), (BO, None)):
+            either.forget(scope, ids)
+        report = verify_log(get_log(either))
+        assert (report, report.ok) == (VerifyReport(2, 3, 17, 0, (), ()), True)
+
+    def test_an_altered_entry_is_named_and_nothing_else_is_touched(self, log: ContractLog) -> None:
+        if not self.alterations:
+            pytest.skip("declared: shows no alterations")
+        beside = [say(log, key, "beside") for key in (BO, ANAS_OTHER)]
+        for how in self.alterations:
+            said = say_all(log, ANA, talk("one secret#m1 three"))
+            self.alter(how, said[1].position)
+            first, damaged, third = log.entries(ANA)
+            assert [first, third] == [said[0], said[2]], how
+            assert (damaged.message, damaged.contents) == (None, ())
+            assert (damaged.control, bool(damaged.damage)) == (Control((), "damaged"), True), how
+            assert log.changes(ANA.owner, first.position).entries == (damaged, third)
+            assert [*log.entries(BO), *log.entries(ANAS_OTHER)] == beside
+            with pytest.raises(CorruptEntryError) as caught:
+                log.annotate(ANA, damaged.id, attributes=["seen"])
+            report = verify_log(log)
+            finding = Finding("ana", "t1", damaged.position, damaged.id, damaged.damage)
+            assert (report.ok, report.damaged, report.missing) == (False, (finding,), 0), how
+            assert "secret" not in f"{caught.value} {report} {damaged!r}"
+            assert say(log, ANA, human("secret", "m1")).position > third.position, "stored again"
+            assert log.forget(ANA, [damaged.id]).entries == 1
+            assert verify_log(log).ok, how
+            assert list_texts(log.entries(ANA)) == ["one", "three", "secret"]
+            log.forget(ANA)
+
+    def test_missing_entries_are_counted(self, log: ContractLog) -> None:
+        if not self.removals:
+            pytest.skip("declared: counts no missing entries")
+        for how in self.removals:
+            forgotten, missing, _ = say_all(log, ANA, talk("zero one two"))
+            log.forget(ANA, [forgotten.id])
+            assert verify_log(log).ok, "what was forgotten is not missing"
+            self.alter(how, missing.position)
+            report = verify_log(log)
+            assert (report.missing, report.damaged) == (1, ()), how
+            assert ["'ana'" in problem for problem in report.problems] == [True]
+            log.forget(ANA.owner)
+            assert verify_log(log).ok
 
     # -- documents beside a thread, with compare-and-set ------------------------------------------
 
-    def test_a_document_is_written_over_just_the_version_that_was_read(
-        self, log: ContractLog
-    ) -> None:
-        assert log.get_state(ANA, "buffer") is None
-        assert log.set_state(ANA, "buffer", ["too early"], expected=1) is None
-        assert log.get_state(ANA, "buffer") is None
-        first = log.set_state(ANA, "buffer", ["a"], expected=None)
-        assert first is not None
-        assert log.get_state(ANA, "buffer") == first
-        assert log.set_state(ANA, "buffer", ["too late"], expected=None) is None
-        second = log.set_state(ANA, "buffer", ["a", "b"], expected=first.version)
-        assert second is not None
-        assert second.version != first.version
-        assert log.set_state(ANA, "buffer", ["stale"], expected=first.version) is None
-        assert log.get_state(ANA, "buffer") == second
-        assert second.value == ["a", "b"]
+    def test_a_document_is_written_over_the_version_that_was_read(self, either: Any) -> None:
+        value = {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
+        versions: dict[str, int | None] = {"none": None, "unknown": 1}
+        kept: StateDocument | None = None
+        first = (("", "unknown"), ("first", "none"), ("", "none"), ("gone", "first"), ("", "first"))
+        for name, expected in (*first, ("", "gone"), ("new", "none"), ("", "gone")):
+            written = either.set_state(ANA, "buffer", [name, value], expected=versions[expected])
+            assert (written is not None) == (name != ""), (name, expected)
+            if written is not None:
+                assert are_identical(written.value, [name, value])
+                kept, versions[name] = written, written.version
+            assert either.get_state(ANA, "buffer") == kept
+            if (name, expected) == ("", "first"):
+                kept = either.delete_state(ANA, "buffer")
+                either.delete_state(ANA, "buffer")
+        assert len(set(versions.values())) == len(versions)
+        assert either.entries(ANA) == either.threads("ana") == [], "documents are no entries"
 
-    def test_a_deleted_document_is_gone_with_its_version(self, log: ContractLog) -> None:
-        log.delete_state(ANA, "buffer")
-        first = log.set_state(ANA, "buffer", 1, expected=None)
-        log.delete_state(ANA, "buffer")
-        log.delete_state(ANA, "buffer")
-        assert log.get_state(ANA, "buffer") is None
-        again = log.set_state(ANA, "buffer", 1, expected=None)
-        assert first is not None
-        assert again is not None
-        assert log.set_state(ANA, "buffer", 2, expected=first.version) is None
-        assert log.get_state(ANA, "buffer") == again
-
-    def test_documents_are_kept_apart_by_thread_and_name(self, log: ContractLog) -> None:
-        keys = [ThreadKey(user, odd) for odd in ODD_IDS for user in (None, "ana")]
-        names = ["buffer", "Buffer", "buffer ", "b%", "🦊"]
-        for key in keys:
-            for name in names:
-                log.set_state(key, name, [key.user_id, key.thread_id, name], expected=None)
-        for key in keys:
-            for name in names:
-                found = log.get_state(key, name)
-                assert found is not None
-                assert found.value == [key.user_id, key.thread_id, name]
-        log.delete_state(LONE, "buffer")
-        assert log.get_state(ThreadKey("ana", "s"), "buffer") is not None
-
-    def test_documents_come_back_exactly_and_unshared(self, log: ContractLog) -> None:
-        value: dict[str, Any] = {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
-        written = log.set_state(ANA, "buffer", value, expected=None)
-        value["n"].append("changed by the writer")
-        assert written is not None
-        for document in (written, log.get_state(ANA, "buffer"), log.get_state(ANA, "buffer")):
-            assert document is not None
-            assert are_identical(
-                document.value, {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
-            )
-            document.value["n"].append("changed by a reader")
-
-    def test_one_document_of_all_threads_of_a_user_is_listed_at_once(
-        self, log: ContractLog
-    ) -> None:
-        if not isinstance(log, StateBatches):
-            pytest.skip("lists no documents")
-        for key in EVERY_KEY:
-            say(log, key, "Hi")
-            log.set_state(key, "buffer", [key.user_id, key.thread_id], expected=None)
-            log.set_state(key, "other", "no", expected=None)
-        say(log, ThreadKey("ana", "none"), "Hi")
-        log.delete_state(ANAS_OTHER, "buffer")
-        ours = log.list_states("ana", "buffer")
-        assert {thread: one.value for thread, one in ours.items()} == {"t1": ["ana", "t1"]}
-        assert ours["t1"] == log.get_state(ANA, "buffer")
-        lone = {thread: one.value for thread, one in log.list_states(None, "buffer").items()}
-        assert lone == {"t1": [None, "t1"], "ana": [None, "ana"]}
-        assert log.list_states("nobody", "buffer") == {}
-        assert log.list_states("ana", "buffe") == {}
-
-    def test_a_document_is_added_to_many_threads_at_once_where_there_is_none(
-        self, log: ContractLog
-    ) -> None:
-        if not isinstance(log, StateBatches):
-            pytest.skip("lists no documents")
-        log.set_state(ANA, "buffer", "there before", expected=None)
-        log.add_states("ana", "buffer", {"t1": "new", "t2": "new", "Zoë 🦊": {"n": [1]}})
-        found = {thread: one.value for thread, one in log.list_states("ana", "buffer").items()}
-        assert found == {"t1": "there before", "t2": "new", "Zoë 🦊": {"n": [1]}}
-        say(log, LONE, "Hi")
-        log.add_states(None, "buffer", {"t1": "nobody's"})
-        assert log.list_states(None, "buffer")["t1"] == log.get_state(LONE, "buffer")
-
-    def test_a_document_that_cannot_be_kept_is_refused(self, log: ContractLog) -> None:
-        with pytest.raises(InvalidMessageError):
-            log.set_state(ANA, "buffer", {"client": object()}, expected=None)
-        assert log.get_state(ANA, "buffer") is None
-
-    def test_documents_are_no_entries(self, log: ContractLog) -> None:
-        log.set_state(ANA, "buffer", 1, expected=None)
-        assert log.entries(ANA) == []
-        assert log.threads("ana") == []
-        assert log.changes(ANA.owner).entries == ()
+    def test_documents_of_many_threads_are_read_and_added_at_once(self, either: Any) -> None:
+        require(either, StateBatches)
+        for key, name in product(EVERY_KEY, ("buffer", "other")):
+            say(either, key, "Hi")
+            either.set_state(key, name, [name, key.user_id], expected=None)
+        either.delete_state(ANAS_OTHER, "buffer")
+        either.add_states("ana", "buffer", {"t1": "late", "t3": "new", "Zoë 🦊": {"n": [1]}})
+        mine, lone = ["buffer", "ana"], ["buffer", None]
+        for user_id, name, values in (
+            ("ana", "buffer", {"t1": mine, "t3": "new", "Zoë 🦊": {"n": [1]}}),
+            (None, "buffer", {"t1": lone, "ana": lone}),
+            ("nobody", "buffer", {}),
+            ("ana", "buffe", {}),
+        ):
+            found = either.list_states(user_id, name)
+            assert {thread: document.value for thread, document in found.items()} == values
+            for thread, document in found.items():
+                assert document == either.get_state(ThreadKey(user_id, thread), name)
 
     # -- transactions: reading and writing a thread in one go -------------------------------------
 
-    def test_a_document_says_what_is_read_with_it(self, log: ContractLog) -> None:
-        at_once = _require_transactions(log)
-        one, two, three, four = say_all(log, ANA, ["one", "two", "three", "four"])
-        say(log, LONE, "elsewhere")
-        written = log.set_state(ANA, _NOTE, [one.position, three.position], expected=None)
+    def test_a_document_says_what_is_read_with_it(self, either: Any) -> None:
+        require(either, ThreadTransactions)
+        one, two, three, four = say_all(either, ANA, talk("one two three four"))
+        either.set_state(ANA, _NOTE, 1, expected=None)
 
-        def select_stretches(document: StateDocument | None) -> list[tuple[int, int | None]]:
-            assert document is not None
-            first, floor = document.value
-            return [(first - 1, first), (floor, None)]
+        def read(*stretches: tuple[int, int | None]) -> list[Entry]:
+            note = either.get_state(ANA, _NOTE)
+            found = either.read_thread(ANA, _NOTE, lambda seen: stretches if seen == note else ())
+            assert found[0] == note
+            return list(found[1])
 
-        assert at_once.read_thread(ANA, _NOTE, select_stretches) == (written, [one, four])
-        all_of_it = at_once.read_thread(ANA, "none", lambda _: [(0, None)])
-        assert all_of_it == (None, [one, two, three, four])
-        assert at_once.read_thread(ANA, _NOTE, lambda _: []) == (written, [])
-        assert at_once.read_thread(LONE, _NOTE, lambda found: [] if found else [(0, 0)]) == (
-            None,
-            [],
-        )
-
-    def test_what_changed_since_is_read_as_it_is(self, log: ContractLog) -> None:
-        at_once = _require_transactions(log)
-
-        def read() -> list[Entry]:
-            return at_once.read_thread(ANA, _NOTE, lambda _: [(0, None)])[1]
-
-        first = say(log, ANA, "one")
-        second = say(log, ANA, "two")
-        assert read() == [first, second]
-        noted = log.annotate(ANA, first.id, attributes=["seen"])
-        mark = retract(log, ANA, second.id)
-        assert read() == [noted, second, mark]
-        log.forget(ANA, [first.id])
-        assert read() == [second, mark]
-        log.forget(ANA)
+        assert read((0, one.position), (three.position, None)) == [one, four]
         assert read() == []
-        again = say(log, ANA, "one")
-        assert read() == [again]
+        noted = either.annotate(ANA, one.id, attributes=["seen"])
+        mark = retract(either, ANA, two.id)
+        either.forget(ANA, [three.id, four.id])
+        assert read((0, None)) == [noted, two, mark]
+        either.forget(ANA)
+        assert read((0, None)) == []
+        assert [say(either, ANA, "one")] == read((0, None))
 
-    def test_a_plan_sees_what_is_there_and_is_appended(self, log: ContractLog) -> None:
-        at_once = _require_transactions(log)
-        old = say(log, ANA, HumanMessage("one", id="m1"))
-        asked, both = say_all(log, ANA, ["two", HumanMessage("three", id="m3")])
+    def test_a_plan_sees_what_is_there_and_is_appended(self, either: Any) -> None:
+        require(either, ThreadTransactions)
+        old, asked, named = say_all(either, ANA, talk("one#m1 two three#m3"))
         seen: list[Entry] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
             seen[:] = there
-            return [_make_reply(f"{len(there)} read"), _make_reply("and one more")]
+            return [make_draft(message) for message in talk(f"{12 // len(there)} x#r")]
 
-        found = at_once.append_planned(
-            ANA, plan, after=old.position, message_ids=["m3", "m1", "unknown"]
-        )
-        assert seen == [old, asked, both]
-        assert list_texts(found) == ["3 read", "and one more"]
-        assert log.entries(ANA, after=both.position) == found
-        at_once.append_planned(ANA, plan, after=found[0].position)
-        assert seen == [found[1]]
-
-    def test_equal_messages_are_planned_once(self, log: ContractLog) -> None:
-        at_once = _require_transactions(log)
-        [first] = at_once.append_planned(ANA, lambda _: [_make_reply("one", "m1")], after=0)
-        assert at_once.append_planned(ANA, lambda _: [_make_reply("one", "m1")], after=0) == [first]
-        assert log.entries(ANA) == [first]
-
-    def test_a_plan_that_fails_or_is_empty_writes_no_entry(self, log: ContractLog) -> None:
-        at_once = _require_transactions(log)
-        asked = say(log, ANA, "one")
-
-        def fail(_: Sequence[Entry]) -> list[Draft]:
-            raise ArithmeticError
-
-        note = CacheDraft(_NOTE, [1], None)
-        with pytest.raises(ArithmeticError):
-            at_once.append_planned(ANA, fail, after=0, documents=[note])
-        assert log.get_state(ANA, _NOTE) is None
-        assert at_once.append_planned(ANA, lambda _: [], after=0) == []
-        assert log.entries(ANA) == [asked]
-
-    def test_caches_are_written_too_if_nobody_was_faster(self, log: ContractLog) -> None:
-        at_once = _require_transactions(log)
-
-        def say_with(*documents: CacheDraft) -> None:
-            at_once.append_planned(
-                ANA, lambda _: [_make_reply("said")], after=0, documents=documents
-            )
-
-        say_with(CacheDraft(_NOTE, ["first"], None), CacheDraft("cache:other", {}, 7))
-        first = log.get_state(ANA, _NOTE)
-        assert first is not None
-        assert first.value == ["first"]
-        assert log.get_state(ANA, "cache:other") is None
-        say_with(CacheDraft(_NOTE, ["too late"], None))
-        assert log.get_state(ANA, _NOTE) == first
-        say_with(CacheDraft(_NOTE, ["second"], first.version))
-        second = log.get_state(ANA, _NOTE)
-        assert second is not None
-        assert second.value == ["second"]
-        assert len(log.entries(ANA)) == 3
+        ids = ["m3", "m1", "unknown"]
+        found = either.append_planned(ANA, plan, after=old.position, message_ids=ids)
+        assert (seen, list_texts(found)) == ([old, asked, named], ["4", "x"])
+        more = either.append_planned(ANA, plan, after=found[0].position)
+        assert (seen, more[1]) == ([found[1]], found[1])
+        note = CacheDraft(_NOTE, "no", None)
+        with pytest.raises(ZeroDivisionError):
+            either.append_planned(ANA, plan, after=more[0].position, documents=[note])
+        assert either.append_planned(ANA, lambda _: [], after=0) == []
+        assert either.entries(ANA) == [old, asked, named, *found, more[0]]
+        for value, is_current, kept in (("a", True, "a"), ("b", False, "a"), ("c", True, "c")):
+            version = read_state(either, ANA, _NOTE)[1] if is_current else 7
+            documents = [CacheDraft(_NOTE, value, version), CacheDraft("cache:x", 1, 7)]
+            either.append_planned(ANA, plan, after=0, documents=documents)
+            assert read_state(either, ANA, _NOTE)[0] == kept
+        assert either.get_state(ANA, "cache:x") is None
 
     def test_nobody_writes_between_reading_and_appending(self, open_log: OpenLog) -> None:
-        handles = [open_log() for _ in range(4)] if self.several_handles else [open_log()]
-        logs = [_require_transactions(handle) for handle in handles]
+        logs = [open_log() for _ in range(4 if self.several_handles else 1)]
+        makers: list[ThreadTransactions] = [require(log, ThreadTransactions) for log in logs]
 
         def count(there: Sequence[Entry]) -> list[Draft]:
-            return [_make_reply(str(len(there)))]
+            return [make_draft(AIMessage(str(len(there))))]
 
         with ThreadPoolExecutor(8) as pool:
             for number in range(40):
-                pool.submit(logs[number % len(logs)].append_planned, ANA, count, after=0)
-        assert list_texts(handles[0].entries(ANA)) == [str(number) for number in range(40)]
-
-    def test_transactions_have_asynchronous_twins(self, log: ContractLog) -> None:
-        at_once = _require_transactions(log)
-        append = partial(at_once.aappend_planned, ANA, lambda there: [_make_reply(str(len(there)))])
-
-        async def call_all() -> tuple[list[Entry], list[Entry]]:
-            [first] = await append(after=0, documents=[CacheDraft(_NOTE, 1, None)])
-            [second] = await append(after=0, message_ids=["unknown"])
-            document, read = await at_once.aread_thread(ANA, _NOTE, lambda _: [(0, None)])
-            assert document is not None
-            return [first, second], read
-
-        appended, read = asyncio.run(call_all())
-        assert list_texts(appended) == ["0", "1"]
-        assert read == appended == log.entries(ANA)
-
-    # -- segments ---------------------------------------------------------------------------------
-
-    def test_segments_are_kept_by_owner_and_fingerprint(self, log: ContractLog) -> None:
-        cache = _require_cache(log)
-        entries = say_all(log, ANA, ["one", "two"])
-        [alone] = say_all(log, LONE, ["three"])
-        rows = [
-            _make_segment(entries[0]),
-            _make_segment(entries[1]),
-            _make_segment(entries[1], part=1),
-        ]
-        cache.save_segments(ANA.owner, "model a", list(reversed(rows)))
-        cache.save_segments(ANA.owner, "model b", rows[:1])
-        cache.save_segments(LONE.owner, "model a", [_make_segment(alone)])
-        assert cache.load_segments(ANA.owner, "model a") == rows
-        assert cache.load_segments(ANA.owner, "model a", after=entries[0].position) == rows[1:]
-        assert cache.load_segments(ANA.owner, "model b") == rows[:1]
-        assert cache.load_segments(LONE.owner, "model a") == [_make_segment(alone)]
-        assert cache.load_segments(ANA.owner, "model c") == []
-        assert cache.load_segments(Owner(user_id="nobody"), "model a") == []
-
-    def test_rows_are_overwritten_but_no_vector_is_lost(self, log: ContractLog) -> None:
-        cache = _require_cache(log)
-        entry = say(log, ANA, "one")
-        cache.save_segments(ANA.owner, "model", [_make_segment(entry, vector=None)])
-        assert cache.load_segments(ANA.owner, "model") == [_make_segment(entry, vector=None)]
-        analysed_anew = replace(_make_segment(entry), terms="parks harbours", analysis=7)
-        cache.save_segments(ANA.owner, "model", [analysed_anew])
-        assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
-        cache.save_segments(ANA.owner, "model", [replace(analysed_anew, vector=None)])
-        assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
-
-    def test_segments_of_others_or_of_nothing_are_left_out(self, log: ContractLog) -> None:
-        cache = _require_cache(log)
-        mine, foreign = say(log, ANA, "one"), say(log, BO, "two")
-        nothing = StoredSegment(foreign.position + 99, 0, 0, "words", None)
-        rows = [_make_segment(foreign), nothing, _make_segment(mine)]
-        cache.save_segments(ANA.owner, "model", rows)
-        assert cache.load_segments(ANA.owner, "model") == [_make_segment(mine)]
-        assert cache.load_segments(BO.owner, "model") == []
-        cache.save_segments(Owner(user_id="nobody"), "model", rows)
-        assert cache.load_segments(ANA.owner, "model") == [_make_segment(mine)]
-
-    def test_rows_of_a_fingerprint_are_deleted_and_no_others(self, log: ContractLog) -> None:
-        cache = _require_cache(log)
-        one, two = say_all(log, ANA, ["one", "two"])
-        bos = say(log, BO, "three")
-        rows = [_make_segment(one), _make_segment(two, vector=None)]
-        for fingerprint in ("model b", "model a"):
-            cache.save_segments(ANA.owner, fingerprint, rows)
-        cache.save_segments(ANA.owner, "words alone", [_make_segment(one, vector=None)])
-        cache.save_segments(BO.owner, "model a", [_make_segment(bos)])
-        assert cache.segment_fingerprints(ANA.owner) == ["model a", "model b"]
-        assert cache.delete_segments(ANA.owner, "model a") == len(rows)
-        assert cache.delete_segments(ANA.owner, "model a") == 0
-        assert cache.delete_segments(Owner(user_id="nobody"), "model b") == 0
-        assert cache.segment_fingerprints(ANA.owner) == ["model b"]
-        assert cache.segment_fingerprints(Owner(user_id="nobody")) == []
-        assert cache.load_segments(ANA.owner, "model a") == []
-        assert cache.load_segments(ANA.owner, "model b") == rows
-        assert cache.load_segments(ANA.owner, "words alone") == [_make_segment(one, vector=None)]
-        assert cache.load_segments(BO.owner, "model a") == [_make_segment(bos)]
+                pool.submit(makers[number % len(makers)].append_planned, ANA, count, after=0)
+        assert list_texts(logs[0].entries(ANA)) == [str(number) for number in range(40)]
 
     # -- forgetting -------------------------------------------------------------------------------
 
-    def test_forgetting_a_thread_leaves_the_others(self, log: ContractLog) -> None:
-        _fill(log)
-        retract(log, ANAS_OTHER, log.entries(ANAS_OTHER)[0].id)
-        before = get_now_ms()
-        receipt = log.forget(ANAS_OTHER)
-        assert _count(receipt) == (3, 1, 1)
-        assert before <= receipt.at_ms <= get_now_ms()
-        assert _check_remaining(log) == set(EVERY_KEY) - {ANAS_OTHER}
-        assert [info.key for info in log.threads("ana")] == [ANA]
-        assert _count(log.forget(ANAS_OTHER)) == (0, 0, 0)
+    def test_forgetting_erases_its_scope_and_nothing_else(self, either: ContractLog) -> None:
+        def read() -> dict[ThreadKey, list[Any]]:
+            return {
+                key: [either.entries(key), *(read_state(either, key, name) for name in names)]
+                for key in EVERY_KEY
+            }
 
-    def test_forgetting_a_user_leaves_the_others(self, log: ContractLog) -> None:
-        _fill(log)
-        assert _count(log.forget(Owner(user_id="ana"))) == (4, 2, 2)
-        assert _check_remaining(log) == set(EVERY_KEY) - {ANA, ANAS_OTHER}
-        assert log.threads("ana") == []
-        assert log.changes(Owner(user_id="ana")).entries == ()
-        assert _count(log.forget(Owner(user_id="ana"))) == (0, 0, 0)
+        names, none = ("buffer", _NOTE), (None, None)
+        for scope, ids, counts in FORGETS:
+            owner = scope.owner if isinstance(scope, ThreadKey) else scope
+            for key in EVERY_KEY:
+                if scope in (key, key.owner) or not either.entries(key):
+                    either.forget(key)
+                    _fill(either, key)
+            expected = read()
+            for key, (entries, buffer, _) in expected.items():
+                if ids is None and scope in (key, key.owner):
+                    expected[key] = [[], none, none]
+                elif scope == key:
+                    left = [entry for entry in entries if entry.message_id not in (ids or ())]
+                    expected[key] = [left, buffer, none]
+            generation, start = either.changes(owner).generation, get_now_ms()
+            receipt = either.forget(scope, ids)
+            assert _count(receipt) == counts, (scope, ids)
+            assert start <= receipt.at_ms <= get_now_ms()
+            assert either.changes(owner).generation != generation, (scope, ids)
+            assert read() == expected, (scope, ids)
+            there = {one.key for user in ("ana", "bo", "t1", None) for one in either.threads(user)}
+            assert there == {key for key in EVERY_KEY if expected[key][0]}
+            assert _count(either.forget(scope, ids)) == (0, 0, 0)
 
-    def test_forgetting_a_lone_thread_leaves_the_others(self, log: ContractLog) -> None:
-        _fill(log)
-        assert _count(log.forget(Owner(thread_id="t1"))) == (2, 1, 1)
-        assert _check_remaining(log) == set(EVERY_KEY) - {LONE}
-        assert _count(log.forget(ThreadKey(None, "ana"))) == (2, 1, 1)
-        assert _check_remaining(log) == set(EVERY_KEY) - {LONE, ThreadKey(None, "ana")}
-
-    def test_forgetting_odd_ids_erases_just_these(self, log: ContractLog) -> None:
-        for odd in ODD_IDS:
-            say(log, ThreadKey("ana", odd), "thread")
-            say(log, ThreadKey(odd, "t1"), "user")
-        for number, odd in enumerate(ODD_IDS, start=1):
-            assert log.forget(ThreadKey("ana", odd)).entries == 1, odd
-            assert log.forget(Owner(user_id=odd)).entries == 1, odd
-            assert len(log.changes(ANA.owner).entries) == len(ODD_IDS) - number
-        assert _count(log.forget(Owner(user_id="nobody"))) == (0, 0, 0)
-
-    def test_forgetting_entries_leaves_the_rest_of_the_thread(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, ["zero", "one", "two", HumanMessage("three", id="m3"), "four"])
-        say(log, ANAS_OTHER, HumanMessage("three", id="m3"))
-        receipt = log.forget(ANA, [entries[1].id, "m3", "m4", make_ulid(), "", "%"])
-        assert (receipt.entries, receipt.threads) == (2, 0)
-        assert log.entries(ANA) == [entries[0], entries[2], entries[4]]
-        assert list_texts(log.entries(ANAS_OTHER)) == ["three"]
-        assert log.forget(ANA, [entries[1].id, "m3"]).entries == 0
-        assert log.forget(ANA, []).entries == 0
-        assert say(log, ANA, "five").position > entries[4].position
-
-    def test_forgetting_a_message_erases_every_version(self, log: ContractLog) -> None:
-        for text in ("one", "two", "three"):
-            say(log, ANA, HumanMessage(text, id="m1"))
-        other = say(log, ANA, "other")
-        assert log.forget(ANA, ["m1"]).entries == 3
-        assert list_texts(log.entries(ANA)) == ["other"]
-        assert say(log, ANA, HumanMessage("three", id="m1")).position > other.position
-        assert list_live_texts(log, ANA) == ["other", "three"]
-
-    def test_forgetting_an_old_version_leaves_the_new_one_in_its_place(
-        self, log: ContractLog
-    ) -> None:
-        say(log, ANA, "before")
-        say_all(log, ANA, [HumanMessage("secret", id="m1"), AIMessage("reply")], turn="turn")
-        say(log, ANA, "after")
-        say(log, ANA, HumanMessage("harmless", id="m1"))
-        assert log.forget(ANA, [log.entries(ANA)[1].id]).entries == 1
-        assert list_live_texts(log, ANA) == ["before", "harmless", "reply", "after"]
-
-    def test_a_forgotten_message_can_be_said_anew(self, log: ContractLog) -> None:
-        old = say(log, ANA, HumanMessage("Hi", id="m1"))
-        log.forget(ANA)
-        new = say(log, ANA, HumanMessage("Hi", id="m1"))
-        assert log.entries(ANA) == [new]
-        assert new.id != old.id
-        assert new.position > old.position
+    def test_what_is_forgotten_can_be_said_anew_in_a_new_place(self, log: ContractLog) -> None:
+        before, secret, _ = say_all(log, ANA, talk("before secret#m1 reply"))
+        last = say(log, ANA, human("harmless", "m1"))
+        assert log.forget(ANA, [secret.id, make_ulid()]).entries == 1
+        assert list_live_texts(log, ANA) == ["before", "harmless", "reply"], "in its old place"
+        assert log.forget(ANA, ["m1", before.id]).entries == 2
+        assert log.find(ANA, ["m1", before.id]) == []
+        generations = set()
+        for scope in (ANA, ANA.owner, ANA):
+            seen = log.changes(ANA.owner)
+            generations.add(seen.generation)
+            again = say(log, ANA, human("harmless", "m1"))
+            assert (again.position > last.position, again.id != last.id) == (True, True)
+            assert log.changes(ANA.owner, seen.cursor).entries == (again,)
+            log.forget(scope)
+            last = again
+        assert len(generations) == 3
 
     def test_forgetting_entries_deletes_the_caches_of_their_thread(self, log: ContractLog) -> None:
-        keys = (ANA, ANAS_OTHER, BO, LONE)
-        for key in keys:
-            say(log, key, "one")
-            for name in (*CACHES, *NO_CACHES):
-                log.set_state(key, name, [name], expected=None)
-        receipt = log.forget(ANA, [log.entries(ANA)[0].id])
-        assert _count(receipt) == (1, 0, len(CACHES))
-        assert [name for name in CACHES if log.get_state(ANA, name) is not None] == []
-        for key in keys:
-            for name in (*NO_CACHES, *(CACHES if key != ANA else ())):
-                document = log.get_state(key, name)
-                assert document is not None, (key, name)
-                assert document.value == [name]
-        assert _count(log.forget(ANA)) == (0, 1, len(NO_CACHES))
-        assert _count(log.forget(ANAS_OTHER)) == (1, 1, len(CACHES) + len(NO_CACHES))
+        documents = [*product((ANA, ANAS_OTHER), (*_CACHES, *_OTHERS))]
+        for key, name in documents:
+            log.set_state(key, name, [key.thread_id, name], expected=None)
+        version = read_state(log, ANA, _CACHES[0])[1]
+        assert _count(log.forget(ANA, [say(log, ANA, "one").id])) == (1, 0, len(_CACHES))
+        for key, name in documents:
+            wanted = None if key == ANA and name in _CACHES else [key.thread_id, name]
+            assert read_state(log, key, name)[0] == wanted
+        assert log.set_state(ANA, _CACHES[0], 2, expected=version) is None
+        assert _count(log.forget(ANA)) == (0, 1, len(_OTHERS))
 
-    def test_caches_go_whatever_ids_are_forgotten(self, log: ContractLog) -> None:
-        entry = say(log, ANA, HumanMessage("one", id="m1"))
-        for ids in ([], ["unknown"], [make_ulid(), "m2"]):
-            old = log.set_state(ANA, "cache:window", 1, expected=None)
-            assert old is not None
-            assert _count(log.forget(ANA, ids)) == (0, 0, 1)
-            assert log.get_state(ANA, "cache:window") is None
-            assert log.set_state(ANA, "cache:window", 2, expected=old.version) is None
-        assert log.entries(ANA) == [entry]
-        log.set_state(ANAS_OTHER, "cache:window", 1, expected=None)
-        assert _count(log.forget(ANAS_OTHER, ["m1"])) == (0, 0, 1)
-        assert _count(log.forget(ThreadKey("nobody", "t1"), ["m1"])) == (0, 0, 0)
-
-    def test_caches_stay_while_nothing_is_forgotten(self, log: ContractLog) -> None:
-        document = log.set_state(ANA, "cache:window", 1, expected=None)
-        entry = say(log, ANA, HumanMessage("frist", id="m1"))
+    def test_caches_and_generation_stay_while_nothing_is_forgotten(self, log: ContractLog) -> None:
+        document = log.set_state(ANA, _NOTE, 1, expected=None)
+        entry = say(log, ANA, human("frist", "m1"))
+        generation = log.changes(ANA.owner).generation
         log.annotate(ANA, entry.id, attributes=["seen"])
-        say(log, ANA, HumanMessage("first", id="m1"))
+        say(log, ANA, human("first", "m1"))
+        _fill(log, ANAS_OTHER)
+        log.delete_state(ANAS_OTHER, _NOTE)
         retract(log, ANA, entry.id, reason="cleared")
-        log.delete_state(ANA, "buffer")
-        assert log.get_state(ANA, "cache:window") == document
+        assert log.get_state(ANA, _NOTE) == document
+        assert log.changes(ANA.owner).generation == generation
 
-    def test_entry_ids_need_their_thread(self, log: ContractLog) -> None:
-        entry = say(log, ANA, "Hi")
-        with pytest.raises(ConfigError):
-            log.forget(ANA.owner, [entry.id])
-        with pytest.raises(ConfigError):
-            log.forget(ANA, entry.id)  # one text is no collection of ids
-        assert log.entries(ANA) == [entry]
+    # -- several handles, many callers at once ----------------------------------------------------
 
-    def test_every_forget_raises_the_generation(self, log: ContractLog) -> None:
-        seen = [log.changes(ANA.owner).generation]
-        entry = say(log, ANA, "one")
-        for scope, ids in ((ANA, [entry.id]), (ANAS_OTHER, None), (ANA.owner, None), (ANA, None)):
-            say_all(log, ANA, ["one", "two"])
-            say(log, ANAS_OTHER, "three")
-            before = log.changes(ANA.owner).generation
-            assert before == log.changes(ANA.owner).generation
-            log.forget(scope, ids)
-            seen.append(before)
-            assert log.changes(ANA.owner).generation not in seen
-
-    def test_an_owner_who_starts_again_is_not_taken_for_the_one_before(
-        self, log: ContractLog
-    ) -> None:
-        say_all(log, ANA, ["one", "two"])
-        before = log.changes(ANA.owner)
-        log.forget(ANA.owner)
-        say(log, ANA, "anew")
-        after = log.changes(ANA.owner)
-        assert after.generation != before.generation
-        assert list_texts(after.entries) == ["anew"]
-        assert list_texts(log.changes(ANA.owner, before.cursor).entries) == ["anew"]
-
-    def test_another_handle_sees_what_was_forgotten(self, open_log: OpenLog) -> None:
-        self._require_several_handles()
-        here, there = open_log(), open_log()
-        entries = say_all(here, ANA, ["one", "two"])
-        here.set_state(ANA, "buffer", 1, expected=None)
-        assert there.entries(ANA) == entries
-        before = there.changes(ANA.owner)
-        assert before.entries == tuple(entries)
-        here.forget(ANA, [entries[0].id])
-        assert there.entries(ANA) == [entries[1]]
-        between = there.changes(ANA.owner)
-        assert between.generation != before.generation
-        there.forget(ANA)
-        assert here.entries(ANA) == []
-        assert here.get_state(ANA, "buffer") is None
-        assert here.changes(ANA.owner).generation not in (before.generation, between.generation)
-
-    def test_forgetting_erases_segments(self, log: ContractLog) -> None:
-        cache = _require_cache(log)
-        one, two = say_all(log, ANA, ["one", "two"])
-        three = say(log, ANAS_OTHER, "three")
-        for fingerprint in ("model a", "model b"):
-            rows = [
-                _make_segment(entry, part=part) for entry in (one, two, three) for part in (0, 1)
-            ]
-            cache.save_segments(ANA.owner, fingerprint, rows)
-        assert log.forget(ANA, [one.id]).segments == 4
-        left = cache.load_segments(ANA.owner, "model a")
-        assert [row.position for row in left] == [two.position] * 2 + [three.position] * 2
-        assert log.forget(ANAS_OTHER).segments == 4
-        assert log.forget(ANA.owner).segments == 4
-        say(log, ANA, "anew")
-        assert cache.load_segments(ANA.owner, "model a") == []
-
-    # -- many callers at once ---------------------------------------------------------------------
-
-    def test_writers_in_threads_lose_nothing(self, log: ContractLog) -> None:
-        def write(writer: int) -> None:
-            for number in range(TIMES):
-                say_all(log, ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
-
-        _run_at_once(write)
-        check_writers(log.entries(ANA))
-
-    def test_writers_on_handles_of_their_own_lose_nothing(self, open_log: OpenLog) -> None:
-        self._require_several_handles()
-        handles = [open_log() for _ in range(WRITERS)]
-
-        def write(writer: int) -> None:
-            for number in range(TIMES):
-                say_all(handles[writer], ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
-
-        _run_at_once(write)
-        for handle in handles:
-            check_writers(handle.entries(ANA))
-
-    def test_writers_in_processes_of_their_own_lose_nothing(self, tmp_path: Path) -> None:
-        if not self.several_processes:
-            pytest.skip("declared: one process only")
+    @pytest.mark.parametrize("way", ["threads", "tasks", "handles", "processes"])
+    def test_writers_at_once_lose_nothing(self, way: str, tmp_path: Path) -> None:
+        able = {"handles": self.several_handles, "processes": self.several_processes}
+        if not able.get(way, True):
+            pytest.skip(f"declared: no several {way}")
         make = self.make_log(tmp_path)
-        # A fork would share what the parent opened; off a server that opened nothing it does not.
-        methods = multiprocessing.get_all_start_methods()
-        context: Any = multiprocessing.get_context(
-            "forkserver" if "forkserver" in methods else "spawn"
-        )
-        together = context.Barrier(WRITERS, timeout=60)
-        processes = [
-            context.Process(target=_write_from_another_process, args=(make, together, writer))
-            for writer in range(WRITERS)
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        assert [process.exitcode for process in processes] == [0] * WRITERS
-        log = make()
-        check_writers(log.entries(ANA))
-        check_writers(read_all_changes(log, ANA.owner, limit=7))
-        log.close()
-
-    def test_two_handles_see_each_other(self, open_log: OpenLog) -> None:
-        self._require_several_handles()
-        here, there = open_log(), open_log()
-        one = say(here, ANA, HumanMessage("one", id="m1"))
-        assert there.entries(ANA) == there.find(ANA, ["m1"]) == [one]
-        two = say(there, ANA, HumanMessage("two", id="m2"))
-        assert say(here, ANA, HumanMessage("two", id="m2")) == two
-        assert here.find(ANA, ["m2"]) == here.entries(ANA, last=1) == [two]
-        assert here.entries(ANA, until=two.position) == [one, two]
-        noted = there.annotate(ANA, one.id, attributes=["seen"])
-        assert here.entries(ANA) == [noted, two] == list(here.changes(ANA.owner).entries)
-        assert here.threads("ana") == there.threads("ana")
-        document = here.set_state(ANA, "buffer", [1], expected=None)
-        assert there.get_state(ANA, "buffer") == document
-        assert document is not None
-        assert there.set_state(ANA, "buffer", [2], expected=document.version) is not None
-        assert here.set_state(ANA, "buffer", [3], expected=document.version) is None
-        there.delete_state(ANA, "buffer")
-        assert here.get_state(ANA, "buffer") is None
-
-    def test_a_reader_of_changes_misses_nothing_that_is_being_written(
-        self, log: ContractLog
-    ) -> None:
-        read: list[Entry] = []
-
-        def write(writer: int) -> None:
-            for number in range(TIMES):
-                key = (ANA, ANAS_OTHER)[number % 2]
-                say_all(log, key, [f"{writer}-{number} a", f"{writer}-{number} b"])
-
-        with ThreadPoolExecutor(WRITERS) as pool:
-            writers = [pool.submit(write, writer) for writer in range(WRITERS)]
-            cursor, finished = 0, False
-            while not finished:
-                finished = all(writer.done() for writer in writers)
-                page = log.changes(ANA.owner, cursor)
-                read.extend(page.entries)
-                cursor = page.cursor
+        with closing(make()) as log, _open_pool(way) as pool:
+            if way == "tasks":
+                writers = [pool.submit(asyncio.run, _write_in_tasks(log))]
+            else:
+                write = partial(_write, log) if way == "threads" else partial(_write_alone, make)
+                writers = [pool.submit(write, writer) for writer in range(WRITERS)]
+            read: list[Entry] = []
+            is_over = False
+            while not is_over:
+                is_over = all(writer.done() for writer in writers)
+                read += log.changes(ANA.owner, read[-1].position if read else 0).entries
             for writer in writers:
                 writer.result()
-        check_writers(read)
+            check_writers(read)
+            assert sort_entries(log.entries(ANA) + log.entries(ANAS_OTHER)) == read
 
-    def test_the_same_message_from_several_writers_is_stored_once(self, log: ContractLog) -> None:
-        def write(writer: int) -> None:
-            del writer
-            for number in range(TIMES):
-                say(log, ANA, HumanMessage(f"line {number}", id=f"m{number}"))
-
-        _run_at_once(write)
-        assert sorted(list_texts(log.entries(ANA))) == sorted(f"line {n}" for n in range(TIMES))
-
-    def test_annotations_at_once_lose_nothing(self, log: ContractLog) -> None:
-        entry = say(log, ANA, "Hi")
+    def test_writers_of_the_same_thing_at_once_lose_nothing(self, log: ContractLog) -> None:
+        marked = say(log, ANA, "marked")
 
         def write(writer: int) -> None:
             for number in range(TIMES):
                 mark = f"{writer}-{number}"
-                log.annotate(ANA, entry.id, attributes=[mark], aux={mark: number})
-
-        _run_at_once(write)
-        [read] = log.entries(ANA)
-        expected = {f"{writer}-{number}" for writer in range(WRITERS) for number in range(TIMES)}
-        assert len(read.metadata.attributes) == len(expected)
-        assert set(read.metadata.attributes) == set(read.metadata.aux) == expected
-
-    def test_one_of_several_writers_of_a_version_wins(self, log: ContractLog) -> None:
-        def count(writer: int) -> None:
-            del writer
-            for _ in range(TIMES):
+                say(log, ANA, human(f"line {number}", f"m{number}"))
+                log.annotate(ANA, marked.id, attributes=[mark], aux={mark: number})
                 written = None
                 while written is None:
-                    found = log.get_state(ANA, "count")
-                    value, version = (found.value, found.version) if found else (0, None)
-                    written = log.set_state(ANA, "count", value + 1, expected=version)
+                    value, version = read_state(log, ANA, "count")
+                    written = log.set_state(ANA, "count", (value or 0) + 1, expected=version)
 
-        _run_at_once(count)
-        found = log.get_state(ANA, "count")
-        assert found is not None
-        assert found.value == WRITERS * TIMES
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(write, range(WRITERS)))
+        first, *lines = log.entries(ANA)
+        assert sorted(list_texts(lines)) == sorted(f"line {n}" for n in range(TIMES)), "each once"
+        marks = sorted(f"{writer}-{number}" for writer in range(WRITERS) for number in range(TIMES))
+        assert sorted(first.metadata.attributes) == sorted(first.metadata.aux) == marks
+        assert read_state(log, ANA, "count")[0] == WRITERS * TIMES
 
-    # -- asynchronous twins -----------------------------------------------------------------------
+    # -- closing, and large things ----------------------------------------------------------------
 
-    def test_the_asynchronous_twins_do_the_same(self, log: ContractLog) -> None:
-        async def run_scenario() -> None:
-            entries = await log.aappend(ANA, _make_drafts("one", "two", "three"), durable=False)
-            assert entries == log.entries(ANA) == await log.aentries(ANA)
-            after = entries[0].position
-            assert await log.aentries(ANA, after=after, last=1) == entries[2:]
-            until = entries[1].position
-            assert await log.aentries(ANA, after=after, until=until, last=2) == entries[1:2]
-            ids = [entries[2].id, entries[0].id]
-            assert await log.afind(ANA, ids) == log.find(ANA, ids) == [entries[0], entries[2]]
-            if isinstance(log, OwnerListing):
-                assert await log.aowners() == log.owners() == [ANA.owner]
-            noted = await log.aannotate(
-                ANA, entries[0].id, attributes=["seen"], timing={"llmEnd": 5}, aux={"a": 1}
-            )
-            assert noted == log.entries(ANA)[0]
-            assert noted.metadata.attributes == ("seen",)
-            assert (noted.metadata.timing["llmEnd"], noted.metadata.aux) == (5, {"a": 1})
-            assert await log.athreads("ana") == log.threads("ana")
-            changes = await log.achanges(ANA.owner, after, limit=1)
-            assert changes == log.changes(ANA.owner, after, limit=1)
-            assert changes.entries == (entries[1],)
-            first = await log.aset_state(ANA, "buffer", [1], expected=None)
-            assert first is not None
-            assert await log.aset_state(ANA, "buffer", [2], expected=None) is None
-            assert first == await log.aget_state(ANA, "buffer") == log.get_state(ANA, "buffer")
-            await log.adelete_state(ANA, "buffer")
-            assert log.get_state(ANA, "buffer") is None
-            assert await log.aset_state(ANA, "cache:window", 1, expected=None) is not None
-            receipt = await log.aforget(ANA, [entries[1].id])
-            assert (receipt.entries, receipt.documents) == (1, 1)
-            assert await log.aget_state(ANA, "cache:window") is None
-            assert list_texts(log.entries(ANA)) == ["one", "three"]
-            assert (await log.aforget(ANA.owner)).entries == 2
-            assert log.entries(ANA) == []
-            await log.aclose()
-            await log.aclose()
+    def test_a_closed_log_says_so(self, either: Any) -> None:
+        say(either, ANA, "Hi")
+        is_listing = isinstance(get_log(either), OwnerListing)
+        for _ in range(4):  # each handle twice
+            either.close()
+        for call in (*CLOSED_CALLS, *((lambda log: log.owners(),) if is_listing else ())):
             with pytest.raises(LogClosedError):
-                await log.aentries(ANA)
-            with pytest.raises(LogClosedError):
-                await log.afind(ANA, ["m1"])
-            await log.aclose()
+                call(either)
 
-        asyncio.run(run_scenario())
-
-    def test_other_tasks_run_while_entries_are_appended(self, log: ContractLog) -> None:
-        appends = 50
-
-        async def run_scenario() -> int:
-            ticks = 0
-
-            async def count_ticks() -> None:
-                nonlocal ticks
-                while True:
-                    ticks += 1
-                    await asyncio.sleep(0)
-
-            ticker = asyncio.create_task(count_ticks())
-            for number in range(appends):
-                await log.aappend(ANA, _make_drafts(f"line {number}"))
-            ticker.cancel()
-            return ticks
-
-        assert asyncio.run(run_scenario()) >= appends // 2
-        assert list_texts(log.entries(ANA)) == [f"line {number}" for number in range(appends)]
-
-    def test_tasks_at_once_lose_nothing(self, log: ContractLog) -> None:
-        async def write(writer: int) -> None:
-            for number in range(TIMES):
-                await log.aappend(ANA, _make_drafts(f"{writer}-{number} a", f"{writer}-{number} b"))
-
-        async def run_scenario() -> None:
-            await asyncio.gather(*(write(writer) for writer in range(WRITERS)))
-
-        asyncio.run(run_scenario())
-        check_writers(log.entries(ANA))
-
-    # -- large things -----------------------------------------------------------------------------
-
-    def test_a_long_thread_comes_back_whole(self, log: ContractLog) -> None:
+    def test_large_things_come_back_whole(self, log: ContractLog) -> None:
         said = [f"{number} " + "ab汉 " * 999 for number in range(350)]
-        say_all(log, ANA, said[:300])
-        say_all(log, ANA, said[300:])
-        assert sum(len(text.encode()) for text in said) > 1_400_000
+        say_all(log, ANA, said)
+        large = human("0123456789abcdef" * (5 * 2**16), "large")
+        assert say(log, BO, large) == say(log, BO, large)
+        assert list_texts(log.entries(BO)) == [large.text]
         assert list_texts(log.entries(ANA)) == said
         assert list_texts(log.entries(ANA, last=2)) == said[-2:]
         assert list_texts(log.changes(ANA.owner).entries) == said
-
-    def test_a_message_of_five_megabytes_comes_back_whole(self, log: ContractLog) -> None:
-        large = "0123456789abcdef" * (5 * 1024 * 1024 // 16)
-        say_all(log, ANA, ["before", AIMessage(large, id="large"), "after"])
-        say(log, ANA, AIMessage(large, id="large"))
-        assert list_texts(log.entries(ANA)) == ["before", large, "after"]
 
 
 # -- Speaking to a log ----------------------------------------------------------------------------
 
 
+def human(text: str, message_id: str | None = None, **kwargs: Any) -> HumanMessage:
+    """Return a message of the user's, with `kwargs` beside its text."""
+    return HumanMessage(text, id=message_id, additional_kwargs=kwargs)
+
+
+def talk(script: str) -> list[BaseMessage]:
+    """Return messages of one word each, the user's; after a `#` stands the id of a message."""
+    words = [word.partition("#") for word in script.split()]
+    return [human(text, own if mark else None) for text, mark, own in words]
+
+
 def say(log: MessageLog, key: ThreadKey, message: BaseMessage | str) -> Entry:
     """Append one message, a text as the user's."""
-    [entry] = say_all(log, key, [message])
-    return entry
+    return say_all(log, key, [message])[0]
 
 
 def say_all(
     log: MessageLog, key: ThreadKey, messages: Sequence[BaseMessage | str], *, turn: str = ""
 ) -> list[Entry]:
     """Append one batch of messages, texts as the user's."""
-    whole = [HumanMessage(item) if isinstance(item, str) else item for item in messages]
+    whole = [human(item) if isinstance(item, str) else item for item in messages]
     return log.append(key, [make_draft(message, turn_id=turn or None) for message in whole])
 
 
 def retract(log: MessageLog, key: ThreadKey, *ids: str, reason: RetractReason = "undo") -> Entry:
     """Append a control entry."""
-    [entry] = log.append(key, [Draft(role="control", control=Control(ids, reason))])
-    return entry
+    return log.append(key, [Draft(role="control", control=Control(ids, reason))])[0]
 
 
-def read_all_changes(log: ContractLog, owner: Owner, *, limit: int) -> list[Entry]:
-    """Return everything after the cursor 0, a page at a time."""
-    found: list[Entry] = []
-    cursor = 0
-    while (page := log.changes(owner, cursor, limit=limit)).entries:
-        assert len(page.entries) <= limit
-        assert page.cursor > cursor
-        found.extend(page.entries)
-        cursor = page.cursor
-    assert page.cursor == cursor
-    return found
+def read_state(log: ThreadState, key: ThreadKey, name: str) -> tuple[Any, int | None]:
+    """Return a document's value and version, both None where there is none."""
+    document = log.get_state(key, name)
+    return (document.value, document.version) if document else (None, None)
 
 
 def list_texts(entries: Sequence[Entry]) -> list[str]:
@@ -1573,6 +849,18 @@ def list_live_texts(log: MessageLog, key: ThreadKey) -> list[str]:
     return list_texts(find_live_entries(log.entries(key)))
 
 
+def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
+    """Return entries of one owner by position."""
+    return sorted(entries, key=lambda entry: entry.position)
+
+
+def check_places(entries: Sequence[Entry]) -> None:
+    """Assert that positions rise from above 0 and that no id is there twice."""
+    positions = [0, *(entry.position for entry in entries)]
+    assert positions == sorted(set(positions))
+    assert len({entry.id for entry in entries}) == len(entries)
+
+
 def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: int = TIMES) -> None:
     """Assert that `writers` lost nothing of their batches `w-n a`, `w-n b` and kept their order."""
     said = list_texts(entries)
@@ -1580,291 +868,143 @@ def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: in
         mine = [text for text in said if text.startswith(f"{writer}-")]
         assert mine == [f"{writer}-{n} {half}" for n in range(times) for half in "ab"]
     assert len(said) == writers * times * 2
-    positions = [entry.position for entry in entries]
-    assert positions == sorted(set(positions))
-    assert len({entry.id for entry in entries}) == len(entries)
+    check_places(entries)
     for first, second in zip(said[::2], said[1::2], strict=True):
         assert first[:-1] == second[:-1], "another writer came between the messages of a batch"
 
 
-def _make_drafts(*said: str) -> list[Draft]:
-    return [make_draft(HumanMessage(text)) for text in said]
+def get_log(either: Any) -> Any:
+    """Return the log itself."""
+    return either.log if isinstance(either, Handles) else either
 
 
-def _make_reply(text: str, message_id: str | None = None) -> Draft:
-    return make_draft(AIMessage(text, id=message_id))
+def require(either: Any, ability: Any) -> Any:
+    """Return the log as what has an ability, a protocol; skip the test if it does not."""
+    if not isinstance(get_log(either), ability):
+        pytest.skip(f"declared: no {ability.__name__}")
+    return either
 
 
-def _select_controls(entries: list[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.control is not None]
+def _make_batches(writer: int) -> list[tuple[ThreadKey, list[Draft]]]:
+    """Return what a writer appends, to two threads in turn."""
+    said = [[human(f"{writer}-{number} {half}") for half in "ab"] for number in range(TIMES)]
+    keys = cycle((ANA, ANAS_OTHER))
+    return [(key, list(map(make_draft, batch))) for key, batch in zip(keys, said, strict=False)]
 
 
-def _build_nested(levels: int) -> list[object]:
-    inner: list[object] = []
-    for _ in range(levels - 1):
-        inner = [inner]
-    return inner
+def _write(log: ContractLog, writer: int) -> None:
+    for key, drafts in _make_batches(writer):
+        log.append(key, drafts)
 
 
-def _run_at_once(work: Callable[[int], object]) -> None:
-    with ThreadPoolExecutor(WRITERS) as pool:
-        for done in [pool.submit(work, writer) for writer in range(WRITERS)]:
-            done.result()
+def _write_alone(make: OpenLog, writer: int) -> None:
+    with closing(make()) as log:
+        _write(log, writer)
 
 
-def _write_from_another_process(make: OpenLog, together: Barrier, writer: int) -> None:
-    log = make()
-    together.wait()
-    for number in range(TIMES):
-        say_all(log, ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
-    log.close()
+async def _write_in_tasks(log: ContractLog) -> None:
+    """Write in tasks, and see that yet another task runs meanwhile."""
+    ticks = 0
+
+    async def count_ticks() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    async def write(writer: int) -> None:
+        for key, drafts in _make_batches(writer):
+            await log.aappend(key, drafts)
+
+    ticker = asyncio.create_task(count_ticks())
+    await asyncio.gather(*map(write, range(WRITERS)))
+    ticker.cancel()
+    assert ticks >= TIMES
 
 
-def _fill(log: ContractLog) -> None:
-    for key in EVERY_KEY:
-        say_all(log, key, [f"{key} one", f"{key} two"])
-        log.set_state(key, "buffer", [1], expected=None)
+def _open_pool(way: str) -> Executor:
+    """Return a pool of threads, or of processes that begin together."""
+    if way != "processes":
+        return ThreadPoolExecutor(WRITERS)
+    # A fork would share what the parent opened; off a server that opened nothing it does not.
+    methods = multiprocessing.get_all_start_methods()
+    context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    context.set_forkserver_preload([__name__])
+    return ProcessPoolExecutor(WRITERS, context, context.Barrier(WRITERS, timeout=60).wait)
 
 
-def _check_remaining(log: ContractLog) -> set[ThreadKey]:
-    """Return the threads of which everything is left; fails where one is left in part."""
-    whole = set()
-    for key in EVERY_KEY:
-        parts = (len(log.entries(key)), log.get_state(key, "buffer") is not None)
-        assert parts in ((2, True), (0, False)), key
-        if parts == (2, True):
-            whole.add(key)
-    return whole
+def _nest(levels: int) -> list[object]:
+    return [] if levels == 1 else [_nest(levels - 1)]
+
+
+def _fill(log: ContractLog, key: ThreadKey) -> None:
+    """Write four entries of a thread and two documents, one of them a cache."""
+    say_all(log, key, talk("one#m1 two one!#m1"))
+    for name in ("buffer", _NOTE):
+        log.set_state(key, name, [1], expected=None)
 
 
 def _count(receipt: ForgetReceipt) -> tuple[int, int, int]:
     return receipt.entries, receipt.threads, receipt.documents
 
 
-# -- Optional abilities ---------------------------------------------------------------------------
-
-
-def _require_listing(log: ContractLog) -> OwnerListing:
-    if not isinstance(log, OwnerListing):
-        pytest.skip("declared: cannot list its owners")
-    return log
-
-
-def _require_transactions(log: ContractLog) -> ThreadTransactions:
-    if not isinstance(log, ThreadTransactions):
-        pytest.skip("declared: reads and writes call by call")
-    return log
-
-
-def _require_cache(log: ContractLog) -> SegmentCache:
-    if not isinstance(log, SegmentCache):
-        pytest.skip("declared: keeps no segments")
-    return log
-
-
-def _make_segment(
-    entry: Entry, terms: str = "park", *, part: int = 0, vector: bytes | None = b"\x00<"
-) -> StoredSegment:
-    return StoredSegment(entry.position, part, 0, terms, vector)
-
-
 # -- What a log must keep exactly, and how to compare it ------------------------------------------
 
-ODD_IDS = (
-    "s",
-    "s2",
-    "S",
-    "s ",
-    " s",
-    "s#x",
-    "s/x",
-    "s%",
-    "%",
-    "_",
-    "*",
-    "'s'; --",
-    "ana@example.org",
-    "ana@example.com",
-    "café",
-    "cafe\u0301",
-    "🦊",
-    "s\x00x",
-    "s\n",
-)
+_BARE_IDS = ("s", "s2", "S", "s ", " s", "s#x", "s/x", "s%", "%", "_", "*", "'s'; --", "s\n")
+_LONG_IDS = ("s" * 999 + "1", "s" * 999 + "2", "a@example.org", "a@example.com", "back\\slash")
+ODD_IDS = (*_BARE_IDS, *_LONG_IDS, "café", "cafe\u0301", "🦊", "s\x00x")
 """Ids that careless keys, patterns or comparisons take for one another."""
 
-ODD_MESSAGE_IDS = (
-    "m1",
-    "M1",
-    "m1 ",
-    " m1",
-    "m%",
-    "m_",
-    "m#2",
-    "é",
-    "e\u0301",
-    "m\x00",
-    "m\n",
-    "'m'; --",
-    "\ud800",
-    "😀",
-)
+_BARE_MESSAGE_IDS = ("m1", "M1", "m1 ", " m1", "m%", "m_", "m#2", "m\x00", "m\n", "'m'; --")
+ODD_MESSAGE_IDS = (*_BARE_MESSAGE_IDS, "é", "e\u0301", "\ud800", "😀")
 """Ids of messages that are told apart; unlike those of users and threads, any text is one."""
 
-ODD_TEXTS = (
-    "",
-    " ",
-    "  two before, three behind   ",
-    "tabs\tand\r\nlines\n\n",
-    "a NUL \x00 inside",
-    "'single', \"double\", `back` and \\ strokes",
-    "{braces} {{doubled}} %s %(name)s ${shell}",
-    '{"$bytes": "bG9vaw=="}',
-    "null",
-    "1e400",
-    "emoji 🦊👩‍👩‍👧 and 汉字かな한글",
-    "right to left: שלום",
-    "combining e\u0301, not é",
-    "a lone surrogate \ud83d inside",
-    "two halves \ud83d\ude00 side by side",
-    "\u2028 line separator, BOM \ufeff, escape \x1b[31m",
-)
+_SPACES = ("", " ", "  two before, three behind   ", "tabs\tand\r\nlines\n\n", "a NUL \x00 inside")
+_SIGNS = ("'single', \"double\", `back` and \\ strokes", "{braces} {{doubled}} %s %(x)s ${y}")
+_VALUES_OF_JSON = ('{"$bytes": "bG9vaw=="}', "null", "1e400")
+_WRITINGS = ("emoji 🦊👩‍👩‍👧 and 汉字かな한글", "right to left: שלום", "combining e\u0301, not é")
+_MARKS = ("half \ud83d", "halves \ud83d\ude00", "\u2028 separator, BOM \ufeff, escape \x1b[31m")
+ODD_TEXTS = (*_SPACES, *_SIGNS, *_VALUES_OF_JSON, *_WRITINGS, *_MARKS)
 """Texts that come back changed from a log that trims, escapes, normalises or interprets."""
 
-
-def _make_call(call_id: str) -> dict[str, Any]:
-    return {"name": "weather", "args": {"city": "Genoa", "days": 2}, "id": call_id}
-
-
-def _make_values() -> dict[str, Any]:
-    return {
-        "bytes": b"\x00\xff raw",
-        "tuple": (1, ("nested", [2.5])),
-        "set": {"b", "a", 3},
-        "sets": frozenset({frozenset({1, 2}), frozenset()}),
-        "datetime": datetime(2026, 9, 3, 18, 20, 0, 123456, tzinfo=UTC),
-        "offset": datetime(2026, 9, 3, tzinfo=timezone(timedelta(hours=5, minutes=30))),
-        "naive": datetime(2026, 9, 3, 18, 20),  # noqa: DTZ001 - kept as it is, without a zone
-        "date": date(2026, 9, 3),
-        "decimal": Decimal("1.10"),
-        "nan": float("nan"),
-        "infinity": float("-inf"),
-        "negative zero": -0.0,
-        "whole float": 1.0,
-        "huge": 2**70,
-        "true": True,
-        "none": None,
-        "empty": [{}, [], (), set(), ""],
-    }
-
-
-def _make_dollar_keys() -> dict[str, Any]:
-    return {
-        "bytes": {"$bytes": "bG9vaw=="},
-        "set": {"$set": [1, 1]},
-        "map": {"$map": [["$map", 1]]},
-        "deep": {"$ref": {"$ref": {"$tuple": None}}},
-        "several": {"$set": [1], "$tuple": [2]},
-        "bare": {"$": 0},
-        "unknown": {"$points": "x"},
-    }
-
-
-def _make_stripped_reply() -> AIMessage:
-    raw = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    message = AIMessage("Never mind.", additional_kwargs={"tool_calls": [raw]})
-    message.tool_calls = []
-    return message
-
-
-SAMPLE_MESSAGES: dict[str, Callable[[], BaseMessage]] = {
-    "human": lambda: HumanMessage("Where did I park?"),
-    "human with everything": lambda: HumanMessage(
-        "Behind the harbour.",
-        id="h-1",
-        name="Ana María",
-        additional_kwargs={"timestamp": "2026-09-03T18:20:00+02:00", "session": 4},
-        response_metadata={"seen": True},
-    ),
-    "human with fields of its own": lambda: HumanMessage("Hm.", mood="calm", marks=[1, {"a": 2}]),
-    "human of several texts": lambda: HumanMessage(["one", {"type": "text", "text": "two"}, " "]),
-    "human with media": lambda: HumanMessage(
-        [
-            {"type": "text", "text": "What is this?"},
-            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
-            {"type": "image", "source_type": "base64", "data": "AAEC", "mime_type": "image/png"},
-            {"type": "file", "file": {"bytes": b"%PDF-1.7\x00"}},
-            {"type": "image", "url": "data:image/png;base64,AAEC", "extras": {"detail": None}},
-        ]
-    ),
-    "system": lambda: SystemMessage("Answer briefly.", additional_kwargs={"cache": {"ttl": 300}}),
-    "ai": lambda: AIMessage(
-        "Behind the harbour.",
-        id="lc_run--0197-0",
-        usage_metadata={
-            "input_tokens": 9,
-            "output_tokens": 4,
-            "total_tokens": 13,
-            "input_token_details": {"cache_read": 3},
-        },
-        response_metadata={"model_name": "m", "finish_reason": "stop", "logprobs": None},
-    ),
-    "ai with parallel calls": lambda: AIMessage(
-        "", tool_calls=[_make_call("c1"), _make_call("c2"), {**_make_call(""), "id": None}]
-    ),
-    "ai with broken calls": lambda: AIMessage(
-        "",
-        tool_calls=[_make_call("c1")],
-        invalid_tool_calls=[
-            {"name": "weather", "args": '{"city": ', "id": "c2", "error": "unfinished"}
-        ],
-    ),
-    "ai with blocks": lambda: AIMessage(
-        [
-            {"type": "reasoning", "reasoning": "The harbour was named.", "signature": "c2ln"},
-            {"type": "text", "text": "Let me look.", "annotations": [{"start": 0, "end": 3}]},
-            {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Genoa"}},
-        ],
-        tool_calls=[_make_call("c1")],
-    ),
-    "ai whose calls were taken out": _make_stripped_reply,
-    "tool": lambda: ToolMessage("22 °C", tool_call_id="c1", name="weather"),
-    "failed tool with an artifact": lambda: ToolMessage(
-        [{"type": "text", "text": "no such city"}],
-        tool_call_id="c2",
-        status="error",
-        artifact=_make_values(),
-        id="t-1",
-    ),
-    "values beyond JSON": lambda: HumanMessage("x", additional_kwargs=_make_values()),
-    "keys that start with a dollar": lambda: HumanMessage(
-        "x", additional_kwargs=_make_dollar_keys()
-    ),
-    "a key of halves": lambda: HumanMessage("x", additional_kwargs={"\ud83d\ude00": "\ud83d"}),
-    "chat": lambda: ChatMessage(content="Enter Ophelia.", role="narrator"),
-    "function": lambda: FunctionMessage(content="22", name="weather"),
-    "human chunk": lambda: HumanMessageChunk(content="Whe"),
-    "system chunk": lambda: SystemMessageChunk(content="Answ"),
-    "chat chunk": lambda: ChatMessageChunk(content="Ent", role="narrator"),
-    "function chunk": lambda: FunctionMessageChunk(content="2", name="weather"),
-    "tool chunk": lambda: ToolMessageChunk(content="2", tool_call_id="c1", artifact=b"\x00"),
-    "ai chunk": lambda: AIMessageChunk(
-        content="Beh", id="lc_run--0197", response_metadata={"n": 1}
-    ),
-    "ai chunk with half a call": lambda: AIMessageChunk(
-        content="",
-        tool_call_chunks=[
-            {"name": "weather", "args": '{"city": "Gen', "id": "c1", "index": 0},
-            {"name": None, "args": "[1", "id": None, "index": 1},
-        ],
-    ),
-    "last ai chunk": lambda: AIMessageChunk(
-        content=[{"type": "server_tool_call_chunk", "id": "s1", "args": "{}", "index": 0}],
-        chunk_position="last",
-        response_metadata={"output_version": "v1"},
-    ),
+_CALL: dict[str, Any] = {"name": "weather", "args": {"city": "Genoa", "days": 2}, "id": "c1"}
+_BROKEN_CALL: dict[str, Any] = {"name": "x", "args": '{"city": ', "id": "c2", "error": "unfinished"}
+_PART_OF_A_CALL: Any = {"name": "x", "args": '{"city": "Gen', "id": "c1", "index": 0}
+_TIMES = [
+    datetime(2026, 9, 3, 18, 20, 0, 123456, tzinfo=UTC),
+    datetime(2026, 9, 3, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+    datetime(2026, 9, 3, 18, 20),  # noqa: DTZ001 - kept as it is, without a zone
+    date(2026, 9, 3),
+]
+_VALUES: dict[str, Any] = {
+    "numbers": [Decimal("1.10"), float("nan"), float("-inf"), -0.0, 1.0, 2**70, True, None],
+    "values": [b"\x00\xff raw", (1, ("nested", [2.5])), {"b", "a", 3}, frozenset({frozenset()})],
+    "empty": [{}, [], (), set(), ""],
+    "times": _TIMES,
+    "dollars": [{"$bytes": "bG9vaw=="}, {"$set": [1, 1]}, {"$map": [["$map", 1]]}, {"$": 0}],
+    "more": [{"$ref": {"$ref": {"$tuple": None}}}, {"$set": [1], "$tuple": [2]}],
+    "\ud83d\ude00": "\ud83d",
 }
-"""A fresh message by name: every type and chunk, with every kind of field and value."""
+_BLOCKS: list[str | dict[Any, Any]] = [
+    "one",
+    {"type": "text", "text": "What is this?", "annotations": [{"start": 0, "end": 3}]},
+    {"type": "image", "source_type": "base64", "data": "AAEC", "mime_type": "image/png"},
+    {"type": "file", "file": {"bytes": b"%PDF-1.7\x00"}, "extras": {"detail": None}},
+]
+_USAGE: Any = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13}
+
+SAMPLES: tuple[BaseMessage, ...] = (
+    HumanMessage(_BLOCKS, name="Ana María", additional_kwargs=_VALUES, mood="calm"),
+    SystemMessage("Answer briefly.", response_metadata={"ttl": 300, "logprobs": None}),
+    AIMessage("", tool_calls=[_CALL, {**_CALL, "id": None}], usage_metadata=_USAGE),
+    AIMessage(_BLOCKS, tool_calls=[_CALL], invalid_tool_calls=[_BROKEN_CALL]),
+    ToolMessage("x", tool_call_id="c", name="t", status="error", artifact=_VALUES),
+    ChatMessage(content="Enter Ophelia.", role="narrator"),
+    FunctionMessage(content="22", name="weather"),
+    HumanMessageChunk(content="Whe"),
+    AIMessageChunk(content="", tool_call_chunks=[_PART_OF_A_CALL], chunk_position="last"),
+)
+"""Messages of every kind, with every kind of field and value."""
 
 
 def are_identical(first: Any, second: Any) -> bool:
@@ -1872,18 +1012,15 @@ def are_identical(first: Any, second: Any) -> bool:
 
     Stricter than `==`, which takes True for 1 and 1.0, and no NaN for another.
     """
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, BaseMessage):
-        return are_identical(first.__dict__, second.__dict__) and are_identical(
-            first.__pydantic_extra__ or {}, second.__pydantic_extra__ or {}
-        )
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(
-            are_identical(value, second[key]) for key, value in first.items()
-        )
-    if isinstance(first, list | tuple):
-        return len(first) == len(second) and all(map(are_identical, first, second))
-    if isinstance(first, float):
-        return repr(first) == repr(second)
-    return bool(first == second)
+    return bool(_spell(first) == _spell(second))
+
+
+def _spell(value: Any) -> Any:
+    """Return a value with the types of its parts."""
+    if isinstance(value, BaseMessage):
+        return type(value), _spell(value.__dict__), _spell(value.__pydantic_extra__ or {})
+    if isinstance(value, dict):
+        return {key: _spell(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value), [_spell(part) for part in value]
+    return type(value), repr(value) if isinstance(value, float) else value

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from dynamodb_servers import moto_server, new_table_name, open_dynamodb_log
+from recall_rows_contract import RecallRowsContract
 
 from langchain_convmem.testing.log_contract import MessageLogContract
 
@@ -18,7 +19,7 @@ def endpoint():
         yield url
 
 
-class TestDynamoDBLog(MessageLogContract):
+class TestDynamoDBLog(RecallRowsContract, MessageLogContract):
     persistent = True
     several_handles = True
     several_processes = True

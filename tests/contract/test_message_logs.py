@@ -2,37 +2,67 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from functools import partial
 
 import pytest
+from recall_rows_contract import RecallRowsContract
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.testing.log_contract import MessageLogContract
 
 
-class TestInMemoryLog(MessageLogContract):
+class TestInMemoryLog(RecallRowsContract, MessageLogContract):
     def make_log(self, tmp_path):
         log = InMemoryLog()
         return lambda: log
 
 
-class TestSQLiteLog(MessageLogContract):
+class TestSQLiteLog(RecallRowsContract, MessageLogContract):
     persistent = True
     several_handles = True
     several_processes = True
+    removals = ("DELETE FROM entries",)
+    alterations = (
+        "UPDATE entries SET body = replace(body, 'secret', 'public')",
+        "UPDATE entries SET body = body || ' '",
+        "UPDATE entries SET body = 'no json'",
+        "UPDATE entries SET body = '[]'",
+        """UPDATE entries SET body = '{"v":1,"m":{"type":"human"'""",
+        """UPDATE entries SET body = '{"v":1,"m":{"type":"tool"}}'""",
+        "UPDATE entries SET body = CAST(x'ff' AS TEXT)",
+        "UPDATE entries SET body = 7",
+        "UPDATE entries SET metadata = '[1]'",
+        "UPDATE entries SET turn = x''",
+        "UPDATE entries SET turn = x'75' || zeroblob(16)",
+        "UPDATE entries SET role = 1",
+        "UPDATE entries SET role = 99",
+        "UPDATE entries SET id = zeroblob(16)",
+        "UPDATE entries SET id = x'00'",
+        "UPDATE entries SET id = 'x'",
+        "UPDATE entries SET signature = zeroblob(16)",
+        "UPDATE entries SET signature = x''",
+        "UPDATE entries SET signature = 7",
+    )
 
     def make_log(self, tmp_path):
-        return partial(SQLiteLog, tmp_path / "log.db")
+        self.path = tmp_path / "log.db"
+        return partial(SQLiteLog, self.path)
+
+    def alter(self, how, position):
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as db:
+            db.execute(f"{how} WHERE (place & 4294967295) = ?", (position,))
 
 
 def test_a_backend_cannot_override_a_contract_test():
-    with pytest.raises(TypeError, match="test_an_empty_batch_does_nothing"):
+    with pytest.raises(TypeError, match="test_a_closed_log_says_so"):
 
         class Cheating(MessageLogContract):
             def make_log(self, tmp_path):
                 return InMemoryLog
 
-            def test_an_empty_batch_does_nothing(self, log):
+            def test_a_closed_log_says_so(self, log):
                 """Promise less."""
 
 

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_convmem.errors import ConfigError, ImportFormatError, LogError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Owner, ThreadKey
-from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES, are_identical
+from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLES, are_identical
 from langchain_convmem.transfer import (
     acopy_log,
     astore_thread,
@@ -100,9 +100,10 @@ def assert_copied(source, target, *keys):
 
 def test_every_kind_of_message_arrives_exactly():
     source, target = InMemoryLog(), InMemoryLog()
-    for name, make in SAMPLE_MESSAGES.items():
-        metadata = Metadata(attributes=("seen",), timing={"llmEnd": 5}, aux={name: (1, b"\x00")})
-        source.append(ANA, [make_draft(make(), turn_id="turn 1", metadata=metadata)])
+    for message in SAMPLES:
+        aux = {message.type: (1, b"\x00")}
+        metadata = Metadata(attributes=("seen",), timing={"llmEnd": 5}, aux=aux)
+        source.append(ANA, [make_draft(message, turn_id="turn 1", metadata=metadata)])
     copied(source, target)
     for before, after in zip(source.entries(ANA), target.entries(ANA), strict=True):
         expected = before.message.model_copy(update={"id": before.message.id or before.id})
@@ -454,8 +455,8 @@ def test_an_export_is_read_back_as_it_was(tmp_path):
 
 def test_every_kind_of_message_and_text_survives_an_export():
     source, target = InMemoryLog(), InMemoryLog()
-    for make in SAMPLE_MESSAGES.values():
-        source.append(ANA, [make_draft(make())])
+    for message in SAMPLES:
+        source.append(ANA, [make_draft(message)])
     for text in ODD_TEXTS:
         source.append(ANA, [make_draft(AIMessage(text), metadata=Metadata(aux={"said": text}))])
     text = exported(source)

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, System
 import langchain_convmem
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata
-from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES
+from langchain_convmem.testing.log_contract import SAMPLES
 from langchain_convmem.views.codec import encode_body, make_draft
 from langchain_convmem.views.messages import DraftBuilder, is_remembered
 
@@ -61,16 +61,14 @@ def test_any_other_callable_is_a_hook():
     assert DraftBuilder(functools.partial(shout)).build(HumanMessage("hi")).contents == ("HI",)
 
 
-@pytest.mark.parametrize("name", SAMPLE_MESSAGES)
-def test_without_a_hook_every_message_is_stored_as_it_is(name):
-    message = SAMPLE_MESSAGES[name]()
+@pytest.mark.parametrize("message", SAMPLES)
+def test_without_a_hook_every_message_is_stored_as_it_is(message):
     assert DraftBuilder().build(message).message is message
     assert [draft.message is message for draft in DraftBuilder().build_all([message])] == [True]
 
 
-@pytest.mark.parametrize("name", SAMPLE_MESSAGES)
-def test_a_hook_gets_a_copy_that_equals_every_kind_of_message(name):
-    message = SAMPLE_MESSAGES[name]()
+@pytest.mark.parametrize("message", SAMPLES)
+def test_a_hook_gets_a_copy_that_equals_every_kind_of_message(message):
     seen = []
 
     def look(copy):

@@ -22,7 +22,7 @@ from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row, decode_entry
 from langchain_convmem.records import Metadata, ThreadKey
-from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
+from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLES
 from langchain_convmem.views.codec import encode_body, encode_metadata, get_role, make_draft
 from langchain_convmem.views.lines import (
     DEFAULT_SPEAKERS,
@@ -151,9 +151,9 @@ def test_plain_messages_are_read_without_the_codec(name, metadata):
     assert plainly(row) == by_the_codec(row)
 
 
-@pytest.mark.parametrize("name", SAMPLE_MESSAGES)
-def test_every_kind_of_message_has_the_lines_that_the_codec_gives_it(name):
-    assert agree(row_of_message(SAMPLE_MESSAGES[name]()))
+@pytest.mark.parametrize("message", SAMPLES)
+def test_every_kind_of_message_has_the_lines_that_the_codec_gives_it(message):
+    assert agree(row_of_message(message))
 
 
 @pytest.mark.parametrize("number", range(len(ODD_TEXTS)))

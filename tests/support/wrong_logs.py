@@ -1,0 +1,103 @@
+"""The log of the page "A log of your own", and methods of it that are written wrong."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pages import blocks_of
+
+from langchain_convmem.logs import base as kit
+
+
+def _read_page() -> Any:
+    names: dict[str, Any] = {"__name__": "own_log"}
+    blocks_of(Path(__file__).parents[2] / "docs" / "how_to" / "own_log.md")[0].run(names)
+    return names["ListLog"]
+
+
+ListLog = _read_page()
+
+
+def write_without_a_lock(log, key, drafts, stored):
+    first_position = log.last_position + 1
+    time.sleep(0.001)
+    plan = kit.plan_append(kit.encode_drafts(drafts), stored, first_position=first_position)
+    log.rows += [(key, replace(row, decoded=None)) for row in plan.added]
+    log.last_position += len(plan.added)
+    return plan.build_entries(key)
+
+
+def plan_with_what_is_outdated(log, key, drafts, **options):
+    return write_without_a_lock(log, key, drafts, [row for _, row in log.read(key)])
+
+
+def store_an_id_twice(log, key, drafts, **options):
+    with log.lock:
+        return write_without_a_lock(log, key, drafts, [])
+
+
+def lose_the_last_of_a_batch(log, key, drafts, **options):
+    entries = ListLog.append(log, key, drafts)
+    if len(drafts) > 1:
+        log.rows.pop()
+    return entries
+
+
+def hand_out_what_is_kept(log, key, drafts, **options):
+    entries = ListLog.append(log, key, drafts)
+    return [replace(one, message=draft.message) for one, draft in zip(entries, drafts, strict=True)]
+
+
+def show_the_latest_first(log, key, **bounds):
+    return ListLog.entries(log, key, **bounds)[::-1]
+
+
+def give_positions_again(log, scope, entry_ids=None):
+    receipt = ListLog.forget(log, scope, entry_ids)
+    log.last_position = max((row.position for _, row in log.rows), default=0)
+    return receipt
+
+
+def forget_entry_ids_alone(log, row, entry_ids):
+    return row.id in entry_ids
+
+
+def keep_the_generation(log, owner, cursor=0, *, limit=None):
+    return replace(ListLog.changes(log, owner, cursor, limit=limit), generation=0)
+
+
+def overwrite_any_version(log, key, name, value, *, expected):
+    found = log.get_state(key, name)
+    return ListLog.set_state(log, key, name, value, expected=found.version if found else None)
+
+
+def ignore_case(log, *scopes):
+    wanted = {repr(one).lower() for one in scopes}
+    return [
+        (key, row)
+        for key, row in ListLog.read(log)
+        if not scopes or wanted & {repr(key).lower(), repr(key.owner).lower()}
+    ]
+
+
+def answer_when_closed(log):
+    """Go on."""
+
+
+WRONG = (
+    (plan_with_what_is_outdated, "append", "writers_at_once_lose_nothing"),
+    (store_an_id_twice, "append", "a_messages_own_id_is_its_key"),
+    (lose_the_last_of_a_batch, "append", "entries_stand_in_order_and_know_when_they_were_made"),
+    (hand_out_what_is_kept, "append", "nothing_is_shared_with_the_caller"),
+    (show_the_latest_first, "entries", "entries_stand_in_order_and_know_when_they_were_made"),
+    (give_positions_again, "forget", "what_is_forgotten_can_be_said_anew_in_a_new_place"),
+    (forget_entry_ids_alone, "is_named", "forgetting_erases_its_scope_and_nothing_else"),
+    (keep_the_generation, "changes", "forgetting_erases_its_scope_and_nothing_else"),
+    (overwrite_any_version, "set_state", "a_document_is_written_over_the_version_that_was_read"),
+    (ignore_case, "read", "odd_names_are_kept_apart"),
+    (answer_when_closed, "close", "a_closed_log_says_so"),
+)
+"""What is done wrong, in which method, and the test of the contract that tells."""
