@@ -290,45 +290,6 @@ class ThreadState(Protocol):
 
 
 @runtime_checkable
-class StateBatches(Protocol):
-    """Optional ability of a log: it reads and adds one document of many threads at once.
-
-    Other logs are asked thread by thread. Needs `ThreadState`.
-    """
-
-    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
-        """Return the documents of one name by thread id, for the threads that have one.
-
-        A damaged document is left out; `get_state` says what is wrong with it.
-
-        Args:
-            user_id: Whose threads; None is the threads of no user.
-            name: The documents' name.
-        """
-        ...
-
-    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
-        """Write documents of one name, where a thread has none yet.
-
-        May be lost in a crash of the machine, so it is for what can be written again.
-
-        Args:
-            user_id: Whose threads; None is threads of no user.
-            name: The documents' name.
-            values: What to write, by thread id.
-        """
-        ...
-
-    async def aadd_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
-        """Write documents, without blocking the event loop."""
-        ...
-
-    async def alist_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
-        """Return the documents, without blocking the event loop."""
-        ...
-
-
-@runtime_checkable
 class ThreadTransactions(Protocol):
     """Optional ability of a log: what a turn reads, and what it reads to write, is one transaction.
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, perform
-from langchain_convmem.errors import ConfigError, LogError
-from langchain_convmem.protocols import MessageLog, StateBatches, ThreadState
+from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
+from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.records import StateDocument, ThreadInfo, ThreadKey
 
 MAX_TITLE = 200
@@ -84,9 +85,6 @@ def add_titles_steps(
     values = {name: {"title": shorten_title(one)} for name, one in titles.items() if one}
     if not values or not isinstance(log, ThreadState):
         return
-    if isinstance(log, StateBatches):
-        yield from perform(log.add_states, log.aadd_states, user_id, DOCUMENT, values)
-        return
     for thread_id, value in values.items():
         yield from _write_steps(log, ThreadKey(user_id, thread_id), value, None)
 
@@ -105,29 +103,26 @@ def list_threads_steps(log: MessageLog, user_id: str | None) -> Steps[list[Threa
     infos = yield from perform(log.threads, log.athreads, user_id)
     if not infos or not isinstance(log, ThreadState):
         return infos
-    found = yield from list_documents_steps(log, user_id, [info.key for info in infos])
+    found = yield from list_documents_steps(log, [info.key for info in infos])
     return [_add_document(info, found.get(info.key.thread_id)) for info in infos]
 
 
 def list_documents_steps(
-    log: ThreadState, user_id: str | None, keys: Iterable[ThreadKey]
+    log: ThreadState, keys: Iterable[ThreadKey]
 ) -> Steps[dict[str, StateDocument]]:
-    """Return the documents of a user's threads by thread id; `keys` names those to ask for."""
-    if isinstance(log, StateBatches):
-        return (yield from perform(log.list_states, log.alist_states, user_id, DOCUMENT))
+    """Return the documents of a user's threads by thread id."""
     found: dict[str, StateDocument] = {}
     for key in keys:
-        document = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
-        found |= {} if document is None else {key.thread_id: document}
+        with suppress(CorruptEntryError):  # a damaged one takes the list of threads not down
+            document = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
+            found |= {} if document is None else {key.thread_id: document}
     return found
 
 
-def list_titles_steps(
-    log: ThreadState, user_id: str | None, keys: Iterable[ThreadKey]
-) -> Steps[dict[ThreadKey, str]]:
+def list_titles_steps(log: ThreadState, keys: Iterable[ThreadKey]) -> Steps[dict[ThreadKey, str]]:
     """Return the titles of those threads of a user that have one."""
     wanted = list(keys)
-    found = yield from list_documents_steps(log, user_id, wanted)
+    found = yield from list_documents_steps(log, wanted)
     titles = {key: _read_member(found.get(key.thread_id), "title", "") for key in wanted}
     return {key: title for key, title in titles.items() if title}
 

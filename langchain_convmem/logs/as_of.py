@@ -18,7 +18,7 @@ from langchain_convmem.errors import ConfigError, ReadOnlyError
 from langchain_convmem.ids import get_ulid_ms, is_ulid
 from langchain_convmem.logs.base import make_twin
 from langchain_convmem.protocols import MessageLog, OwnerListing, find_segment_cache
-from langchain_convmem.records import Changes, Entry, Owner, StoredSegment, ThreadInfo, ThreadKey
+from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
 
 PointInTime: TypeAlias = "datetime | int | str"
 """A moment: with its zone, in milliseconds since the epoch, as ISO 8601, or the id of an entry."""
@@ -79,7 +79,11 @@ class LogAsOf:
         """Read a log up to a bound."""
         self.log = log
         self._bound = bound
-        self._segments = find_segment_cache(log)
+        if (kept := find_segment_cache(log)) is not None:
+            # What recall has derived is read here, too; whatever is derived anew is not kept.
+            self.load_segments = kept.load_segments
+            self.segment_fingerprints = kept.segment_fingerprints
+            self.save_segments = self.delete_segments = _keep_nothing
 
     def __repr__(self) -> str:
         return f"LogAsOf({self.log!r})"
@@ -137,26 +141,6 @@ class LogAsOf:
     achanges = make_twin(changes)
     aowners = make_twin(owners)
 
-    # -- what recall has kept ---------------------------------------------------------------------
-
-    def load_segments(
-        self, owner: Owner, fingerprint: str, *, after: int = 0
-    ) -> list[StoredSegment]:
-        """Return what recall keeps of lines, later ones among them; see `SegmentCache`."""
-        kept = self._segments
-        return [] if kept is None else kept.load_segments(owner, fingerprint, after=after)
-
-    def save_segments(self, *_: Any, **__: Any) -> None:
-        """Keep nothing."""
-
-    def segment_fingerprints(self, owner: Owner) -> list[str]:
-        """Return the fingerprints of what is kept; see `SegmentCache`."""
-        return [] if self._segments is None else self._segments.segment_fingerprints(owner)
-
-    def delete_segments(self, *_: Any, **__: Any) -> int:
-        """Delete nothing."""
-        return 0
-
     # -- writing, which is refused ----------------------------------------------------------------
 
     def _refuse_to_write(self, *_: Any, **__: Any) -> Any:
@@ -178,3 +162,7 @@ class LogAsOf:
         """Close nothing."""
 
     aclose = make_twin(close)
+
+
+def _keep_nothing(*_: Any, **__: Any) -> int:
+    return 0

@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
@@ -398,30 +398,25 @@ def plan_append(
     return AppendPlan(planner.rows, planner.added)
 
 
+@dataclass
 class _Planner:
     """A thread's rows with new ones after them, by message id."""
 
-    def __init__(
-        self,
-        first_position: int,
-        make_id: Callable[[int], str],
-        sign: Callable[[Row], bytes] | None,
-    ) -> None:
-        self.rows: list[Row] = []
-        self.added: list[Row] = []
-        self._next_position = first_position
-        self._make_id = make_id
-        self._sign = sign
-        self._versions: dict[str, list[Row]] = {}
-        self._controls: list[Row] = []
-        self._dead: frozenset[str] | None = None
+    next_position: int
+    make_id: Callable[[int], str]
+    sign: Callable[[Row], bytes] | None
+    rows: list[Row] = field(default_factory=list)
+    added: list[Row] = field(default_factory=list)
+    versions: dict[str, list[Row]] = field(default_factory=dict)
+    controls: list[Row] = field(default_factory=list)
+    dead: frozenset[str] | None = None
 
     def note(self, stored: Iterable[Row], wanted: Collection[str]) -> None:
         for row in stored:
             if row.role == "control":
-                self._controls.append(row)
+                self.controls.append(row)
             elif (message_id := read_message_id(row.id, row.body)) in wanted:
-                self._versions.setdefault(message_id, []).append(row)
+                self.versions.setdefault(message_id, []).append(row)
 
     def put(self, encoded: EncodedDraft) -> None:
         draft, body, decoded, metadata = encoded
@@ -444,30 +439,30 @@ class _Planner:
 
     def _find_live(self, message_id: str) -> Row | None:
         """Return the version of a message that no control entry retracts."""
-        versions = self._versions.get(message_id)
+        versions = self.versions.get(message_id)
         if not versions:
             return None
-        if self._dead is None:
-            self._dead = find_retracted_ids(
-                [decode_entry(_ANY_THREAD, row) for row in self._controls]
+        if self.dead is None:
+            self.dead = find_retracted_ids(
+                [decode_entry(_ANY_THREAD, row) for row in self.controls]
             )
-        return next((row for row in reversed(versions) if row.id not in self._dead), None)
+        return next((row for row in reversed(versions) if row.id not in self.dead), None)
 
     def _take_place(self) -> tuple[str, int]:
-        position = self._next_position
-        self._next_position += 1
-        return self._make_id(position), position
+        position = self.next_position
+        self.next_position += 1
+        return self.make_id(position), position
 
     def _add(self, row: Row, message_id: str | None) -> None:
-        if self._sign is not None:
-            row.signature = self._sign(row)
+        if self.sign is not None:
+            row.signature = self.sign(row)
         self.added.append(row)
         if row.role == "control":  # the id of a control entry is no message's
-            self._controls.append(row)
-            self._dead = None
+            self.controls.append(row)
+            self.dead = None
         else:
             name = message_id or row.id
-            self._versions.setdefault(name, []).append(row)
+            self.versions.setdefault(name, []).append(row)
             row.key_hash = hash_message_id(name)
 
 
@@ -482,20 +477,18 @@ def check_scope(scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> 
     """
     if entry_ids is not None and not isinstance(scope, ThreadKey):
         raise ConfigError("entry_ids need the thread they belong to; pass a ThreadKey")
-    if isinstance(entry_ids, str):
-        raise ConfigError(f"entry_ids must be a collection of ids, got {describe_value(entry_ids)}")
+    if entry_ids is not None:
+        check_ids(entry_ids)
 
 
-def check_ids(message_ids: Collection[str]) -> None:
+def check_ids(ids: Collection[str]) -> None:
     """Refuse one text where several ids are meant: its letters would be taken for ids.
 
     Raises:
         ConfigError: If the ids come as one text.
     """
-    if isinstance(message_ids, str):
-        raise ConfigError(
-            f"message_ids must be a collection of ids, got {describe_value(message_ids)}"
-        )
+    if isinstance(ids, str):
+        raise ConfigError(f"ids must be a collection of ids, got {describe_value(ids)}")
 
 
 def check_user(user_id: str | None) -> None:
@@ -538,7 +531,7 @@ def sign_document(signer: Signer, key: ThreadKey, name: str, version: int, text:
 
 
 def read_document(
-    key: ThreadKey, name: str, stored: tuple[Any, Any, Any], signer: Signer
+    key: ThreadKey, name: str, stored: Sequence[Any], signer: Signer
 ) -> StateDocument | None:
     """Return a stored document; None if it is damaged.
 
@@ -557,7 +550,7 @@ def read_document(
 
 
 def decode_document(
-    key: ThreadKey, name: str, stored: tuple[Any, Any, Any], signer: Signer
+    key: ThreadKey, name: str, stored: Sequence[Any], signer: Signer
 ) -> StateDocument | None:
     """Return what `read_document` does; only a cache, which can be made again, may be damaged.
 

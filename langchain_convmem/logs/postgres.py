@@ -17,7 +17,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.errors import (
@@ -34,7 +33,6 @@ from langchain_convmem.logs.sql_log import SCHEMA_VERSION, SqlLog, Transaction, 
 if TYPE_CHECKING:
     from psycopg import ClientCursor, Connection
     from psycopg import Error as DriverError
-    from psycopg.adapt import Loader
     from psycopg_pool import ConnectionPool
 
 _SCHEMA_NAME = re.compile("(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -111,7 +109,6 @@ class _Transaction:
 
         connection = self.stack.enter_context(self._lend())
         self._cursor: ClientCursor[Any] = ClientCursor(connection, row_factory=tuple_row)
-        self._cursor.adapters.register_loader("text", _find_text_loader())
 
     def _send(self) -> tuple[list[Any], int]:
         """Send what waits; return the rows of the last statement, and how many it changed.
@@ -340,21 +337,6 @@ def _close(pool: ConnectionPool[Any], pid: int) -> None:
     """Close a pool at the end of its process; a child would end its parent's sessions."""
     if os.getpid() == pid:
         pool.close()
-
-
-@cache
-def _find_text_loader() -> type[Loader]:
-    """Return what reads text; one that is no Unicode, on a damaged disk, stays bytes."""
-    from psycopg.adapt import Buffer, Loader
-
-    class TextLoader(Loader):
-        def load(self, data: Buffer) -> str | bytes:
-            try:
-                return str(data, "utf-8")
-            except UnicodeDecodeError:
-                return bytes(data)
-
-    return TextLoader
 
 
 def _read_dsn(dsn: str | None, pool: object) -> dict[str, Any]:

@@ -17,15 +17,13 @@ snapshots  the index of an owner's lines as bytes; the same
 from __future__ import annotations
 
 import json
-import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from operator import itemgetter
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, cast
 
 from langchain_convmem.errors import LogClosedError, LogError
@@ -77,6 +75,7 @@ _DOCUMENT = f"FROM documents WHERE owner = {_NUMBER} AND thread = ? AND name = ?
 _OF_USER = "o.name BETWEEN ? AND ?"
 _OF_OWNER = "e.place > o.owner << 32 AND e.place < (o.owner + 1) << 32"
 _SEGMENTS = f"FROM segments WHERE {_OWNED} AND fingerprint ="
+_FINGERPRINT = "(SELECT fingerprint FROM fingerprints WHERE name = ?)"
 _KEEP_SEGMENT = (
     "INSERT INTO segments SELECT e.place, ?, ?, ?, ?, ?, ?, ?, ? FROM entries e WHERE e.place = ? "
     "ON CONFLICT (place, part, segment, fingerprint) DO UPDATE SET terms = excluded.terms, "
@@ -84,7 +83,6 @@ _KEEP_SEGMENT = (
     "terms_check = excluded.terms_check, vector_check = CASE WHEN excluded.vector IS NULL "
     "THEN segments.vector_check ELSE excluded.vector_check END"
 )
-_FINGERPRINT = "(SELECT fingerprint FROM fingerprints WHERE name = ?)"
 
 
 class Transaction(Protocol):
@@ -107,10 +105,7 @@ class Transaction(Protocol):
 
 
 class SqlLog(kit.AsyncTwins):
-    """What message logs in SQL databases do alike. Thread-safe.
-
-    Calls within a transaction of the same thread join it.
-    """
+    """What message logs in SQL databases do alike. Thread-safe."""
 
     place: str
     """What the log is on, for messages: a path, or a server without its password."""
@@ -120,7 +115,6 @@ class SqlLog(kit.AsyncTwins):
         self._signer = Signer(signing_key)
         # A thread is read in every turn, and hardly changes: an equal row is the same entry.
         self._decode_again = lru_cache(maxsize=_REMEMBERED)(self._decode)
-        self._local = threading.local()
         self._closed = False
 
     @abstractmethod
@@ -135,14 +129,13 @@ class SqlLog(kit.AsyncTwins):
             once: Whether it is for one statement, which sees one state of the log by itself.
         """
 
+    @contextmanager
     def _transaction(
         self, *, write: bool = False, durable: bool = True, once: bool = False
-    ) -> AbstractContextManager[Transaction]:
-        outer: Transaction | None = getattr(self._local, "transaction", None)
-        if outer is not None:
-            return nullcontext(outer)
+    ) -> Iterator[Transaction]:
         self._check_open()
-        return _Outermost(self._local, self._begin(write=write, durable=durable, once=once))
+        with self._begin(write=write, durable=durable, once=once) as tx:
+            yield tx
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of one statement."""
@@ -184,20 +177,25 @@ class SqlLog(kit.AsyncTwins):
             return []
         with self._transaction(write=True, durable=durable) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
-            plan = kit.plan_append(
-                batch,
-                self._read_stored(tx, key, kit.list_own_ids(batch)),
-                first_position=owner.last + 1,
-                make_id=make_numbered_ulid,
-                sign=partial(self._signer.sign, key),
-            )
-            for row in plan.added:
-                values = _write_row(owner, key, row)
-                tx.do("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
-            if plan.added:
-                last = plan.added[-1].position
-                _write_owner(tx, self._signer, owner._replace(last=last))
+            plan = self._append(tx, owner, key, batch)
         return plan.build_entries(key)
+
+    def _append(
+        self, tx: Transaction, owner: _LockedOwner, key: ThreadKey, batch: list[kit.EncodedDraft]
+    ) -> kit.AppendPlan:
+        plan = kit.plan_append(
+            batch,
+            self._read_stored(tx, key, kit.list_own_ids(batch)),
+            first_position=owner.last + 1,
+            make_id=make_numbered_ulid,
+            sign=partial(self._signer.sign, key),
+        )
+        for row in plan.added:
+            values = _write_row(owner, key, row)
+            tx.do("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
+        if plan.added:
+            _write_owner(tx, self._signer, owner._replace(last=plan.added[-1].position))
+        return plan
 
     def _read_stored(self, tx: Transaction, key: ThreadKey, ids: Collection[str]) -> list[kit.Row]:
         """Return what `plan_append` asks for."""
@@ -218,12 +216,14 @@ class SqlLog(kit.AsyncTwins):
         """Read, plan and append in one transaction; see `ThreadTransactions.append_planned`."""
         kit.check_ids(message_ids)
         with self._transaction(write=True) as tx:
-            _make_owner(tx, self._signer, key.owner)
-            there = kit.merge_entries(self.find(key, message_ids), self.entries(key, after=after))
-            appended = self.append(key, plan(there))
+            owner = _make_owner(tx, self._signer, key.owner)
+            later = [self._decode(key, row) for row in tx.rows(_RANGE, *_bind_thread(key, after))]
+            there = kit.merge_entries(self._find(tx, key, message_ids), later)
+            appended = self._append(tx, owner, key, kit.encode_drafts(plan(there)))
             for one in documents:
-                self.set_state(key, one.name, one.value, expected=one.expected)
-        return appended
+                text = kit.encode_state(one.value)
+                self._set_state(tx, owner, key, replace(one, value=text))
+        return appended.build_entries(key)
 
     def annotate(
         self,
@@ -268,7 +268,10 @@ class SqlLog(kit.AsyncTwins):
         """Return the entries with these message ids; see `MessageLog.find`."""
         kit.check_ids(message_ids)
         with self._transaction() as tx:
-            rows = _select_named(tx, key, message_ids)
+            return self._find(tx, key, message_ids)
+
+    def _find(self, tx: Transaction, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        rows = _select_named(tx, key, message_ids)
         return [kit.decode_entry(key, row, self._signer) for row in rows]
 
     def read_thread(
@@ -279,7 +282,7 @@ class SqlLog(kit.AsyncTwins):
     ) -> tuple[StateDocument | None, list[Entry]]:
         """Return a document and entries; see `ThreadTransactions.read_thread`."""
         with self._transaction() as tx:
-            document, found = self.get_state(key, name), []
+            document, found = self._get_state(tx, key, name), []
             for after, until in stretches(document):
                 found += tx.rows(_RANGE, *_bind_thread(key, after, until))
         return document, [self._decode_kept(key, columns) for columns in found]
@@ -389,57 +392,44 @@ class SqlLog(kit.AsyncTwins):
         Raises:
             CorruptEntryError: If another document is damaged.
         """
-        found = self._rows(f"SELECT version, value, checksum {_DOCUMENT}", *_bind_name(key, name))
+        with self._transaction(once=True) as tx:
+            return self._get_state(tx, key, name)
+
+    def _get_state(self, tx: Transaction, key: ThreadKey, name: str) -> StateDocument | None:
+        found = tx.rows(f"SELECT version, value, checksum {_DOCUMENT}", *_bind_name(key, name))
         return kit.decode_document(key, name, found[0], self._signer) if found else None
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `ThreadState.set_state`."""
-        text, version = kit.encode_state(value), kit.make_version(expected)
-        checksum = kit.sign_document(self._signer, key, name, version, text)
+        text = kit.encode_state(value)
         with self._transaction(write=True) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
-            found = self.get_state(key, name)
-            if (None if found is None else found.version) != expected:
-                return None
-            columns = "version = excluded.version, value = excluded.value"
-            tx.do(
-                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, thread, name) "
-                f"DO UPDATE SET {columns}, checksum = excluded.checksum",
-                *(owner.number, *_bind_name(key, name)[1:], version, text, checksum),
-            )
+            return self._set_state(tx, owner, key, CacheDraft(name, text, expected))
+
+    def _set_state(
+        self, tx: Transaction, owner: _LockedOwner, key: ThreadKey, draft: CacheDraft
+    ) -> StateDocument | None:
+        """Write a document whose value is text already."""
+        name, text, expected = draft.name, draft.value, draft.expected
+        found = self._get_state(tx, key, name)
+        if (None if found is None else found.version) != expected:
+            return None
+        version = kit.make_version(expected)
+        checksum = kit.sign_document(self._signer, key, name, version, text)
+        columns = "version = excluded.version, value = excluded.value"
+        tx.do(
+            "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, thread, name) "
+            f"DO UPDATE SET {columns}, checksum = excluded.checksum",
+            *(owner.number, *_bind_name(key, name)[1:], version, text, checksum),
+        )
         return StateDocument(load_json(text), version)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
         with self._transaction(write=True) as tx:
             tx.count(f"DELETE {_DOCUMENT}", *_bind_name(key, name))
-
-    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
-        """Return the documents of one name by thread id; see `StateBatches`."""
-        kit.check_user(user_id)
-        query = (
-            "SELECT d.thread, d.version, d.value, d.checksum FROM owners o JOIN documents d "
-            f"ON d.owner = o.owner WHERE d.name = ? AND {_OF_USER}"
-        )
-        found: dict[str, StateDocument] = {}
-        for thread_name, *stored in self._rows(query, _encode(name), *_select_user(user_id)):
-            if thread_id := read_name(thread_name):
-                key = ThreadKey(user_id, thread_id)
-                document = kit.read_document(key, name, tuple(stored), self._signer)
-                found |= {} if document is None else {thread_id: document}
-        return found
-
-    alist_states = kit.make_twin(list_states)
-
-    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
-        """Write documents where there are none, in one transaction; see `StateBatches`."""
-        with self._transaction(write=True, durable=False):
-            for thread_id, value in values.items():
-                self.set_state(ThreadKey(user_id, thread_id), name, value, expected=None)
-
-    aadd_states = kit.make_twin(add_states)
 
     # -- what recall keeps: it can be made again, so no write waits for the disk ------------------
 
@@ -528,30 +518,6 @@ class SqlLog(kit.AsyncTwins):
         query = "SELECT o.name, d.thread, d.name, d.version, d.value, d.checksum FROM documents d "
         for row in self._rows(f"{query} LEFT JOIN owners o ON o.owner = d.owner"):
             yield from _check_document(self._signer, row)
-
-
-class _Outermost:
-    """A transaction that calls within its block join."""
-
-    # A class, since a generator would make each write slower.
-    __slots__ = ("_inner", "_local")
-
-    def __init__(self, local: threading.local, inner: AbstractContextManager[Transaction]) -> None:
-        self._local = local
-        self._inner = inner
-
-    def __enter__(self) -> Transaction:
-        self._local.transaction = transaction = self._inner.__enter__()
-        return transaction
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._local.transaction = None
-        self._inner.__exit__(kind, error, trace)
 
 
 # -- owners and threads ---------------------------------------------------------------------------
@@ -767,7 +733,7 @@ def _check_document(signer: Signer, row: Sequence[Any]) -> Iterator[StorageProbl
         yield StorageProblem("a state document belongs to no known thread")
         return
     key = ThreadKey(owner.user_id, thread_id)
-    if kit.read_document(key, name, (row[3], row[4], row[5]), signer) is None:
+    if kit.read_document(key, name, row[3:], signer) is None:
         what = f"document {name!r:.80} of thread {thread_id!r:.80} was altered"
         yield StorageProblem(what, owner)
 

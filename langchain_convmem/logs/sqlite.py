@@ -23,11 +23,11 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from langchain_convmem.errors import (
@@ -42,6 +42,7 @@ from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.sql_log import (
     SCHEMA_VERSION,
     SqlLog,
+    Transaction,
     read_name,
     read_owner,
     read_row,
@@ -55,8 +56,6 @@ try:
 except ImportError:  # on Windows, where nobody replaces a file that is open
     fcntl = None  # type: ignore[assignment]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _Begin = Callable[[sqlite3.Connection], object]
 
 APPLICATION_ID = 0x434D454D  # "CMEM": tells our files from other SQLite databases
@@ -102,64 +101,21 @@ class _Connection:
 
 
 class _Transaction:
-    """The use of a connection for a block, which may be a transaction; see `sql_log.Transaction`.
+    """Statements on a connection; see `sql_log.Transaction`."""
 
-    SQLite's errors become those of this package.
-    """
-
-    # A class, since a generator would make each write slower.
-    __slots__ = ("_begin", "_connection", "_db", "_guard", "_place")
     for_update = ""
 
-    def __init__(self, place: str, connection: _Connection, begin: _Begin | None = None) -> None:
-        self._place = place
-        self._connection = connection
-        self._guard = connection.guard
-        self._begin = begin
-
-    def __enter__(self) -> Self:
-        self._guard.acquire()
-        try:
-            if self._connection.db is None:
-                self._connection.db = self._connection.connect()
-            self._db = self._connection.db
-            if self._begin is not None:
-                self._begin(self._db)
-        except BaseException as error:
-            self._leave(error)
-            raise
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        try:
-            # If a fork has closed it meanwhile, this raises: it must not pass for a commit.
-            if error is None and self._begin is not None and self._db.in_transaction:
-                self._db.execute("COMMIT")
-        except BaseException as failure:
-            self._leave(failure)
-            raise
-        self._leave(error)
-
-    def _leave(self, error: BaseException | None) -> None:
-        db = self._connection.db
-        try:
-            if db is not None and self._begin is not None:
-                db.rollback()  # what was not committed
-            if not self._connection.is_kept:
-                self._connection.close()
-        finally:
-            self._guard.release()
-        if isinstance(error, sqlite3.DatabaseError):
-            raise _make_error(self._place, error) from error
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._execute = db.execute
 
     def rows(self, sql: str, *values: Any) -> list[Any]:
-        return self._db.execute(sql, values).fetchall()
+        return self._execute(sql, values).fetchall()
 
     def count(self, sql: str, *values: Any) -> int:
-        return self._db.execute(sql, values).rowcount
+        return self._execute(sql, values).rowcount
 
     def do(self, sql: str, *values: Any) -> None:
-        self._db.execute(sql, values)
+        self._execute(sql, values)
 
 
 class _SQLiteBase(SqlLog):
@@ -179,14 +135,36 @@ class _SQLiteBase(SqlLog):
         self._decode_again.cache_clear()
         self._stop_workers()
 
-    def _begin(self, *, write: bool, durable: bool, once: bool) -> _Transaction:
+    def _begin(
+        self, *, write: bool, durable: bool, once: bool
+    ) -> AbstractContextManager[Transaction]:
         if write:
-            begin = partial(self._begin_write, durable=durable)
-            return _Transaction(self.place, self._writer, begin)
-        return _Transaction(self.place, self._reader, None if once else _begin_read)
+            return self._use(self._writer, partial(self._begin_write, durable=durable))
+        return self._use(self._reader, None if once else lambda db: db.execute("BEGIN"))
 
-    def _use(self, connection: _Connection) -> _Transaction:
-        return _Transaction(self.place, connection)
+    @contextmanager
+    def _use(self, connection: _Connection, begin: _Begin | None = None) -> Iterator[Transaction]:
+        """Use a connection for a block, which is a transaction if something begins it."""
+        with connection.guard:
+            is_ours = False
+            try:
+                if connection.db is None:
+                    connection.db = connection.connect()
+                db = connection.db
+                if begin is not None:
+                    is_ours = not db.in_transaction
+                    begin(db)
+                yield _Transaction(db)
+                # If a fork has closed it meanwhile, this raises: it must not pass for a commit.
+                if is_ours and db.in_transaction:
+                    db.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                raise _make_error(self.place, error) from error
+            finally:
+                if is_ours and connection.db is not None:
+                    connection.db.rollback()  # what was not committed
+                if not connection.is_kept:
+                    connection.close()
 
     @abstractmethod
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
@@ -386,23 +364,20 @@ class SQLiteLog(_SQLiteBase):
             LogUnavailableError: If the disk is full, or others read the old text all the while;
                 the message says what is erased and what to do.
         """
-        if not self._is_read_only:
-            # The write then begins at the start of the write-ahead file, which need not grow.
-            self._fold("RESTART")
         return super().forget(scope, entry_ids)
 
     def _scrub(self) -> None:
         """Fold the write-ahead file into the database, so that erased text leaves it too."""
-        if not _await(lambda: self._fold("TRUNCATE"), BUSY_S):
+        if not _await(self._fold, BUSY_S):
             msg = "is in use: entries are deleted, but their text is still in the write-ahead file"
             raise LogUnavailableError(f"the log on {self.path} {msg}; forget them again")
 
-    def _fold(self, how: str) -> bool:
+    def _fold(self) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
         with self._use(self._writer) as tx:
             tx.do(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
             try:
-                return not tx.rows(f"PRAGMA wal_checkpoint({how})")[0][0]
+                return not tx.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
             finally:
                 tx.do(f"PRAGMA busy_timeout = {round(BUSY_S * 1000)}")
 
@@ -438,16 +413,8 @@ class InMemoryLog(_SQLiteBase):
         del durable
         db.execute("BEGIN")
 
-    async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        await asyncio.sleep(0)  # nothing here waits, but other tasks must get their turn
-        return call(*args, **kwargs)
-
     def _close_for_fork(self, connection: _Connection) -> None:
         """Leave it open: the child's copy is whole, since no call is under way."""
-
-
-def _begin_read(db: sqlite3.Connection) -> None:
-    db.execute("BEGIN")
 
 
 def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:
@@ -544,12 +511,11 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
     (application, version, _), tables = rows[0], {sql for _, _, sql in rows} - {None}
     if not (tables or application or version):
         return False
-    if application != APPLICATION_ID:
-        msg = f"{path} is a SQLite database of another program; choose another file"
-        raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
-    if version != SCHEMA_VERSION:
-        msg = f"{path} has schema version {version}; open it with the release that wrote it"
-        raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
+    if (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
+        way = f"has schema version {version}; open it with the release that wrote it"
+        if application != APPLICATION_ID:
+            way = "is a SQLite database of another program; choose another file"
+        raise SchemaVersionError(f"{path} {way}", found=version, supported=SCHEMA_VERSION)
     if not tables >= {sql.encode() for sql in _TABLES if sql.startswith("CREATE")}:
         raise LogError(f"the tables of {path} are damaged; restore a backup of it")
     return True

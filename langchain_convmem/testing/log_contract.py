@@ -56,7 +56,6 @@ from langchain_convmem.logs.verify import Finding, VerifyReport, verify_log
 from langchain_convmem.protocols import (
     MessageLog,
     OwnerListing,
-    StateBatches,
     ThreadState,
     ThreadTransactions,
 )
@@ -177,7 +176,7 @@ class MessageLogContract(ABC):
     """The tests of a message log; give `make_log` and declare what the log can do.
 
     What a log does not declare is skipped, and the skip says so. Optional abilities are known by
-    their protocols: a log that is an `OwnerListing`, a `StateBatches` or a `ThreadTransactions` is
+    their protocols: a log that is an `OwnerListing` or a `ThreadTransactions` is
     tested as one.
 
     Attributes:
@@ -578,25 +577,6 @@ class MessageLogContract(ABC):
                 either.delete_state(ANA, "buffer")
         assert len(set(versions.values())) == len(versions)
         assert either.entries(ANA) == either.threads("ana") == [], "documents are no entries"
-
-    def test_documents_of_many_threads_are_read_and_added_at_once(self, either: Any) -> None:
-        require(either, StateBatches)
-        for key, name in product(EVERY_KEY, ("buffer", "other")):
-            say(either, key, "Hi")
-            either.set_state(key, name, [name, key.user_id], expected=None)
-        either.delete_state(ANAS_OTHER, "buffer")
-        either.add_states("ana", "buffer", {"t1": "late", "t3": "new", "Zoë 🦊": {"n": [1]}})
-        mine, lone = ["buffer", "ana"], ["buffer", None]
-        for user_id, name, values in (
-            ("ana", "buffer", {"t1": mine, "t3": "new", "Zoë 🦊": {"n": [1]}}),
-            (None, "buffer", {"t1": lone, "ana": lone}),
-            ("nobody", "buffer", {}),
-            ("ana", "buffe", {}),
-        ):
-            found = either.list_states(user_id, name)
-            assert {thread: document.value for thread, document in found.items()} == values
-            for thread, document in found.items():
-                assert document == either.get_state(ThreadKey(user_id, thread), name)
 
     # -- transactions: reading and writing a thread in one go -------------------------------------
 

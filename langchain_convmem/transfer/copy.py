@@ -202,12 +202,12 @@ class _LogCopy:
         source, target = self.source, self.target
         if not (isinstance(source, ThreadState) and isinstance(target, ThreadState)):
             return
-        for user_id, keys in groupby(listed, key=lambda key: key.user_id):
+        for _, keys in groupby(listed, key=lambda key: key.user_id):
             wanted = list(keys)
-            here = yield from list_documents_steps(source, user_id, wanted)
+            here = yield from list_documents_steps(source, wanted)
             if not here:
                 continue
-            there = yield from list_documents_steps(target, user_id, wanted)
+            there = yield from list_documents_steps(target, wanted)
             for key in wanted:
                 new, old = here.get(key.thread_id), there.get(key.thread_id)
                 if new is not None and (old is None or new.value != old.value):

@@ -17,7 +17,6 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import (
     CACHE_PREFIX,
     OwnerListing,
-    StateBatches,
     ThreadState,
 )
 from langchain_convmem.records import Entry, StateDocument, ThreadInfo, ThreadKey
@@ -59,8 +58,6 @@ LISTED = 60
 """Threads that a list shows at first."""
 FOUND = 40
 """Lines that a search for words shows at most."""
-_FEW = 20
-"""So many titles are read one by one."""
 _WHOLE = 400
 """A thread with more entries is titled by one of its latest."""
 _BLOCKS = 8
@@ -216,7 +213,7 @@ class ThreadReader:
         if infos is None:
             infos = await self.memory.athreads(user_id)
         kept = [info for info in infos if info.archived == archived]
-        titles = await self._read_titles(user_id, kept[:most])
+        titles = await self._read_titles(kept[:most])
         rows = [
             ThreadRow(
                 ThreadPlace(user_id, info.key.thread_id),
@@ -235,31 +232,25 @@ class ThreadReader:
         keys = [ThreadKey(user_id, name) for name in dict.fromkeys(thread_ids)]
         given: Mapping[ThreadKey, str] = {}
         if isinstance(self.memory.log, ThreadState):
-            given = await run_async(list_titles_steps(self.memory.log, user_id, keys))
+            given = await run_async(list_titles_steps(self.memory.log, keys))
         infos = [ThreadInfo(key, 0, 0, 0, given.get(key, "")) for key in keys]
-        return await self._read_titles(user_id, infos)
+        return await self._read_titles(infos)
 
-    async def _read_titles(self, user_id: str, infos: Sequence[ThreadInfo]) -> dict[str, str]:
+    async def _read_titles(self, infos: Sequence[ThreadInfo]) -> dict[str, str]:
         unnamed = [info for info in infos if not info.title]
-        made = await self._list_made_titles(user_id, unnamed)
+        made = await self._list_made_titles(unnamed)
         titles = {info.key.thread_id: info.title for info in infos if info.title}
         for info in unnamed:
             title = made.get(info.key.thread_id)
             titles[info.key.thread_id] = title or await self._make_title(info)
         return titles
 
-    async def _list_made_titles(
-        self, user_id: str, infos: Sequence[ThreadInfo]
-    ) -> dict[str, str | None]:
+    async def _list_made_titles(self, infos: Sequence[ThreadInfo]) -> dict[str, str | None]:
         log = self.memory.log
         if not infos or not isinstance(log, ThreadState):
             return {}
-        found: Mapping[str, StateDocument | None]
-        if isinstance(log, StateBatches) and len(infos) > _FEW:
-            found = await log.alist_states(user_id, TITLE_DOCUMENT)
-        else:
-            keys = [info.key for info in infos]
-            found = {key.thread_id: await log.aget_state(key, TITLE_DOCUMENT) for key in keys}
+        keys = [info.key for info in infos]
+        found = {key.thread_id: await log.aget_state(key, TITLE_DOCUMENT) for key in keys}
         return {name: _read_text(document, "title") for name, document in found.items()}
 
     async def _make_title(self, info: ThreadInfo) -> str:
@@ -316,7 +307,7 @@ class ThreadReader:
         if info is None:
             title = await self.memory.aget_title(key.thread_id, user_id=key.user_id)
             info = ThreadInfo(key, _WHOLE if has_earlier else len(entries), 0, 0, title)
-        titles = await self._read_titles(str(key.user_id), [info])
+        titles = await self._read_titles([info])
         messages = await run_in_worker(partial(show_messages, entries))
         return ThreadPage(
             title=titles[key.thread_id],

@@ -16,9 +16,6 @@ from langchain_convmem.testing.log_contract import (
 
 pytestmark = pytest.mark.postgres
 KEY = "a secret of the operator"
-CHANGED = "it does not match its checksum"
-AT = "(place & 4294967295)"
-BYTES_AS_TEXT = "CREATE CAST (bytea AS text) WITHOUT FUNCTION"
 
 
 @pytest.fixture(scope="module")
@@ -46,24 +43,6 @@ def change(server, schema):
 def say_numbers(log, key=ANA):
     said = [HumanMessage(text, id=text) for text in ("one", "two", "three")]
     return say_all(log, key, said)
-
-
-def test_text_that_is_no_unicode_is_damaged_and_quoted_nowhere(log, change):
-    first, second, third = say_numbers(log)
-    change(BYTES_AS_TEXT)
-    try:
-        change(
-            "UPDATE {s}.entries SET body = (body::bytea || '\\xff'::bytea)::text "
-            "WHERE (place & 4294967295) = 2"
-        )
-    finally:
-        change("DROP CAST (bytea AS text)")
-    entries = log.entries(ANA)
-    assert [entries[0], entries[2]] == [first, third]
-    assert entries[1].damage == CHANGED
-    assert "two" not in repr(entries[1])
-    assert log.forget(ANA, [second.id]).entries == 1
-    assert log.entries(ANA) == [first, third]
 
 
 # -- keys -----------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def export_rows(log: MessageLog, owner: Owner, *, thread_id: str | None = None) 
                 yield encode_entry(entry)
         cursor = page.cursor
     if isinstance(log, ThreadState):
-        titles = run_sync(list_titles_steps(log, owner.user_id, keys))
+        titles = run_sync(list_titles_steps(log, keys))
         yield from (_encode_title(key, titles[key]) for key in keys if key in titles)
 
 

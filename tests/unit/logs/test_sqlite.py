@@ -13,13 +13,14 @@ from sqlite_files import plain, read_files
 
 from langchain_convmem.errors import (
     ConfigError,
+    InvalidMessageError,
     LogError,
     LogUnavailableError,
     SchemaVersionError,
 )
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import InMemoryLog, SQLiteLog, sqlite
-from langchain_convmem.records import IndexSnapshot, StoredSegment, ThreadKey
+from langchain_convmem.records import CacheDraft, IndexSnapshot, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say, say_all
 from langchain_convmem.views.codec import make_draft
 
@@ -306,13 +307,14 @@ def run_beside(call):
 
 def test_what_fails_within_a_transaction_is_undone_with_all_of_it(log):
     def plan(_):
-        log.set_state(KEY, "buffer", 1, expected=None)
-        say(log, KEY, "within")
-        raise ArithmeticError
+        with pytest.raises(LogError):
+            say(log, KEY, "within")
+        return [make_draft(HumanMessage("planned"))]
 
-    with pytest.raises(ArithmeticError):
-        log.append_planned(KEY, plan, after=0)
-    assert log.get_state(KEY, "buffer") is None
+    good, bad = CacheDraft("cache:a", 1, None), CacheDraft("cache:b", object(), None)
+    with pytest.raises(InvalidMessageError):
+        log.append_planned(KEY, plan, after=0, documents=[good, bad])
+    assert log.get_state(KEY, "cache:a") is None
     assert log.entries(KEY) == []
     say(log, KEY, "after")
     assert list_texts(log.entries(KEY)) == ["after"]
