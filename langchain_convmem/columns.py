@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -120,6 +120,21 @@ class SavedColumns:
         """Create them from what `parts` was; empty without."""
         self.parts: dict[str, Buffer] = dict(parts or {})
         """The bytes by name."""
+
+    @classmethod
+    def load(cls, data: bytes) -> Self:
+        """Return what `dump` was called of, without a copy."""
+        end = data.index(b"\n")
+        place, parts = end + 1, cls()
+        for name, size in json.loads(data[:end]).items():
+            parts.parts[name] = memoryview(data)[place : place + size]
+            place += size
+        return parts
+
+    def dump(self) -> bytes:
+        """Return all of it as one piece."""
+        sizes = json.dumps({name: len(data) for name, data in self.parts.items()})
+        return b"\n".join([sizes.encode("ascii"), b"".join(self.parts.values())])
 
     def put(self, name: str, values: ArrayLike) -> None:
         """Add a copy of a column."""

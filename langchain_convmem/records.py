@@ -395,11 +395,11 @@ class IndexSnapshot:
     """The index of an owner's lines as bytes; see `IndexSnapshots`.
 
     Attributes:
-        parts: What the index is made of, by name.
+        data: What the index is made of.
         generation: That of the log's `Changes` when it was read.
     """
 
-    parts: Mapping[str, bytes | bytearray | memoryview]
+    data: bytes
     generation: int
 
 

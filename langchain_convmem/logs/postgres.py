@@ -28,7 +28,13 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.logs.base import hash_message_id
-from langchain_convmem.logs.sql_log import SCHEMA_VERSION, SqlLog, Transaction, write_schema
+from langchain_convmem.logs.sql_log import (
+    NEW_META,
+    SCHEMA_VERSION,
+    SqlLog,
+    Transaction,
+    write_schema,
+)
 
 if TYPE_CHECKING:
     from psycopg import ClientCursor, Connection
@@ -170,8 +176,8 @@ class PostgresLog(SqlLog):
             statement_timeout_s: How long a statement may read, or wait for other writers. None:
                 the server's settings count.
             signing_key: A secret of 16 to 64 bytes with which entries are signed: then the log
-                shows changes by anybody who does not know it, too. All that open the schema need
-                it, from its first entry on.
+                shows changes by anybody who does not know it, too. The first call settles it for
+                all that open the schema.
 
         Raises:
             MissingExtraError: If psycopg or psycopg_pool is not installed.
@@ -303,8 +309,8 @@ class PostgresLog(SqlLog):
                 tx = self._make_transaction(write=True, durable=True, once=False)
                 with tx.stack:
                     if not _has_tables(tx, self._schema):
-                        _create_tables(tx, self._schema)
-                    self._check_key(tx, may_write=True)
+                        _create_tables(tx, self._schema, self._signer.key_id)
+                    self._check_key(tx)
                     tx.commit()
                 self._is_set_up = True
 
@@ -365,7 +371,7 @@ def _read_dsn(dsn: str | None, pool: object) -> dict[str, Any]:
 # -- the schema -----------------------------------------------------------------------------------
 
 
-def _create_tables(tx: Transaction, schema: str) -> None:
+def _create_tables(tx: Transaction, schema: str, key_id: bytes) -> None:
     """Create the schema and its tables; of several callers, one does it."""
     # Ends with the transaction: a lock of the session would stay behind in a pooler.
     tx.rows("SELECT pg_advisory_xact_lock(?)", hash_message_id(f"langchain_convmem {schema}"))
@@ -375,6 +381,7 @@ def _create_tables(tx: Transaction, schema: str) -> None:
     if not _has_tables(tx, schema):
         for statement in TABLES:
             tx.do(statement)
+        tx.do(NEW_META, key_id)
 
 
 def _has_tables(tx: Transaction, schema: str) -> bool:

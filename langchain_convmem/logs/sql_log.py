@@ -16,7 +16,6 @@ snapshots  the index of an owner's lines as bytes; the same
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -146,16 +145,14 @@ class SqlLog(kit.AsyncTwins):
         if self._closed:
             raise LogClosedError(f"the log on {self.place} is closed; open it again")
 
-    def _check_key(self, tx: Transaction, *, may_write: bool) -> None:
-        """Refuse a log with another signing key; an empty one gets this one.
+    def _check_key(self, tx: Transaction) -> None:
+        """Refuse a log that was made with another signing key.
 
         Raises:
-            ConfigError: If the keys differ.
+            ConfigError: If that is so.
         """
-        if self._signer.has_key and may_write:
-            empty = "key_id = '' AND floor = 0 AND NOT EXISTS (SELECT 1 FROM owners)"
-            tx.do(f"UPDATE meta SET key_id = ? WHERE {empty}", self._signer.key_id)
-        _check_key(tx, self._signer)
+        [stored] = _read_one(tx, "SELECT key_id FROM meta")
+        check_key(stored, self._signer.key_id, "the log")
 
     def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
         return kit.decode_entry(key, read_row(columns), self._signer)
@@ -481,12 +478,12 @@ class SqlLog(kit.AsyncTwins):
         )
         for generation, checksum, data in found:
             if checksum == self._sign_snapshot(owner, name, generation, data):
-                return IndexSnapshot(_unpack_parts(data), generation)
+                return IndexSnapshot(data, generation)
         return None
 
     def save_snapshot(self, owner: Owner, name: str, snapshot: IndexSnapshot) -> bool:
         """Keep the snapshot of an owner's index; see `IndexSnapshots.save_snapshot`."""
-        data, generation = _pack_parts(snapshot.parts), snapshot.generation
+        data, generation = snapshot.data, snapshot.generation
         checksum = self._sign_snapshot(owner, name, generation, data)
         with self._transaction(write=True, durable=False) as tx:
             locked = _lock_owner(tx, self._signer, owner)
@@ -545,11 +542,6 @@ def _read_one(tx: Transaction, sql: str, *values: Any) -> Sequence[Any]:
     raise LogError("the tables of the log are damaged: meta is empty; restore a backup")
 
 
-def _check_key(tx: Transaction, signer: Signer) -> None:
-    [stored] = _read_one(tx, "SELECT key_id FROM meta")
-    check_key(stored, signer.key_id, "the log")
-
-
 def _lock_owner(tx: Transaction, signer: Signer, owner: Owner) -> _LockedOwner | None:
     """Return an owner's row, for which other writers wait; None if there is none."""
     columns = "owner, last, erased, generation, checksum"
@@ -560,7 +552,6 @@ def _lock_owner(tx: Transaction, signer: Signer, owner: Owner) -> _LockedOwner |
     [(number, last, erased, generation, checksum)] = found
     if last == -1:
         floor, epoch = _read_one(tx, "SELECT floor, epoch FROM meta")
-        _check_key(tx, signer)  # the first owner of all may be another process's
         made = _LockedOwner(owner, number, floor, floor, epoch, is_sound=True)
         _write_owner(tx, signer, made)
         return made
@@ -797,22 +788,6 @@ def _read_segment(columns: Sequence[Any]) -> StoredSegment | None:
     return StoredSegment(place & _LAST_POSITION, part, segment, words, vector, analysis, *checks)
 
 
-def _pack_parts(parts: Mapping[str, bytes | bytearray | memoryview]) -> bytes:
-    """Return named bytes as one piece."""
-    sizes = json.dumps({name: len(data) for name, data in parts.items()})
-    return b"\n".join([sizes.encode("ascii"), b"".join(parts.values())])
-
-
-def _unpack_parts(data: bytes) -> dict[str, memoryview]:
-    """Return what `_pack_parts` was given."""
-    end = data.index(b"\n")
-    parts, place, whole = {}, end + 1, memoryview(data)
-    for name, size in json.loads(data[:end]).items():
-        parts[name] = whole[place : place + size]
-        place += size
-    return parts
-
-
 # -- names ----------------------------------------------------------------------------------------
 
 
@@ -904,9 +879,10 @@ CREATE TABLE snapshots(
   generation {integer} NOT NULL,
   checksum {bytes} NOT NULL,
   data {bytes} NOT NULL
-);
-INSERT INTO meta VALUES ({version}, 0, 0, '')
+)
 """
+NEW_META = f"INSERT INTO meta VALUES ({SCHEMA_VERSION}, 0, 0, ?)"
+"""Goes with the tables; binds the id of the signing key."""
 
 
 def write_schema(*, serial: str, integer: str, data: str) -> list[str]:
@@ -917,6 +893,5 @@ def write_schema(*, serial: str, integer: str, data: str) -> list[str]:
         integer: The type of whole numbers of 64 bits.
         data: The type of bytes.
     """
-    types = {"serial": serial, "integer": integer, "bytes": data}
-    script = _TABLES.format(**types, version=SCHEMA_VERSION)
+    script = _TABLES.format(serial=serial, integer=integer, bytes=data)
     return script.strip().split(";\n")

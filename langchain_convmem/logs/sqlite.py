@@ -40,6 +40,7 @@ from langchain_convmem.errors import (
 from langchain_convmem.forks import FORKS
 from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.sql_log import (
+    NEW_META,
     SCHEMA_VERSION,
     SqlLog,
     Transaction,
@@ -293,9 +294,8 @@ class SQLiteLog(_SQLiteBase):
             if not self._is_read_only:
                 with self._use(self._writer):
                     pass  # the tables are there now
-            may_write = self._signer.has_key and not self._is_read_only
-            with self._transaction(write=may_write, durable=False) as tx:
-                self._check_key(tx, may_write=may_write)
+            with self._transaction(once=True) as tx:
+                self._check_key(tx)
         except BaseException:
             self.close()
             raise
@@ -330,7 +330,7 @@ class SQLiteLog(_SQLiteBase):
         _create_file(self.path)
         db = _connect(self.path)
         try:
-            _make_tables(db, self.path)
+            _make_tables(db, self.path, self._signer)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA secure_delete = ON")
         except BaseException:
@@ -397,9 +397,6 @@ class InMemoryLog(_SQLiteBase):
         self.place = "memory"
         self._writer = self._reader = self._apart = _Connection(self._connect)
         self._connections = (self._writer,)
-        with self._use(self._writer) as tx:
-            for statement in _SCHEMA:
-                tx.do(statement)
         FORKS.add(self)
 
     def __repr__(self) -> str:
@@ -407,7 +404,9 @@ class InMemoryLog(_SQLiteBase):
 
     def _connect(self) -> sqlite3.Connection:
         self._check_open()
-        return _connect(":memory:")
+        db = _connect(":memory:")
+        _write_tables(db, self._signer)
+        return db
 
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
         del durable
@@ -481,7 +480,7 @@ def _connect(path: Path | str, mode: str = "") -> sqlite3.Connection:
     return db
 
 
-def _make_tables(db: sqlite3.Connection, path: Path) -> None:
+def _make_tables(db: sqlite3.Connection, path: Path, signer: Signer) -> None:
     """Make the tables of an empty database, in one transaction, and have it use a WAL.
 
     Raises:
@@ -490,12 +489,18 @@ def _make_tables(db: sqlite3.Connection, path: Path) -> None:
     if not _has_tables(db, path):
         db.execute("BEGIN IMMEDIATE")
         # Another process may have made them while this one waited for the lock.
-        for statement in () if _has_tables(db, path) else _SCHEMA:
-            db.execute(statement)
+        if not _has_tables(db, path):
+            _write_tables(db, signer)
         db.execute("COMMIT")
     # SQLite does not wait for its own lock here, whatever the timeout.
     if not _await(lambda: _use_wal(db), BUSY_S):
         raise LogUnavailableError(f"{path} is being opened by others all the while; try again")
+
+
+def _write_tables(db: sqlite3.Connection, signer: Signer) -> None:
+    for statement in _SCHEMA:
+        db.execute(statement)
+    db.execute(NEW_META, (signer.key_id,))
 
 
 def _has_tables(db: sqlite3.Connection, path: Path) -> bool:

@@ -62,7 +62,7 @@ class SnapshotStore:
             # Whether the log can be read, the next step says.
             report_problem(_log, "the snapshot of an index could not be read", error, ())
             return None
-        return None if found is None else (SavedColumns(found.parts), found.generation)
+        return None if found is None else (SavedColumns.load(found.data), found.generation)
 
     def note(self, segments: int) -> None:
         """Note that what is kept has so many segments."""
@@ -81,7 +81,7 @@ class SnapshotStore:
         """
         if self._log is None:
             return
-        snapshot = IndexSnapshot(columns.parts, generation)
+        snapshot = IndexSnapshot(columns.dump(), generation)
         try:
             self._log.save_snapshot(self._owner, _make_name(fingerprint), snapshot)
         except LogClosedError:
