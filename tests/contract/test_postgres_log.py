@@ -12,7 +12,7 @@ from postgres_server import new_schema, running_server, wait_for
 from recall_rows_contract import RecallRowsContract
 
 from langchain_convmem.cli import main
-from langchain_convmem.errors import LogError, SchemaVersionError
+from langchain_convmem.errors import ConfigError, LogError, SchemaVersionError
 from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.records import Entry, Owner, StoredSegment, ThreadKey
@@ -21,6 +21,7 @@ from langchain_convmem.views.codec import make_draft
 
 pytestmark = pytest.mark.postgres
 
+KEY = "a secret of the operator"
 ANA = ThreadKey("ana", "t1")
 ANAS_OTHER = ThreadKey("ana", "t2")
 
@@ -382,3 +383,31 @@ def test_a_database_that_cannot_hold_every_text_is_refused(server, schema):
         pytest.raises(LogError, match="LATIN1"),
     ):
         say(log, ANA, "Hi")
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def test_a_log_is_opened_with_the_key_that_signs_it(server, schema):
+    with PostgresLog(server.dsn, schema=schema, signing_key=KEY) as log:
+        entry = say(log, ANA, "one")
+    with PostgresLog(server.dsn, schema=schema, signing_key=KEY.encode()) as log:
+        assert log.entries(ANA) == [entry]
+    for key, what in ((None, "is signed with a key"), ("x" * 16, "another key")):
+        with (
+            PostgresLog(server.dsn, schema=schema, signing_key=key) as log,
+            pytest.raises(ConfigError, match=what) as caught,
+        ):
+            log.entries(ANA)
+        assert KEY not in str(caught.value)
+    with pytest.raises(ConfigError, match="16 to 64 bytes, got 5"):
+        PostgresLog(server.dsn, schema=schema, signing_key="short")
+
+
+def test_a_log_that_was_made_without_a_key_gets_none(server, schema, log):
+    log.setup()
+    with (
+        PostgresLog(server.dsn, schema=schema, signing_key=KEY) as keyed,
+        pytest.raises(ConfigError, match="is not signed with a key; copy it"),
+    ):
+        keyed.entries(ANA)
