@@ -26,7 +26,7 @@ import redis
 from langchain_convmem.errors import LogClosedError, LogError, LogUnavailableError
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.logs import base as kit
-from langchain_convmem.protocols import CACHE_PREFIX
+from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import ForgetReceipt, Owner, StateDocument, ThreadInfo, ThreadKey
 from langchain_convmem.views.codec import load_json
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class RedisLog(kit.AsyncTwins):
+class RedisLog(kit.StoredLog):
     """A message log in one Redis server (6.2 or newer), for any number of threads and processes."""
 
     def __init__(self, url: str, *, prefix: str = "convmem") -> None:
@@ -48,7 +48,7 @@ class RedisLog(kit.AsyncTwins):
         """Close the connections; later calls raise `LogClosedError`. Idempotent."""
         self._closed = True
         self._redis.close()
-        self._stop_workers()
+        super().close()
 
     def append(
         self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
@@ -148,8 +148,6 @@ class RedisLog(kit.AsyncTwins):
             owners = [Owner(*json.loads(name)) for name in names]
             return [owner for owner in owners if self._redis.exists(self._key("order", owner))]
 
-    aowners = kit.make_twin(owners)
-
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         bounds = f"({kit.cap_bound(cursor)}", "+inf", 0, kit.cap_count(limit)
@@ -207,7 +205,7 @@ class RedisLog(kit.AsyncTwins):
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
     ) -> StateDocument | None:
-        """Write the document if its version is `expected`; see `ThreadState.set_state`."""
+        """Write the document if its version is `expected`; see `MessageLog.set_state`."""
         text = json.dumps([kit.encode_state(value), kit.make_version(expected)])
 
         def write(pipe: Any) -> StateDocument | None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -25,13 +25,7 @@ from langchain_convmem.errors import (
     StaleWindowError,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.protocols import (
-    MessageLog,
-    Stretch,
-    ThreadState,
-    ThreadTransactions,
-    is_valid_for,
-)
+from langchain_convmem.message_log import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
     Context,
@@ -723,9 +717,6 @@ class ConversationHistory(BaseChatMessageHistory):
         if not incremental:
             shown = build_turns((yield from self._read_entries()))
             return [make_turn_map(turn) for turn in (shown[:-1] if exclude_last else shown)]
-        if not isinstance(self.log, ThreadState):
-            msg = f"{self.log!r} keeps no cursors (ThreadState); export with incremental=False"
-            raise ConfigError(msg)
         while True:
             # The cursor first: entries read after it hold all that it counts.
             before, version = yield from self._read_cursor(sink)
@@ -767,14 +758,12 @@ class ConversationHistory(BaseChatMessageHistory):
         return format_html_table(*run_sync(self._read_table()))
 
     def _read_table(self) -> Steps[tuple[Sequence[Entry], ExportCursor | None]]:
-        if not isinstance(self.log, ThreadState):
-            return (yield from self._read_entries()), None
         cursor, _ = yield from self._read_cursor(DEFAULT_SINK)
         return (yield from self._read_entries()), cursor
 
     def _read_cursor(self, sink: str) -> Steps[tuple[ExportCursor, int | None]]:
         """Return how far a sink was served, and the version of the document that says so."""
-        log = cast("ThreadState", self.log)
+        log = self.log
         document = yield from perform(log.get_state, log.aget_state, self.key, _name_cursor(sink))
         if document is None:
             return ExportCursor(), None
@@ -1124,23 +1113,10 @@ def read_thread_steps(
     name: str,
     stretches: Callable[[StateDocument | None], Sequence[Stretch]],
 ) -> Steps[tuple[StateDocument | None, list[Entry]]]:
-    """Return a document and entries of its thread; see `ThreadTransactions.read_thread`.
-
-    A log that keeps no documents has none.
-    """
-    if isinstance(log, ThreadTransactions) and is_valid_for(
-        log, "read_thread", "entries", "get_state"
-    ):
-        found: tuple[StateDocument | None, list[Entry]]
-        found = yield from perform(log.read_thread, log.aread_thread, key, name, stretches)
-        return found
-    document: StateDocument | None = None
-    if isinstance(log, ThreadState):
-        document = yield from perform(log.get_state, log.aget_state, key, name)
-    entries: list[Entry] = []
-    for after, until in stretches(document):
-        entries += yield from perform(log.entries, log.aentries, key, after=after, until=until)
-    return document, entries
+    """Return a document and entries of its thread; see `MessageLog.read_thread`."""
+    found: tuple[StateDocument | None, list[Entry]]
+    found = yield from perform(log.read_thread, log.aread_thread, key, name, stretches)
+    return found
 
 
 def append_planned_steps(
@@ -1152,37 +1128,21 @@ def append_planned_steps(
     message_ids: Collection[str] = (),
     documents: Sequence[CacheDraft] = (),
 ) -> Steps[list[Entry]]:
-    """Append what `plan` makes of what is there; see `ThreadTransactions.append_planned`."""
-    if isinstance(log, ThreadTransactions) and is_valid_for(
-        log, "append_planned", "append", "entries", "find", "set_state"
-    ):
-        appended: list[Entry] = yield from perform(
-            log.append_planned,
-            log.aappend_planned,
-            key,
-            plan,
-            after=after,
-            message_ids=message_ids,
-            documents=documents,
-        )
-        return appended
-    found: list[Entry] = []
-    if message_ids:
-        found = yield from perform(log.find, log.afind, key, message_ids)
-    later: list[Entry] = yield from perform(log.entries, log.aentries, key, after=after)
-    there = {entry.position: entry for entry in (*found, *later)}
-    appended = yield from perform(
-        log.append, log.aappend, key, plan([there[at] for at in sorted(there)])
+    """Append what `plan` makes of what is there; see `MessageLog.append_planned`."""
+    appended: list[Entry] = yield from perform(
+        log.append_planned,
+        log.aappend_planned,
+        key,
+        plan,
+        after=after,
+        message_ids=message_ids,
+        documents=documents,
     )
-    for document in documents:
-        yield from write_cache_steps(log, key, document)
     return appended
 
 
 def write_cache_steps(log: MessageLog, key: ThreadKey, document: CacheDraft) -> Steps[None]:
     """Write a document that is a cache; a log that refuses it costs time, and nothing else."""
-    if not isinstance(log, ThreadState):
-        return
     try:
         yield from perform(
             log.set_state,

@@ -30,7 +30,7 @@ from langchain_convmem.history import (
 )
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
-from langchain_convmem.protocols import MessageLog, OwnerListing
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     CitedSentence,
     Context,
@@ -1123,9 +1123,6 @@ class ConversationMemory:
             owners: Sequence[Owner] = [_find_owner(user_id, thread_id)]
         elif user_id is not None or thread_id is not None:
             raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
-        elif not isinstance(self.log, OwnerListing):
-            msg = f"{type(self.log).__name__} cannot list whose lines it has; name each user"
-            raise ConfigError(msg)
         else:
             owners = yield from perform(self.log.owners, self.log.aowners)
         problems: dict[str, None] = {}

@@ -392,7 +392,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class IndexSnapshot:
-    """The index of an owner's lines as bytes; see `IndexSnapshots`.
+    """The index of an owner's lines as bytes; see `MessageLog.load_snapshot`.
 
     Attributes:
         data: What the index is made of.

@@ -14,7 +14,7 @@ from typing import Any
 from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
-from langchain_convmem.protocols import MessageLog, ThreadState
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import StateDocument, ThreadInfo, ThreadKey
 
 MAX_TITLE = 200
@@ -55,10 +55,9 @@ def update_thread_steps(
     """Change members of a thread's document; what others change at the same time is kept.
 
     Raises:
-        ConfigError: If the thread has no entries, or the log keeps no documents.
+        ConfigError: If the thread has no entries.
         LogError: If others changed the document at every attempt.
     """
-    states = require_states(log)
     if not (yield from perform(log.entries, log.aentries, key, last=1)):
         msg = (
             f"thread {key.thread_id!r} has no entries; give a title to one that "
@@ -66,10 +65,10 @@ def update_thread_steps(
         )
         raise ConfigError(msg)
     for _ in range(_ATTEMPTS):
-        found = yield from perform(states.get_state, states.aget_state, key, DOCUMENT)
+        found = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
         value = {**(found.value if found is not None else {}), **changes}
         version = None if found is None else found.version
-        if (yield from _write_steps(states, key, value, version)) is not None:
+        if (yield from _write_steps(log, key, value, version)) is not None:
             return
     msg = f"thread {key.thread_id!r} is renamed by others all the time; try again"
     raise LogError(msg, thread_id=key.thread_id)
@@ -78,21 +77,14 @@ def update_thread_steps(
 def add_titles_steps(
     log: MessageLog, user_id: str | None, titles: Mapping[str, str]
 ) -> Steps[None]:
-    """Give threads titles, by thread id, unless somebody gave them one already; for imports.
-
-    A log that keeps no documents keeps no titles.
-    """
+    """Give threads titles, by thread id, unless somebody gave them one already; for imports."""
     values = {name: {"title": shorten_title(one)} for name, one in titles.items() if one}
-    if not values or not isinstance(log, ThreadState):
-        return
     for thread_id, value in values.items():
         yield from _write_steps(log, ThreadKey(user_id, thread_id), value, None)
 
 
 def read_title_steps(log: MessageLog, key: ThreadKey) -> Steps[str]:
     """Return a thread's title; empty if it has none."""
-    if not isinstance(log, ThreadState):
-        return ""
     found = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
     title: str = _read_member(found, "title", "")
     return title
@@ -101,14 +93,12 @@ def read_title_steps(log: MessageLog, key: ThreadKey) -> Steps[str]:
 def list_threads_steps(log: MessageLog, user_id: str | None) -> Steps[list[ThreadInfo]]:
     """Return a user's threads, latest first, with their titles and whether they are archived."""
     infos = yield from perform(log.threads, log.athreads, user_id)
-    if not infos or not isinstance(log, ThreadState):
-        return infos
     found = yield from list_documents_steps(log, [info.key for info in infos])
     return [_add_document(info, found.get(info.key.thread_id)) for info in infos]
 
 
 def list_documents_steps(
-    log: ThreadState, keys: Iterable[ThreadKey]
+    log: MessageLog, keys: Iterable[ThreadKey]
 ) -> Steps[dict[str, StateDocument]]:
     """Return the documents of a user's threads by thread id."""
     found: dict[str, StateDocument] = {}
@@ -119,7 +109,7 @@ def list_documents_steps(
     return found
 
 
-def list_titles_steps(log: ThreadState, keys: Iterable[ThreadKey]) -> Steps[dict[ThreadKey, str]]:
+def list_titles_steps(log: MessageLog, keys: Iterable[ThreadKey]) -> Steps[dict[ThreadKey, str]]:
     """Return the titles of those threads of a user that have one."""
     wanted = list(keys)
     found = yield from list_documents_steps(log, wanted)
@@ -127,20 +117,8 @@ def list_titles_steps(log: ThreadState, keys: Iterable[ThreadKey]) -> Steps[dict
     return {key: title for key, title in titles.items() if title}
 
 
-def require_states(log: MessageLog) -> ThreadState:
-    """Return the log as one that keeps documents beside threads.
-
-    Raises:
-        ConfigError: If it keeps none.
-    """
-    if isinstance(log, ThreadState):
-        return log
-    msg = f"{type(log).__name__} keeps no documents beside threads, so it keeps no titles"
-    raise ConfigError(msg)
-
-
 def _write_steps(
-    log: ThreadState, key: ThreadKey, value: Mapping[str, Any], version: int | None
+    log: MessageLog, key: ThreadKey, value: Mapping[str, Any], version: int | None
 ) -> Steps[StateDocument | None]:
     return perform(log.set_state, log.aset_state, key, DOCUMENT, dict(value), expected=version)
 

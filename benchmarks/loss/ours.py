@@ -39,10 +39,6 @@ class _BreakableLog(SQLiteLog):
         _refuse(self.system)
         return super().append(*args, **kwargs)
 
-    async def aappend(self, *args: Any, **kwargs: Any) -> Any:
-        _refuse(self.system)
-        return await super().aappend(*args, **kwargs)
-
 
 def _refuse(system: System) -> None:
     if system.is_broken:

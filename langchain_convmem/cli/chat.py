@@ -161,12 +161,9 @@ class ThreadModel:
 
     def read(self, thread_id: str) -> tuple[str | None, str | None]:
         """Return the model's name, and the address of its server; None where it has none."""
-        from langchain_convmem.protocols import ThreadState
         from langchain_convmem.records import ThreadKey
 
         log = self.memory.log
-        if not isinstance(log, ThreadState):
-            return None, None
         found = log.get_state(ThreadKey(self.user_id, thread_id), _MODEL)
         value = found.value if found is not None and isinstance(found.value, dict) else {}
         name, url = value.get("model"), value.get("base_url")
@@ -174,11 +171,10 @@ class ThreadModel:
 
     def write(self, thread_id: str, model: str | None, base_url: str | None) -> None:
         """Keep the model of a turn; an address that may hold a password is left out."""
-        from langchain_convmem.protocols import ThreadState
         from langchain_convmem.records import ThreadKey
 
         log, url = self.memory.log, base_url if "@" not in (base_url or "") else None
-        if model is None or not isinstance(log, ThreadState):
+        if model is None:
             return
         if self.read(thread_id) == (model, url):
             return

@@ -34,7 +34,7 @@ from langchain_convmem.errors import ConfigError, ConvMemError
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.protocols import MessageLog
+    from langchain_convmem.message_log import MessageLog
     from langchain_convmem.records import Owner
     from langchain_convmem.transfer import CopyReport, ImportReport
     from langchain_convmem.transfer.imports import ImportedFile

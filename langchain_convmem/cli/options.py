@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_convmem.logs.sqlite import SQLiteLog
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.protocols import MessageLog
+    from langchain_convmem.message_log import MessageLog
     from langchain_convmem.records import ThreadInfo
 
 _SIGNING_KEY = "CONVMEM_SIGNING_KEY"

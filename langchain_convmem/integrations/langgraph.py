@@ -24,7 +24,7 @@ from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingEx
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.memory import ConversationMemory
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.streams import shield_write
 from langchain_convmem.turns.chains import ChainShape, read_chain

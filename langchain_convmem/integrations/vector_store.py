@@ -20,7 +20,7 @@ from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, LineStoreError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.protocols import MessageLog, ThreadState
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.blocks import build_recall
 from langchain_convmem.recall.embedding import (
     EmbeddedEmbeddings,
@@ -126,12 +126,11 @@ class VectorStoreRecall(DialogRecall):
                 store are unknown or no cosines, its order counts, and a `threshold` is refused.
 
         Raises:
-            ConfigError: If the log keeps no state, the store is none or asynchronous alone, or
+            ConfigError: If the store is none or asynchronous alone, or
                 `candidates` is not positive.
         """
-        if not isinstance(log, ThreadState):
-            msg = f"the log must keep state documents (ThreadState), got {type(log).__name__}"
-            raise ConfigError(msg)
+        if not isinstance(log, MessageLog):
+            raise ConfigError(f"log must be a MessageLog, got {type(log).__name__}")
         if not isinstance(store, VectorStore):
             msg = f"store must be a LangChain VectorStore, got {type(store).__name__}"
             raise ConfigError(msg)
@@ -145,7 +144,7 @@ class VectorStoreRecall(DialogRecall):
         self.embeddings = store.embeddings or EmbeddedEmbeddings()
         self.settings = replace(settings, budget_threshold=None) if is_auto else settings
         self.store = store
-        self._state: ThreadState = log
+        self._state = log
         self._note = f"vector store {name or getattr(store, 'collection_name', 'default')}"
         self._candidates = candidates
         self._make_filter = make_filter or find_filter(store)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
-    from langchain_convmem.protocols import MessageLog
+    from langchain_convmem.message_log import MessageLog
 
 _FORMS = (
     "a path, dynamodb://TABLE?region=NAME&endpoint=URL, "

@@ -6,8 +6,8 @@ since is not there either; what was added to an entry's metadata later is.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,9 +16,16 @@ from typing import Any, TypeAlias
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ReadOnlyError
 from langchain_convmem.ids import get_ulid_ms, is_ulid
-from langchain_convmem.logs.base import make_twin
-from langchain_convmem.protocols import MessageLog, OwnerListing, find_segment_cache
-from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
+from langchain_convmem.message_log import MessageLog
+from langchain_convmem.records import (
+    Changes,
+    Entry,
+    Owner,
+    StateDocument,
+    StoredSegment,
+    ThreadInfo,
+    ThreadKey,
+)
 
 PointInTime: TypeAlias = "datetime | int | str"
 """A moment: with its zone, in milliseconds since the epoch, as ISO 8601, or the id of an entry."""
@@ -69,7 +76,7 @@ def _read_time(when: Any) -> int:
     raise ConfigError(msg)
 
 
-class LogAsOf:
+class LogAsOf(MessageLog):
     """A log as it was; a `MessageLog` that refuses every write. Thread-safe.
 
     Closing it closes nothing: the log that it reads stays the caller's.
@@ -79,16 +86,14 @@ class LogAsOf:
         """Read a log up to a bound."""
         self.log = log
         self._bound = bound
-        if (kept := find_segment_cache(log)) is not None:
-            # What recall has derived is read here, too; whatever is derived anew is not kept.
-            self.load_segments = kept.load_segments
-            self.segment_fingerprints = kept.segment_fingerprints
-            self.save_segments = self.delete_segments = _keep_nothing
+        self.keeps_segments = log.keeps_segments
 
     def __repr__(self) -> str:
         return f"LogAsOf({self.log!r})"
 
-    _run_off_loop: Any = staticmethod(asyncio.to_thread)
+    def get_executor(self) -> Executor:
+        """Return the threads of the log."""
+        return self.log.get_executor()
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -130,16 +135,23 @@ class LogAsOf:
             cursor = known[-1].position
 
     def owners(self) -> list[Owner]:
-        """Return whose entries the log holds now; see `OwnerListing`."""
-        if not isinstance(self.log, OwnerListing):
-            raise ConfigError(f"{type(self.log).__name__} cannot list whose entries it has")
-        return list(self.log.owners())
+        """Return whose entries the log holds now; see `MessageLog.owners`."""
+        return self.log.owners()
 
-    aentries = make_twin(entries)
-    afind = make_twin(find)
-    athreads = make_twin(threads)
-    achanges = make_twin(changes)
-    aowners = make_twin(owners)
+    def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
+        """Return no document: which there were then, nobody knows."""
+        del key, name
+        return None
+
+    def load_segments(
+        self, owner: Owner, fingerprint: str, *, after: int = 0
+    ) -> list[StoredSegment]:
+        """Return what recall keeps of lines, later ones among them; what is derived anew goes."""
+        return self.log.load_segments(owner, fingerprint, after=after)
+
+    def segment_fingerprints(self, owner: Owner) -> list[str]:
+        """Return the fingerprints of what is kept; see `MessageLog.segment_fingerprints`."""
+        return self.log.segment_fingerprints(owner)
 
     # -- writing, which is refused ----------------------------------------------------------------
 
@@ -155,14 +167,7 @@ class LogAsOf:
         )
         raise ReadOnlyError(msg)
 
-    append = annotate = forget = _refuse_to_write
-    aappend = aannotate = aforget = make_twin(_refuse_to_write)
+    append = annotate = forget = set_state = delete_state = append_planned = _refuse_to_write
 
     def close(self) -> None:
         """Close nothing."""
-
-    aclose = make_twin(close)
-
-
-def _keep_nothing(*_: Any, **__: Any) -> int:
-    return 0

@@ -1,7 +1,7 @@
 """The kit of which logs are made: what every log does alike stands here, and only here.
 
-A log stores `Row`s. To write one on a storage of your own, derive it from `AsyncTwins` and supply
-the synchronous methods of `MessageLog` and `ThreadState`:
+A log stores `Row`s. To write one on a storage of your own, derive it from `StoredLog` and supply
+the abstract methods of `MessageLog`:
 
 - `append` encodes the drafts (`encode_drafts`), reads what the thread holds of their ids, plans
   (`plan_append`), and writes `plan.added` in one transaction. The plan is void if another writer
@@ -27,22 +27,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, NamedTuple
 
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import name_twin
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.logs.checksums import Signer, format_checksum
 from langchain_convmem.logs.verify import Progress, VerifyReport, verify_log
-from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
+from langchain_convmem.message_log import CACHE_PREFIX, MessageLog
 from langchain_convmem.records import (
     Changes,
     Control,
@@ -68,10 +64,6 @@ from langchain_convmem.views.codec import (
 )
 from langchain_convmem.views.lines import make_dialog_lines, read_plain_lines
 from langchain_convmem.views.live import find_retracted_ids
-
-P = ParamSpec("P")
-S = TypeVar("S")
-T = TypeVar("T")
 
 _LARGEST_INTEGER = 2**63 - 1
 """Of every database; positions and counts stay far below."""
@@ -243,7 +235,7 @@ def build_line_changes(
     limit: int | None,
     signer: Signer | None = None,
 ) -> LineChanges:
-    """Return the dialog lines of rows after a cursor; see `LineSource.line_changes`.
+    """Return the dialog lines of rows after a cursor; see `MessageLog.line_changes`.
 
     Args:
         rows: All that the log has after the cursor, but no more than the limit.
@@ -559,10 +551,8 @@ def decode_document(
     """
     document = read_document(key, name, stored, signer)
     if document is None and not name.startswith(CACHE_PREFIX):
-        msg = (
-            f"state document {name!r} of thread {key.thread_id!r} is damaged; restore it from a "
-            "backup, or delete it with delete_state"
-        )
+        msg = f"state document {name!r} of thread {key.thread_id!r} is damaged"
+        msg += "; restore it from a backup, or delete it with delete_state"
         raise CorruptEntryError(msg, thread_id=key.thread_id)
     return document
 
@@ -572,60 +562,8 @@ def make_version(before: int | None) -> int:
     return max((before or 0) + 1, time.time_ns() // 1000)
 
 
-# -- twins --------------------------------------------------------------------------------------
-
-
-def make_twin(
-    method: Callable[Concatenate[S, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the asynchronous twin of a method: it calls that method off the event loop.
-
-    In the body of a class derived from `AsyncTwins`, `aowners = make_twin(owners)`. Who overrides
-    `owners` overrides both.
-    """
-    name = method.__name__
-
-    @wraps(method)
-    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = await self._run_off_loop(getattr(self, name), *args, **kwargs)
-        return result
-
-    name_twin(call, method, owner="AsyncTwins")
-    return call
-
-
-class AsyncTwins(MessageLog, ThreadState):
-    """Adds the `a...` methods to a log by running the synchronous ones off the event loop.
-
-    Adds the `with` block too, which closes the log at its end.
-
-    A cancelled call that has begun is carried through: what was written stays consistent.
-
-    Attributes:
-        workers: Threads of one log; with one, as by default, calls are made in their order.
-    """
-
-    workers: int = 1
-    _twin_pool: ThreadPoolExecutor | None = None
-    _twin_pid: int = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    aappend = make_twin(MessageLog.append)
-    aentries = make_twin(MessageLog.entries)
-    afind = make_twin(MessageLog.find)
-    aannotate = make_twin(MessageLog.annotate)
-    athreads = make_twin(MessageLog.threads)
-    achanges = make_twin(MessageLog.changes)
-    aforget = make_twin(MessageLog.forget)
-    aclose = make_twin(MessageLog.close)
-    aget_state = make_twin(ThreadState.get_state)
-    aset_state = make_twin(ThreadState.set_state)
-    adelete_state = make_twin(ThreadState.delete_state)
+class StoredLog(MessageLog):
+    """A message log that checks itself."""
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check the whole log: every entry is read, and what is missing is counted where it can be.
@@ -634,29 +572,9 @@ class AsyncTwins(MessageLog, ThreadState):
 
         Args:
             progress: Called with the entries checked so far and the entries there are.
-
-        Raises:
-            ConfigError: If the log cannot list its owners.
         """
         return verify_log(self, progress)
 
     async def averify(self, progress: Progress | None = None) -> VerifyReport:
         """Check the whole log, without blocking the event loop or other calls of this log."""
         return await asyncio.to_thread(self.verify, progress)
-
-    async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._get_pool(), partial(call, *args, **kwargs))
-
-    def _get_pool(self) -> ThreadPoolExecutor:
-        # Threads do not survive a fork; a child needs a pool of its own.
-        if self._twin_pool is None or self._twin_pid != os.getpid():
-            self._twin_pool = ThreadPoolExecutor(self.workers, thread_name_prefix="convmem-log")
-            self._twin_pid = os.getpid()
-        return self._twin_pool
-
-    def _stop_workers(self) -> None:
-        """End the threads; for `close`."""
-        if self._twin_pool is not None and self._twin_pid == os.getpid():
-            self._twin_pool.shutdown(wait=False)
-        self._twin_pool = None

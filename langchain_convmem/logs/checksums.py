@@ -65,11 +65,6 @@ class Signer:
         # To copy what has begun takes a fifth of the time of a new one.
         self._begin_thread = lru_cache(_THREADS_AT_MOST)(self._make_hash)
 
-    @property
-    def has_key(self) -> bool:
-        """Whether it signs against editors, too."""
-        return bool(self._key)
-
     def sign(self, key: ThreadKey, row: Row) -> bytes:
         """Return the signature of a row: `SIGNATURE_BYTES` bytes.
 
@@ -157,7 +152,4 @@ def _digest(key: bytes, data: bytes, size: int, person: bytes) -> bytes:
 
 
 def _encode(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")

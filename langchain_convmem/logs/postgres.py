@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -223,7 +222,7 @@ class PostgresLog(SqlLog):
         if self._given is None and os.getpid() in self._pools:
             self._pools[os.getpid()].close()
         self._decode_again.cache_clear()
-        self._stop_workers()
+        super().close()
 
     # -- transactions -----------------------------------------------------------------------------
 
@@ -321,10 +320,7 @@ class PostgresLog(SqlLog):
         settings = {**self._settings, "client_encoding": "utf8", "autocommit": True}
         # A server that cannot be reached is noticed at once, and why.
         Connection.connect(**settings).close()
-        pool: ConnectionPool[Any]
-        pool = ConnectionPool(kwargs=settings, max_size=self._max_size, open=True, **_POOL)
-        weakref.finalize(self, _close, pool, os.getpid())
-        return pool
+        return ConnectionPool(kwargs=settings, max_size=self._max_size, open=True, **_POOL)
 
     def _translate(self, error: DriverError) -> LogError:
         from psycopg import OperationalError
@@ -337,12 +333,6 @@ class PostgresLog(SqlLog):
             return LogUnavailableError(msg)
         msg = f"the log on {self.place} cannot be used: {reason}; check the schema and its rights"
         return LogError(msg)
-
-
-def _close(pool: ConnectionPool[Any], pid: int) -> None:
-    """Close a pool at the end of its process; a child would end its parent's sessions."""
-    if os.getpid() == pid:
-        pool.close()
 
 
 def _read_dsn(dsn: str | None, pool: object) -> dict[str, Any]:
@@ -404,9 +394,6 @@ def _has_tables(tx: Transaction, schema: str) -> bool:
         raise SchemaVersionError(msg, supported=SCHEMA_VERSION)
     for (version,) in tx.rows("SELECT version FROM meta"):
         if version != SCHEMA_VERSION:
-            msg = (
-                f"schema {schema!r} has version {version}, and this release reads version "
-                f"{SCHEMA_VERSION}; open it with the release that wrote it"
-            )
+            msg = f"schema {schema!r} has version {version}; open it with the release that wrote it"
             raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
     return True

@@ -26,16 +26,11 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, cast
 
 from langchain_convmem.errors import LogClosedError, LogError
-from langchain_convmem.ids import (
-    get_now_ms,
-    get_ulid_number,
-    is_ulid,
-    make_numbered_ulid,
-)
+from langchain_convmem.ids import get_now_ms, get_ulid_number, is_ulid, make_numbered_ulid
 from langchain_convmem.logs import base as kit
 from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.verify import StorageProblem
-from langchain_convmem.protocols import CACHE_PREFIX, Stretch
+from langchain_convmem.message_log import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
     CacheDraft,
     Changes,
@@ -103,9 +98,10 @@ class Transaction(Protocol):
         ...
 
 
-class SqlLog(kit.AsyncTwins):
+class SqlLog(kit.StoredLog):
     """What message logs in SQL databases do alike. Thread-safe."""
 
+    keeps_segments = True
     place: str
     """What the log is on, for messages: a path, or a server without its password."""
 
@@ -210,7 +206,7 @@ class SqlLog(kit.AsyncTwins):
         message_ids: Collection[str] = (),
         documents: Sequence[CacheDraft] = (),
     ) -> list[Entry]:
-        """Read, plan and append in one transaction; see `ThreadTransactions.append_planned`."""
+        """Read, plan and append in one transaction; see `MessageLog.append_planned`."""
         kit.check_ids(message_ids)
         with self._transaction(write=True) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
@@ -277,15 +273,12 @@ class SqlLog(kit.AsyncTwins):
         name: str,
         stretches: Callable[[StateDocument | None], Sequence[Stretch]],
     ) -> tuple[StateDocument | None, list[Entry]]:
-        """Return a document and entries; see `ThreadTransactions.read_thread`."""
+        """Return a document and entries; see `MessageLog.read_thread`."""
         with self._transaction() as tx:
             document, found = self._get_state(tx, key, name), []
             for after, until in stretches(document):
                 found += tx.rows(_RANGE, *_bind_thread(key, after, until))
         return document, [self._decode_kept(key, columns) for columns in found]
-
-    aappend_planned = kit.make_twin(append_planned)
-    aread_thread = kit.make_twin(read_thread)
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
@@ -298,12 +291,7 @@ class SqlLog(kit.AsyncTwins):
             *_select_user(user_id),
         )
         return [
-            ThreadInfo(
-                ThreadKey(user_id, thread_id),
-                count,
-                kit.read_created_ms(read_name(first)),
-                kit.read_created_ms(read_name(last)),
-            )
+            ThreadInfo(ThreadKey(user_id, thread_id), count, *_read_span(first, last))
             for name, count, first, last in found
             if (thread_id := read_name(name))
         ]
@@ -314,8 +302,6 @@ class SqlLog(kit.AsyncTwins):
         found = self._rows(f"SELECT o.name FROM owners o WHERE {has_entries}")
         return [owner for (name,) in found if (owner := read_owner(name)) is not None]
 
-    aowners = kit.make_twin(owners)
-
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         rows, generation = self._read_later(owner, cursor, limit)
@@ -324,7 +310,7 @@ class SqlLog(kit.AsyncTwins):
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
-        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
+        """Return lines after the cursor in commit order; see `MessageLog.line_changes`."""
         rows, generation = self._read_later(owner, cursor, limit)
         return kit.build_line_changes(rows, cursor, generation, limit, self._signer)
 
@@ -399,7 +385,7 @@ class SqlLog(kit.AsyncTwins):
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
     ) -> StateDocument | None:
-        """Write the document if its version is `expected`; see `ThreadState.set_state`."""
+        """Write the document if its version is `expected`; see `MessageLog.set_state`."""
         text = kit.encode_state(value)
         with self._transaction(write=True) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
@@ -433,7 +419,7 @@ class SqlLog(kit.AsyncTwins):
     def load_segments(
         self, owner: Owner, fingerprint: str, *, after: int = 0
     ) -> list[StoredSegment]:
-        """Return the owner's rows, in order; see `SegmentCache.load_segments`."""
+        """Return the owner's rows, in order; see `MessageLog.load_segments`."""
         columns = "place, part, segment, terms, vector, analysis, terms_check, vector_check"
         query = f"SELECT {columns} {_SEGMENTS} {_FINGERPRINT} ORDER BY place, part, segment"
         found = self._rows(query, *_bind_range(owner, after), _encode(fingerprint))
@@ -441,7 +427,7 @@ class SqlLog(kit.AsyncTwins):
         return [row for columns in found if (row := _read_segment(columns)) is not None]
 
     def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
-        """Add or overwrite rows; see `SegmentCache.save_segments`."""
+        """Add or overwrite rows; see `MessageLog.save_segments`."""
         name = _encode(fingerprint)
         with self._transaction(write=True, durable=False) as tx:
             locked = _lock_owner(tx, self._signer, owner)
@@ -453,14 +439,14 @@ class SqlLog(kit.AsyncTwins):
                 tx.do(_KEEP_SEGMENT, *_write_segment(locked, row, number))
 
     def segment_fingerprints(self, owner: Owner) -> list[str]:
-        """Return under which names there are vectors; see `SegmentCache.segment_fingerprints`."""
+        """Return under which names there are vectors; see `MessageLog.segment_fingerprints`."""
         has_vectors = f"EXISTS (SELECT 1 {_SEGMENTS} f.fingerprint AND vector IS NOT NULL)"
         query = f"SELECT f.name FROM fingerprints f WHERE {has_vectors}"
         found = self._rows(query, *_bind_range(owner))
         return sorted(filter(None, (read_name(name) for (name,) in found)))
 
     def delete_segments(self, owner: Owner, fingerprint: str) -> int:
-        """Delete rows; see `SegmentCache.delete_segments`."""
+        """Delete rows; see `MessageLog.delete_segments`."""
         with self._transaction(write=True, durable=False) as tx:
             locked = _lock_owner(tx, self._signer, owner)
             if locked is None:
@@ -470,7 +456,7 @@ class SqlLog(kit.AsyncTwins):
             return tx.count(f"DELETE {_SEGMENTS} {_FINGERPRINT}", *values)
 
     def load_snapshot(self, owner: Owner, name: str) -> IndexSnapshot | None:
-        """Return the snapshot of an owner's index; see `IndexSnapshots.load_snapshot`."""
+        """Return the snapshot of an owner's index; see `MessageLog.load_snapshot`."""
         found = self._rows(
             "SELECT o.generation, s.checksum, s.data FROM owners o JOIN snapshots s ON "
             "s.owner = o.owner AND s.generation = o.generation WHERE o.name = ? AND s.name = ?",
@@ -482,7 +468,7 @@ class SqlLog(kit.AsyncTwins):
         return None
 
     def save_snapshot(self, owner: Owner, name: str, snapshot: IndexSnapshot) -> bool:
-        """Keep the snapshot of an owner's index; see `IndexSnapshots.save_snapshot`."""
+        """Keep the snapshot of an owner's index; see `MessageLog.save_snapshot`."""
         data, generation = snapshot.data, snapshot.generation
         checksum = self._sign_snapshot(owner, name, generation, data)
         with self._transaction(write=True, durable=False) as tx:
@@ -738,15 +724,15 @@ def read_row(columns: Sequence[Any]) -> kit.Row:
     position, entry_id = place & _LAST_POSITION, read_name(stored_id)
     if _read_position(entry_id) != position:
         entry_id = f"{kit.DAMAGED_NAME}{position}"
-    return kit.Row(
-        entry_id,
-        position,
-        entry_id if turn is None else read_name(turn),
-        cast("Role", read_name(role)),
-        read_name(body),
-        None if metadata is None else read_name(metadata),
-        signature if isinstance(signature, bytes) else b"",
-    )
+    turn_id = entry_id if turn is None else read_name(turn)
+    texts = read_name(body), None if metadata is None else read_name(metadata)
+    sound = signature if isinstance(signature, bytes) else b""
+    return kit.Row(entry_id, position, turn_id, cast("Role", read_name(role)), *texts, sound)
+
+
+def _read_span(first_id: object, last_id: object) -> tuple[int, int]:
+    """Return when two entries were written, in milliseconds since the epoch."""
+    return kit.read_created_ms(read_name(first_id)), kit.read_created_ms(read_name(last_id))
 
 
 def _write_row(owner: _LockedOwner, key: ThreadKey, row: kit.Row) -> tuple[Any, ...]:

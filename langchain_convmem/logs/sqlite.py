@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from langchain_convmem.errors import (
@@ -134,7 +134,7 @@ class _SQLiteBase(SqlLog):
         for connection in self._connections:
             connection.close()
         self._decode_again.cache_clear()
-        self._stop_workers()
+        super().close()
 
     def _begin(
         self, *, write: bool, durable: bool, once: bool
@@ -172,13 +172,14 @@ class _SQLiteBase(SqlLog):
         """Begin a transaction in which no other writes."""
 
     def prepare_fork(self) -> None:
-        """Wait for calls of other threads, and close what a child must not inherit."""
+        """Wait for calls of other threads, and close what a child must not inherit.
+
+        A log in memory stays open: the child's copy is whole, since no call is under way.
+        """
         for connection in self._connections:
             connection.guard.acquire()
-            self._close_for_fork(connection)
-
-    def _close_for_fork(self, connection: _Connection) -> None:
-        connection.close()
+            if not self.ends_with_process:
+                connection.close()
 
     def resume_after_fork(self) -> None:
         """Let calls go on, in the parent."""
@@ -388,8 +389,8 @@ class InMemoryLog(_SQLiteBase):
     A forked child goes on with a copy of its own.
     """
 
-    ends_with_process: Literal[True] = True
-    """Nothing outlives the process, so what recall derives need not either."""
+    ends_with_process = True
+    keeps_segments = False
 
     def __init__(self) -> None:
         """Create an empty log."""
@@ -411,9 +412,6 @@ class InMemoryLog(_SQLiteBase):
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
         del durable
         db.execute("BEGIN")
-
-    def _close_for_fork(self, connection: _Connection) -> None:
-        """Leave it open: the child's copy is whole, since no call is under way."""
 
 
 def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:

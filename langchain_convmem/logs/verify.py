@@ -6,14 +6,14 @@ What more a log knows, such as how many entries there should be, it tells by `ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from langchain_convmem.errors import ConfigError, LogClosedError, LogError
-from langchain_convmem.protocols import MessageLog, OwnerListing
-from langchain_convmem.records import Entry, Owner, ThreadKey
+from langchain_convmem.errors import LogClosedError, LogError
+from langchain_convmem.message_log import MessageLog
+from langchain_convmem.records import Owner, ThreadKey
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the entries read so far, and all there are."""
@@ -102,14 +102,9 @@ def verify_log(log: MessageLog, progress: Progress | None = None) -> VerifyRepor
     """Read a whole log and return what is wrong with it. Others may write meanwhile.
 
     Args:
-        log: A log that is an `OwnerListing`.
+        log: The log.
         progress: Called as entries are read.
-
-    Raises:
-        ConfigError: If the log cannot list its owners.
     """
-    if not isinstance(log, OwnerListing):
-        raise ConfigError(f"{log!r} cannot list its users, so that nobody can read all of it")
     owners: list[Owner] = []
     threads: set[ThreadKey] = set()
     damaged: list[Finding] = []
@@ -121,15 +116,16 @@ def verify_log(log: MessageLog, progress: Progress | None = None) -> VerifyRepor
         total = sum(info.entries for user in users for info in log.threads(user))
     for owner in owners:
         with _note_error(f"all entries of {_describe(owner)}", problems):
-            for page in _read_pages(log, owner):
-                for entry in page:
+            cursor = 0
+            while (page := log.changes(owner, cursor, limit=_PAGE)).entries:
+                for entry in page.entries:
                     key, position, damage = entry.key, entry.position, entry.damage
                     threads.add(key)
                     if damage:
                         named = key.user_id, key.thread_id, position, entry.id
                         damaged.append(Finding(*named, damage))
                         problems.append(f"position {position} of {_describe(key)}: {damage}")
-                entries += len(page)
+                entries, cursor = entries + len(page.entries), page.cursor
                 if progress is not None:
                     progress(entries, max(entries, total))
     if isinstance(log, StorageCheck):
@@ -150,13 +146,6 @@ def _note_error(what: str, problems: list[str]) -> Iterator[None]:
         raise
     except LogError as error:
         problems.append(f"{what} cannot be read to the end: {error}")
-
-
-def _read_pages(log: MessageLog, owner: Owner) -> Iterator[Sequence[Entry]]:
-    page = log.changes(owner, limit=_PAGE)
-    while page.entries:
-        yield page.entries
-        page = log.changes(owner, page.cursor, limit=_PAGE)
 
 
 def _describe(at: Owner | ThreadKey) -> str:

@@ -18,6 +18,7 @@ from langchain_core.runnables import Runnable
 from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.profile.profile import may_state
 from langchain_convmem.profile.proposals import (
     LONGEST_SHOWN,
@@ -29,7 +30,6 @@ from langchain_convmem.profile.proposals import (
     read_answer,
     read_proposals,
 )
-from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
 from langchain_convmem.runnables import RunnableLike, as_runnable, ask_runnable_steps
 from langchain_convmem.views.lines import make_dialog_lines

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.profile.profile import (
     Decision,
     ProfileItem,
@@ -27,9 +28,7 @@ from langchain_convmem.profile.profile import (
     read_line,
 )
 from langchain_convmem.profile.proposals import is_known, read_proposals, read_proposed
-from langchain_convmem.protocols import LineSource, MessageLog, is_valid_for
 from langchain_convmem.records import (
-    Changes,
     Control,
     DialogLine,
     Draft,
@@ -254,19 +253,9 @@ class ProfileReader:
 
 
 def _read_page_steps(log: MessageLog, owner: Owner, cursor: int) -> Steps[LineChanges]:
-    if isinstance(log, LineSource) and is_valid_for(log, "line_changes", "changes"):
-        read = partial(log.line_changes, owner, cursor, limit=_PAGE)
-        lines: LineChanges = yield Effect(read, lambda: run_in_worker(read))
-        return lines
-    changes: Changes = yield from perform(log.changes, log.achanges, owner, cursor, limit=_PAGE)
-    return LineChanges(
-        tuple(line for entry in changes.entries for line in make_dialog_lines(entry)),
-        _select_controls(changes.entries),
-        # Without entries the log has ended, wherever it says that its cursor is.
-        changes.cursor if changes.entries else cursor,
-        changes.generation,
-        is_last=not changes.entries,
-    )
+    read = partial(log.line_changes, owner, cursor, limit=_PAGE)
+    lines: LineChanges = yield Effect(read, lambda: run_in_worker(read))
+    return lines
 
 
 def _read_quoted_steps(log: MessageLog, page: LineChanges) -> Steps[QuotedLines]:

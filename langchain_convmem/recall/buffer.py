@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import LogError
-from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
+from langchain_convmem.message_log import CACHE_PREFIX, MessageLog
 from langchain_convmem.recall.blocks import LineGroup, TableView, render
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import DialogLine, LineMatch, RecalledBlock, StateDocument, ThreadKey
@@ -304,15 +304,13 @@ def update_buffer_steps(
     If another turn wrote first, its document is read again, so neither loses blocks.
 
     Args:
-        log: Keeps the document, if it keeps state at all.
+        log: Keeps the document.
         key: The thread.
         found: The new blocks, best first.
         look_up: Makes the step that returns a list of blocks as `BufferLookup`.
         remember: Whether to write. What is returned is the same.
     """
-    if not isinstance(log, ThreadState):
-        looked_up: BufferLookup = yield look_up(found)
-        return looked_up.shown, (f"{log!r} keeps no relevance buffer (ThreadState)",)
+    looked_up: BufferLookup
     try:
         while True:
             document: StateDocument | None = yield from perform(

@@ -30,7 +30,7 @@ from langchain_convmem.causes import report_problem
 from langchain_convmem.effects import Effect, Steps, make_effect
 from langchain_convmem.errors import ConfigError, LogError, MissingExtraError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.protocols import EndsWithProcess, MessageLog, find_segment_cache
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.vectors import round_vector
 from langchain_convmem.records import Owner
 from langchain_convmem.workers import run_in_worker
@@ -924,9 +924,9 @@ class EmbedderChoice:
         """
         self.check(embeddings)
         self._named = None if isinstance(embeddings, str) else embeddings
-        self._cache = find_segment_cache(log)
+        self._cache = log if log.keeps_segments else None
         # Of a log that keeps lines and no vectors, each process would embed all of them anew.
-        self._suits_encoder = self._cache is not None or isinstance(log, EndsWithProcess)
+        self._suits_encoder = self._cache is not None or log.ends_with_process
 
     @staticmethod
     def check(embeddings: object) -> None:

@@ -18,15 +18,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.causes import report_problem
 from langchain_convmem.columns import SavedColumns
 from langchain_convmem.effects import Effect
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.priority import mark_background
-from langchain_convmem.protocols import LineSource, MessageLog, find_segment_cache, is_valid_for
 from langchain_convmem.recall.embedding import (
     ChosenEmbedder,
     EmbeddedEmbeddings,
@@ -54,8 +54,7 @@ from langchain_convmem.recall.snapshots import (
     save_parts,
 )
 from langchain_convmem.recall.vectors import SegmentVectors
-from langchain_convmem.records import DialogLine, LineChanges, Owner, StoredSegment
-from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.records import DialogLine, Owner, StoredSegment
 from langchain_convmem.views.live import Retraction, follow_retractions, list_retractions
 from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -104,7 +103,7 @@ class OwnerIndex:
         self.lock = GatedLock()
         self.embedding = make_lock()  # held, before `lock`, by `PendingLines`
         self.embeddings = embeddings
-        self._cache = find_segment_cache(log)
+        self._cache = log if log.keeps_segments else None
         self._embedder_problem = problem
         self._embedder = LineEmbedder(embeddings)
         self.embeds_later = isinstance(embeddings, MiniLMEmbeddings)
@@ -686,7 +685,7 @@ class LogReader:
     def __init__(self, log: MessageLog, owner: Owner) -> None:
         """Create a reader that has read nothing yet."""
         self.owner = owner
-        self._line_changes = _choose_reading(log)
+        self._line_changes = log.line_changes
         self._generation: int | None = None
         self.rewind()
 
@@ -750,30 +749,6 @@ def scan_lines(log: MessageLog, owner: Owner, words: Collection[str]) -> list[Di
         reader.rewind()
         found.clear()
     return [line for line in found if line.entry_id not in reader.retracted]
-
-
-class _LineReading(Protocol):
-    def __call__(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
-        """Return lines as `LineSource.line_changes` does."""
-        ...
-
-
-def _choose_reading(log: MessageLog) -> _LineReading:
-    """Return how lines are read from a log."""
-    if isinstance(log, LineSource) and is_valid_for(log, "line_changes", "changes"):
-        return log.line_changes
-
-    def from_entries(owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
-        changes = log.changes(owner, cursor, limit=limit)
-        return LineChanges(
-            tuple(line for entry in changes.entries for line in make_dialog_lines(entry)),
-            tuple(entry for entry in changes.entries if entry.control is not None),
-            # Without entries the log has ended, wherever it says that its cursor is.
-            changes.cursor if changes.entries else cursor,
-            changes.generation,
-        )
-
-    return from_entries
 
 
 # -- embedding what waits in an index, a small batch at a time, while others recall from it ----

@@ -22,7 +22,7 @@ from langchain_convmem.causes import describe_value, report_problem
 from langchain_convmem.effects import Effect, Steps, make_effect, sync, twin
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.protocols import MessageLog, find_segment_cache
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.blocks import build_recall, select_hits
 from langchain_convmem.recall.buffer import (
     BufferedBlock,
@@ -487,7 +487,7 @@ class LineRecall(DialogRecall):
             LogError: If the log cannot be read.
         """
         owners = sort_owners(owner)
-        if find_segment_cache(self.log) is None:
+        if not self.log.keeps_segments:
             return self.refresh(owners, progress)
         with self._reindexing:
             kept = self._indexes.find_kept(owners)

@@ -22,7 +22,7 @@ import numpy as np
 from langchain_convmem.causes import report_problem
 from langchain_convmem.columns import GrowableArray, SavedColumns
 from langchain_convmem.errors import LogError
-from langchain_convmem.protocols import SegmentCache
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import compute_fingerprint, is_free
 from langchain_convmem.recall.line_store import EntryLines, LineStore, PackedLines
 from langchain_convmem.recall.vectors import HALF, to_half_bytes
@@ -828,7 +828,7 @@ class SegmentStore:
 
     def __init__(
         self,
-        cache: SegmentCache | None,
+        cache: MessageLog | None,
         owners: Sequence[Owner],
         embeddings: Embeddings,
         table: SegmentTable,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_convmem.causes import report_problem
 from langchain_convmem.columns import SavedColumns
 from langchain_convmem.errors import LogClosedError, LogError
-from langchain_convmem.protocols import EndsWithProcess, IndexSnapshots, is_valid_for
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import IndexSnapshot, Owner
@@ -22,7 +21,7 @@ from langchain_convmem.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.words.bm25 import LexicalIndex
 
 if TYPE_CHECKING:
-    from langchain_convmem.protocols import MessageLog
+    from langchain_convmem.message_log import MessageLog
 
 _log = logging.getLogger("langchain_convmem")
 
@@ -43,9 +42,7 @@ class SnapshotStore:
     def __init__(self, log: MessageLog, owners: Sequence[Owner]) -> None:
         """Create the store; an index of several owners has no snapshot."""
         self._owner = owners[0]
-        self._log: IndexSnapshots | None = None
-        if len(owners) == 1 and isinstance(log, IndexSnapshots) and _may_keep(log):
-            self._log = log
+        self._log = log if len(owners) == 1 and log.keeps_segments else None
         self._saved = 0
 
     def load(self, fingerprint: str) -> tuple[SavedColumns, int] | None:
@@ -120,12 +117,6 @@ def load_parts(columns: SavedColumns, vectors: SegmentVectors) -> IndexParts | N
         _log.info("the snapshot of an index does not fit: %s", type(error).__name__)
         return None
     return IndexParts(table, lexical, vectors)
-
-
-def _may_keep(log: IndexSnapshots) -> bool:
-    """Return whether a log's snapshots hold what it reads, and outlive this process."""
-    is_own = is_valid_for(log, "load_snapshot", "line_changes", "changes")
-    return is_own and not isinstance(log, EndsWithProcess)
 
 
 def _make_name(fingerprint: str) -> str:

@@ -29,7 +29,7 @@ import numpy as np
 
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.forks import make_lock
-from langchain_convmem.protocols import Stretch
+from langchain_convmem.message_log import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
 from langchain_convmem.views.live import find_frontier

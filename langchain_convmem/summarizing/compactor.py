@@ -22,7 +22,8 @@ from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.markup import render_facts
-from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
+from langchain_convmem.message_log import MessageLog
+from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
 from langchain_convmem.summarizing.checks import Details, find_missing_sections, list_details
 from langchain_convmem.summarizing.citations import cite
@@ -544,14 +545,14 @@ class Leases:
         *,
         clock: Callable[[], int] = get_now_ms,
     ) -> None:
-        """Create the leases of a log; where it keeps no state, those of this process alone.
+        """Create the leases of a log, or of this process alone.
 
         Args:
             log: Whose threads; None for those of this process alone.
             settings: How long a lease lasts, and a thread rests.
             clock: Tells the time in milliseconds since the epoch.
         """
-        self._state: ThreadState | None = log if isinstance(log, ThreadState) else None
+        self._state = log
         self._settings = settings
         self._clock = clock
         self._lock = make_lock()
@@ -644,7 +645,7 @@ class Leases:
         return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
 
     def _write(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
-        state = cast("ThreadState", self._state)  # without documents no lease is taken
+        state = cast("MessageLog", self._state)  # without documents no lease is taken
         written: StateDocument | None = yield from perform(
             state.set_state,
             state.aset_state,

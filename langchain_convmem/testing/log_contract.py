@@ -29,7 +29,7 @@ from decimal import Decimal
 from functools import partial
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 from langchain_core.messages import (
@@ -53,12 +53,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.logs.verify import Finding, VerifyReport, verify_log
-from langchain_convmem.protocols import (
-    MessageLog,
-    OwnerListing,
-    ThreadState,
-    ThreadTransactions,
-)
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     CacheDraft,
     Control,
@@ -93,20 +88,16 @@ _CACHES = ("cache:window", "cache:", "cache:Zoë 🦊 #%\\ ", "cache:cache:", f"
 _OTHERS = ("buffer", "cache", "cache;", "caches:", "Cache:x", " cache:x", "my cache:x", "cach_:")
 
 
-class ContractLog(MessageLog, ThreadState, Protocol):
-    """What a log must be to be tested."""
-
-
-OpenLog: TypeAlias = Callable[[], ContractLog]
+OpenLog: TypeAlias = Callable[[], MessageLog]
 """Opens a handle on the storage of the running test; closed when the test ends."""
-Ask: TypeAlias = Callable[[ContractLog], object]
+Ask: TypeAlias = Callable[[MessageLog], object]
 """Makes one call."""
 
 
 class Handles:
     """A log whose calls go to handles in turn; to their async methods where there is a runner."""
 
-    def __init__(self, handles: Sequence[ContractLog], runner: asyncio.Runner | None) -> None:
+    def __init__(self, handles: Sequence[MessageLog], runner: asyncio.Runner | None) -> None:
         self.log = handles[0]
         self._handles = cycle(handles)
         self._runner = runner
@@ -163,6 +154,7 @@ CLOSED_CALLS: tuple[Ask, ...] = (
     lambda log: log.find(ANA, []),
     lambda log: log.annotate(ANA, make_ulid(), attributes=["late"]),
     lambda log: log.threads("ana"),
+    lambda log: log.owners(),
     lambda log: log.changes(ANA.owner),
     lambda log: log.forget(ANA),
     lambda log: log.get_state(ANA, "buffer"),
@@ -175,9 +167,7 @@ CLOSED_CALLS: tuple[Ask, ...] = (
 class MessageLogContract(ABC):
     """The tests of a message log; give `make_log` and declare what the log can do.
 
-    What a log does not declare is skipped, and the skip says so. Optional abilities are known by
-    their protocols: a log that is an `OwnerListing` or a `ThreadTransactions` is
-    tested as one.
+    What a log does not declare is skipped, and the skip says so.
 
     Attributes:
         persistent: Entries outlive the handle: a closed log can be opened again.
@@ -233,7 +223,7 @@ class MessageLogContract(ABC):
             yield lambda: opened.enter_context(closing(make()))
 
     @pytest.fixture
-    def log(self, open_log: OpenLog) -> ContractLog:
+    def log(self, open_log: OpenLog) -> MessageLog:
         """Return a log that holds nothing."""
         return open_log()
 
@@ -262,7 +252,7 @@ class MessageLogContract(ABC):
         assert [entry.id for entry in log.entries(ANA)] == ids
         assert say(log, ANA, "more").position > log.entries(ANA)[-2].position
 
-    def test_everything_of_a_draft_comes_back(self, either: ContractLog) -> None:
+    def test_everything_of_a_draft_comes_back(self, either: MessageLog) -> None:
         aux, times = {"note": ("x", b"y"), "$set": None}, {"creation": 5, "llmStart": 7}
         metadata = Metadata(("fake", "merged", "merged"), times, ("a", "b"), aux)
         cover = Cover(((1, 4), (7, 9)), "digest", "model", "v2")
@@ -281,7 +271,7 @@ class MessageLogContract(ABC):
         assert entries[2].metadata == metadata
         assert are_identical(entries[2].metadata.aux, aux)
 
-    def test_entries_stand_in_order_and_know_when_they_were_made(self, log: ContractLog) -> None:
+    def test_entries_stand_in_order_and_know_when_they_were_made(self, log: MessageLog) -> None:
         entries: list[Entry] = []
         for number, size in enumerate([3] * 12 + [120]):
             entries += say_all(log, ANA, [f"{number} {place}" for place in range(size)])
@@ -290,7 +280,7 @@ class MessageLogContract(ABC):
         assert all(is_ulid(entry.id) for entry in entries)
         assert entries[0].metadata.timing == {"creation": get_ulid_ms(entries[0].id)}
 
-    def test_what_cannot_be_kept_is_refused_and_leaves_nothing(self, either: ContractLog) -> None:
+    def test_what_cannot_be_kept_is_refused_and_leaves_nothing(self, either: MessageLog) -> None:
         unfinished = AIMessage("x", id="m1")
         unfinished.tool_calls = [{"name": "weather"}]  # type: ignore[typeddict-item]  # the point
         odd_keys = ToolMessage("x", tool_call_id="c", artifact={1: "one"})
@@ -306,7 +296,7 @@ class MessageLogContract(ABC):
         assert [entry for key in EVERY_KEY for entry in either.entries(key)] == before
         assert read_state(either, ANA, "buffer") == (None, None)
 
-    def test_nothing_is_shared_with_the_caller(self, log: ContractLog) -> None:
+    def test_nothing_is_shared_with_the_caller(self, log: MessageLog) -> None:
         def spoil(one: Any, value: Any) -> None:
             parts = (*one.message.content, one.message.additional_kwargs, one.metadata.aux, value)
             assert [part["list"] for part in parts] == [[1]] * 4
@@ -324,21 +314,20 @@ class MessageLogContract(ABC):
             [entry] = read(ANA)
         spoil(entry, read_state(log, ANA, "buffer")[0])
 
-    def test_what_would_be_taken_for_something_else_is_refused(self, either: ContractLog) -> None:
+    def test_what_would_be_taken_for_something_else_is_refused(self, either: MessageLog) -> None:
         entry = say(either, ANA, human("Hi", "m1"))
         for call in REFUSED_CALLS:
             with pytest.raises(ConfigError):
                 call(either)
         assert either.entries(ANA) == [entry]
 
-    def test_odd_names_are_kept_apart(self, log: ContractLog) -> None:
+    def test_odd_names_are_kept_apart(self, log: MessageLog) -> None:
         keys = [ThreadKey(user, odd) for user in (None, "ana") for odd in ODD_IDS]
         keys += [ThreadKey(odd, "s") for odd in ODD_IDS]
         entries = {key: say(log, key, "Hi") for key in keys}
         for key in keys:
             log.set_state(key, "buffer", repr(key), expected=None)
-        if isinstance(log, OwnerListing):
-            assert sorted(map(repr, log.owners())) == sorted({repr(key.owner) for key in keys})
+        assert sorted(map(repr, log.owners())) == sorted({repr(key.owner) for key in keys})
         for number, key in enumerate(keys):
             assert log.entries(key) == [entries[key]], key
             assert read_state(log, key, "buffer")[0] == repr(key)
@@ -348,7 +337,7 @@ class MessageLogContract(ABC):
 
     # -- appending what is there already: a message's own id is its key within its thread ---------
 
-    def test_a_messages_own_id_is_its_key(self, either: ContractLog) -> None:
+    def test_a_messages_own_id_is_its_key(self, either: MessageLog) -> None:
         for name, there, appended, live, stored in APPENDS:
             key = ThreadKey("ana", name)
             say_all(either, key, talk(there))
@@ -362,7 +351,7 @@ class MessageLogContract(ABC):
                 assert say_all(either, key, talk(appended)[-1:]) == returned[-1:], name
                 assert either.entries(key) == entries, name
 
-    def test_what_replaces_a_message_is_marked_and_in_its_turn(self, log: ContractLog) -> None:
+    def test_what_replaces_a_message_is_marked_and_in_its_turn(self, log: MessageLog) -> None:
         old, _ = say_all(log, ANA, [human("frist", "m1"), AIMessage("reply")], turn="turn 1")
         unnamed = say(log, ANA, "frist")
         copies = build_context(log.entries(ANA)).messages
@@ -380,7 +369,7 @@ class MessageLogContract(ABC):
         assert are_identical(live[0].message, human("x", "m1", value=1.0, more=2))
         assert list_texts(live) == ["x", "reply", "first"]
 
-    def test_a_retracted_message_can_be_added_again(self, log: ContractLog) -> None:
+    def test_a_retracted_message_can_be_added_again(self, log: MessageLog) -> None:
         message = human("Hi", "m1")
         first = say(log, ANA, message)
         undo = retract(log, ANA, first.id)
@@ -396,7 +385,7 @@ class MessageLogContract(ABC):
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def test_a_range_is_the_latest_between_its_ends(self, either: ContractLog) -> None:
+    def test_a_range_is_the_latest_between_its_ends(self, either: MessageLog) -> None:
         entries = say_all(either, ANA, talk("0 1 2 3"))
         between = say(either, ANAS_OTHER, "elsewhere")
         entries += [*say_all(either, ANA, talk("4 5 6 7")), retract(either, ANA, entries[0].id)]
@@ -410,7 +399,7 @@ class MessageLogContract(ABC):
         assert either.changes(ANA.owner, -_HUGE, limit=_HUGE).entries == everything
         assert either.changes(ANA.owner, _HUGE).entries == ()
 
-    def test_messages_are_found_by_their_ids(self, either: ContractLog) -> None:
+    def test_messages_are_found_by_their_ids(self, either: MessageLog) -> None:
         own, none, empty = say_all(either, ANA, talk("own#m1 none empty#"))
         [summary] = either.append(ANA, [Draft(role="summary", contents=("They spoke.",))])
         others = {key: say_all(either, key, talk("own#m1 more")) for key in EVERY_KEY[1:]}
@@ -429,7 +418,7 @@ class MessageLogContract(ABC):
             assert either.find(key, ["m1", more.id, none.id]) == [named, more]
         assert either.find(NOBODY, ["m1", none.id]) == []
 
-    def test_ids_of_messages_are_compared_exactly(self, log: ContractLog) -> None:
+    def test_ids_of_messages_are_compared_exactly(self, log: MessageLog) -> None:
         ids = [*ODD_MESSAGE_IDS, *(f"number {number}" for number in range(250))]
         said = [human(f"text of {own!r}", own) for own in ids]
         entries = say_all(log, ANA, said)
@@ -456,10 +445,9 @@ class MessageLogContract(ABC):
             (LONE.owner, None, [BO, LONE_ANA]),
         ):
             either.forget(scope, ids)
-            if isinstance(get_log(either), OwnerListing):
-                assert sorted(map(repr, either.owners())) == sorted(repr(one.owner) for one in left)
+            assert sorted(map(repr, either.owners())) == sorted(repr(one.owner) for one in left)
 
-    def test_changes_come_in_the_order_of_commits_over_threads(self, either: ContractLog) -> None:
+    def test_changes_come_in_the_order_of_commits_over_threads(self, either: MessageLog) -> None:
         keys = (ANA, BO, ANAS_OTHER, LONE) * 8
         said = [(key, say_all(either, key, talk(f"{n} same"))) for n, key in enumerate(keys)]
         for owner, limit in product((ANA.owner, LONE.owner), (1, 3, None)):
@@ -480,7 +468,7 @@ class MessageLogContract(ABC):
 
     # -- annotating -------------------------------------------------------------------------------
 
-    def test_annotations_add_to_what_is_there(self, either: ContractLog) -> None:
+    def test_annotations_add_to_what_is_there(self, either: MessageLog) -> None:
         message = AIMessage("Hi", id="m1", additional_kwargs={"n": 1})
         metadata = Metadata(attributes=("hardcoded",), timing={"llmStart": 1}, aux={"a": 1, "b": 2})
         draft = Draft(role="assistant", message=message, contents=("Hi",), metadata=metadata)
@@ -502,8 +490,7 @@ class MessageLogContract(ABC):
 
     # -- checksums --------------------------------------------------------------------------------
 
-    def test_what_a_log_writes_itself_is_sound(self, either: ContractLog) -> None:
-        require(either, OwnerListing)
+    def test_what_a_log_writes_itself_is_sound(self, either: MessageLog) -> None:
         for key in (ANA, ANAS_OTHER, BO, LONE):
             retract(either, key, say_all(either, key, talk("no#m1 yes#m2 hi#m1 no"))[-1].id)
         first, *_ = before = either.entries(ANA)
@@ -519,7 +506,7 @@ class MessageLogContract(ABC):
         report = verify_log(get_log(either))
         assert (report, report.ok) == (VerifyReport(2, 3, 17, 0, (), ()), True)
 
-    def test_an_altered_entry_is_named_and_nothing_else_is_touched(self, log: ContractLog) -> None:
+    def test_an_altered_entry_is_named_and_nothing_else_is_touched(self, log: MessageLog) -> None:
         if not self.alterations:
             pytest.skip("declared: shows no alterations")
         beside = [say(log, key, "beside") for key in (BO, ANAS_OTHER)]
@@ -544,7 +531,7 @@ class MessageLogContract(ABC):
             assert list_texts(log.entries(ANA)) == ["one", "three", "secret"]
             log.forget(ANA)
 
-    def test_missing_entries_are_counted(self, log: ContractLog) -> None:
+    def test_missing_entries_are_counted(self, log: MessageLog) -> None:
         if not self.removals:
             pytest.skip("declared: counts no missing entries")
         for how in self.removals:
@@ -581,7 +568,6 @@ class MessageLogContract(ABC):
     # -- transactions: reading and writing a thread in one go -------------------------------------
 
     def test_a_document_says_what_is_read_with_it(self, either: Any) -> None:
-        require(either, ThreadTransactions)
         one, two, three, four = say_all(either, ANA, talk("one two three four"))
         either.set_state(ANA, _NOTE, 1, expected=None)
 
@@ -602,7 +588,6 @@ class MessageLogContract(ABC):
         assert [say(either, ANA, "one")] == read((0, None))
 
     def test_a_plan_sees_what_is_there_and_is_appended(self, either: Any) -> None:
-        require(either, ThreadTransactions)
         old, asked, named = say_all(either, ANA, talk("one#m1 two three#m3"))
         seen: list[Entry] = []
 
@@ -629,19 +614,20 @@ class MessageLogContract(ABC):
 
     def test_nobody_writes_between_reading_and_appending(self, open_log: OpenLog) -> None:
         logs = [open_log() for _ in range(4 if self.several_handles else 1)]
-        makers: list[ThreadTransactions] = [require(log, ThreadTransactions) for log in logs]
+        if type(logs[0]).append_planned is MessageLog.append_planned:
+            pytest.skip("declared: no append_planned of its own")
 
         def count(there: Sequence[Entry]) -> list[Draft]:
             return [make_draft(AIMessage(str(len(there))))]
 
         with ThreadPoolExecutor(8) as pool:
             for number in range(40):
-                pool.submit(makers[number % len(makers)].append_planned, ANA, count, after=0)
+                pool.submit(logs[number % len(logs)].append_planned, ANA, count, after=0)
         assert list_texts(logs[0].entries(ANA)) == [str(number) for number in range(40)]
 
     # -- forgetting -------------------------------------------------------------------------------
 
-    def test_forgetting_erases_its_scope_and_nothing_else(self, either: ContractLog) -> None:
+    def test_forgetting_erases_its_scope_and_nothing_else(self, either: MessageLog) -> None:
         def read() -> dict[ThreadKey, list[Any]]:
             return {
                 key: [either.entries(key), *(read_state(either, key, name) for name in names)]
@@ -672,7 +658,7 @@ class MessageLogContract(ABC):
             assert there == {key for key in EVERY_KEY if expected[key][0]}
             assert _count(either.forget(scope, ids)) == (0, 0, 0)
 
-    def test_what_is_forgotten_can_be_said_anew_in_a_new_place(self, log: ContractLog) -> None:
+    def test_what_is_forgotten_can_be_said_anew_in_a_new_place(self, log: MessageLog) -> None:
         before, secret, _ = say_all(log, ANA, talk("before secret#m1 reply"))
         last = say(log, ANA, human("harmless", "m1"))
         assert log.forget(ANA, [secret.id, make_ulid()]).entries == 1
@@ -690,7 +676,7 @@ class MessageLogContract(ABC):
             last = again
         assert len(generations) == 3
 
-    def test_forgetting_entries_deletes_the_caches_of_their_thread(self, log: ContractLog) -> None:
+    def test_forgetting_entries_deletes_the_caches_of_their_thread(self, log: MessageLog) -> None:
         documents = [*product((ANA, ANAS_OTHER), (*_CACHES, *_OTHERS))]
         for key, name in documents:
             log.set_state(key, name, [key.thread_id, name], expected=None)
@@ -702,7 +688,7 @@ class MessageLogContract(ABC):
         assert log.set_state(ANA, _CACHES[0], 2, expected=version) is None
         assert _count(log.forget(ANA)) == (0, 1, len(_OTHERS))
 
-    def test_caches_and_generation_stay_while_nothing_is_forgotten(self, log: ContractLog) -> None:
+    def test_caches_and_generation_stay_while_nothing_is_forgotten(self, log: MessageLog) -> None:
         document = log.set_state(ANA, _NOTE, 1, expected=None)
         entry = say(log, ANA, human("frist", "m1"))
         generation = log.changes(ANA.owner).generation
@@ -738,7 +724,7 @@ class MessageLogContract(ABC):
             check_writers(read)
             assert sort_entries(log.entries(ANA) + log.entries(ANAS_OTHER)) == read
 
-    def test_writers_of_the_same_thing_at_once_lose_nothing(self, log: ContractLog) -> None:
+    def test_writers_of_the_same_thing_at_once_lose_nothing(self, log: MessageLog) -> None:
         marked = say(log, ANA, "marked")
 
         def write(writer: int) -> None:
@@ -763,14 +749,13 @@ class MessageLogContract(ABC):
 
     def test_a_closed_log_says_so(self, either: Any) -> None:
         say(either, ANA, "Hi")
-        is_listing = isinstance(get_log(either), OwnerListing)
         for _ in range(4):  # each handle twice
             either.close()
-        for call in (*CLOSED_CALLS, *((lambda log: log.owners(),) if is_listing else ())):
+        for call in CLOSED_CALLS:
             with pytest.raises(LogClosedError):
                 call(either)
 
-    def test_large_things_come_back_whole(self, log: ContractLog) -> None:
+    def test_large_things_come_back_whole(self, log: MessageLog) -> None:
         said = [f"{number} " + "ab汉 " * 999 for number in range(350)]
         say_all(log, ANA, said)
         large = human("0123456789abcdef" * (5 * 2**16), "large")
@@ -813,7 +798,7 @@ def retract(log: MessageLog, key: ThreadKey, *ids: str, reason: RetractReason = 
     return log.append(key, [Draft(role="control", control=Control(ids, reason))])[0]
 
 
-def read_state(log: ThreadState, key: ThreadKey, name: str) -> tuple[Any, int | None]:
+def read_state(log: MessageLog, key: ThreadKey, name: str) -> tuple[Any, int | None]:
     """Return a document's value and version, both None where there is none."""
     document = log.get_state(key, name)
     return (document.value, document.version) if document else (None, None)
@@ -858,13 +843,6 @@ def get_log(either: Any) -> Any:
     return either.log if isinstance(either, Handles) else either
 
 
-def require(either: Any, ability: Any) -> Any:
-    """Return the log as what has an ability, a protocol; skip the test if it does not."""
-    if not isinstance(get_log(either), ability):
-        pytest.skip(f"declared: no {ability.__name__}")
-    return either
-
-
 def _make_batches(writer: int) -> list[tuple[ThreadKey, list[Draft]]]:
     """Return what a writer appends, to two threads in turn."""
     said = [[human(f"{writer}-{number} {half}") for half in "ab"] for number in range(TIMES)]
@@ -872,7 +850,7 @@ def _make_batches(writer: int) -> list[tuple[ThreadKey, list[Draft]]]:
     return [(key, list(map(make_draft, batch))) for key, batch in zip(keys, said, strict=False)]
 
 
-def _write(log: ContractLog, writer: int) -> None:
+def _write(log: MessageLog, writer: int) -> None:
     for key, drafts in _make_batches(writer):
         log.append(key, drafts)
 
@@ -882,7 +860,7 @@ def _write_alone(make: OpenLog, writer: int) -> None:
         _write(log, writer)
 
 
-async def _write_in_tasks(log: ContractLog) -> None:
+async def _write_in_tasks(log: MessageLog) -> None:
     """Write in tasks, and see that yet another task runs meanwhile."""
     ticks = 0
 
@@ -917,7 +895,7 @@ def _nest(levels: int) -> list[object]:
     return [] if levels == 1 else [_nest(levels - 1)]
 
 
-def _fill(log: ContractLog, key: ThreadKey) -> None:
+def _fill(log: MessageLog, key: ThreadKey) -> None:
     """Write four entries of a thread and two documents, one of them a cache."""
     say_all(log, key, talk("one#m1 two one!#m1"))
     for name in ("buffer", _NOTE):

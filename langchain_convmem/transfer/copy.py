@@ -12,11 +12,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Protocol, cast
+from typing import Any
 
 from langchain_convmem.effects import Steps, perform, run_async, run_sync
-from langchain_convmem.errors import ConfigError, LogError
-from langchain_convmem.protocols import MessageLog, OwnerListing, ThreadState
+from langchain_convmem.errors import LogError
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     Changes,
     Control,
@@ -77,50 +77,8 @@ class CopyReport:
     damaged: tuple[Entry, ...] = ()
 
 
-class CopySource(Protocol):
-    """What is copied: any log, or what reads one. Each method as in `MessageLog`."""
-
-    def entries(
-        self,
-        key: ThreadKey,
-        *,
-        after: int = 0,
-        until: int | None = None,
-        last: int | None = None,
-    ) -> list[Entry]:
-        """Return entries in order of position."""
-        ...
-
-    async def aentries(
-        self,
-        key: ThreadKey,
-        *,
-        after: int = 0,
-        until: int | None = None,
-        last: int | None = None,
-    ) -> list[Entry]:
-        """Return entries; see `entries`."""
-        ...
-
-    def threads(self, user_id: str | None) -> list[ThreadInfo]:
-        """Return a user's threads."""
-        ...
-
-    async def athreads(self, user_id: str | None) -> list[ThreadInfo]:
-        """Return a user's threads; see `threads`."""
-        ...
-
-    def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return entries after the cursor in commit order."""
-        ...
-
-    async def achanges(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return entries after the cursor; see `changes`."""
-        ...
-
-
 def copy_log(
-    source: CopySource,
+    source: MessageLog,
     target: MessageLog,
     *,
     source_name: str,
@@ -141,7 +99,7 @@ def copy_log(
         source: Stays open, and may be written to meanwhile.
         target: Stays open.
         source_name: Names `source` in the document that keeps how far the copy has come.
-        owners: Whose entries; None is all, which needs `source` to be an `OwnerListing`.
+        owners: Whose entries; None is all.
         progress: Called with the entries looked at, and all.
 
     Raises:
@@ -152,7 +110,7 @@ def copy_log(
 
 
 async def acopy_log(
-    source: CopySource,
+    source: MessageLog,
     target: MessageLog,
     *,
     source_name: str,
@@ -167,7 +125,7 @@ async def acopy_log(
 class _LogCopy:
     """One run of a copy."""
 
-    source: CopySource
+    source: MessageLog
     target: MessageLog
     source_name: str
     progress: Callable[[int, int], None]
@@ -179,9 +137,6 @@ class _LogCopy:
     left_out: set[tuple[ThreadKey, int]] = field(default_factory=set)
 
     def copy_steps(self, owners: Iterable[Owner] | None) -> Steps[CopyReport]:
-        if not isinstance(self.target, ThreadState):
-            msg = f"{self.target!r} keeps no state documents; copy into a log that does"
-            raise ConfigError(msg)
         wanted = list(owners) if owners is not None else (yield from self._list_owners())
         wanted_owners = frozenset(wanted)
         listed: dict[ThreadKey, ThreadInfo] = {}
@@ -200,8 +155,6 @@ class _LogCopy:
     def _copy_titles(self, listed: Iterable[ThreadKey]) -> Steps[None]:
         """Copy titles, and what is archived; a title of the source takes the place of another."""
         source, target = self.source, self.target
-        if not (isinstance(source, ThreadState) and isinstance(target, ThreadState)):
-            return
         for _, keys in groupby(listed, key=lambda key: key.user_id):
             wanted = list(keys)
             here = yield from list_documents_steps(source, wanted)
@@ -222,9 +175,6 @@ class _LogCopy:
                     )
 
     def _list_owners(self) -> Steps[list[Owner]]:
-        if not isinstance(self.source, OwnerListing):
-            msg = f"{self.source!r} cannot list its users; name those whose entries to copy"
-            raise ConfigError(msg)
         found: list[Owner] = yield from perform(self.source.owners, self.source.aowners)
         return found
 
@@ -313,7 +263,7 @@ class _StateDocument:
 
     def __init__(self, log: MessageLog, owner: Owner, source_name: str) -> None:
         anonymous = owner.thread_id
-        self._log = cast("ThreadState", log)
+        self._log = log
         self._key = ThreadKey(owner.user_id, _STATE_THREAD if anonymous is None else anonymous)
         digest = hashlib.blake2b(source_name.encode("utf-8", "surrogatepass"), digest_size=12)
         self._name = f"copy of {digest.hexdigest()}"

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from langchain_convmem.effects import Effect, Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.titles import add_titles_steps
 from langchain_convmem.transfer.archives import Archive, is_archive

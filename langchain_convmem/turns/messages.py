@@ -16,7 +16,7 @@ from langchain_convmem.effects import Steps
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry
 from langchain_convmem.turns.turn import SPOKEN
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, make_plain

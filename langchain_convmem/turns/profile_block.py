@@ -20,7 +20,6 @@ from langchain_convmem.errors import LogError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import write_cache_steps
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
-from langchain_convmem.protocols import ThreadState
 from langchain_convmem.records import CacheDraft, Entry, StateDocument, ThreadKey
 from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.messages import TextCounter
@@ -222,8 +221,6 @@ def _show_block(profile: UserProfile, frozen: FrozenBlock) -> ProfileBlock:
 
 def _read_document_steps(memory: TurnMemory, key: ThreadKey) -> Steps[StateDocument | None]:
     log = memory.log
-    if not isinstance(log, ThreadState):
-        return None
     try:
         return (yield from perform(log.get_state, log.aget_state, key, _DOCUMENT))
     except LogError:

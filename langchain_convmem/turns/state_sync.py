@@ -20,7 +20,7 @@ from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid, make_ulid
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     Changes,
     Draft,

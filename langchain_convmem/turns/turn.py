@@ -44,7 +44,7 @@ from langchain_convmem.history import (
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.logs.base import has_same_payload
-from langchain_convmem.protocols import MessageLog, Stretch
+from langchain_convmem.message_log import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
     Context,

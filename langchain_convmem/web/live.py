@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.errors import ConvMemError
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.protocols import CACHE_PREFIX, ThreadState
+from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import StateDocument, ThreadKey
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.live import find_live_entries
@@ -209,7 +209,7 @@ class LiveReplies:
         since.
         """
         log = self._memory.log
-        if self.find(key) is not None or not isinstance(log, ThreadState):
+        if self.find(key) is not None:
             return False
         draft = await log.aget_state(key, DRAFT_DOCUMENT)
         if draft is None or get_now_ms() - draft.value["at_ms"] < _ABANDONED_MS:
@@ -239,15 +239,14 @@ class _ReplyDraft:
     """What has come of a reply, written down every second."""
 
     def __init__(self, memory: ConversationMemory, reply: LiveReply) -> None:
-        log = memory.log
-        self._state: ThreadState | None = log if isinstance(log, ThreadState) else None
+        self._state = memory.log
         self._reply = reply
         self._is_written = False
 
     async def keep_saving(self) -> None:
         """Write down what has come, until this is cancelled."""
         state, reply, seen = self._state, self._reply, 0
-        while state is not None:
+        while True:
             await asyncio.sleep(_SAVE_EVERY_S)
             if not reply.pieces:
                 continue

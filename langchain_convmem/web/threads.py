@@ -14,11 +14,7 @@ from urllib.parse import urlencode
 
 from langchain_convmem.effects import run_async
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.protocols import (
-    CACHE_PREFIX,
-    OwnerListing,
-    ThreadState,
-)
+from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import Entry, StateDocument, ThreadInfo, ThreadKey
 from langchain_convmem.titles import list_titles_steps
 from langchain_convmem.turns.options import TurnOptions
@@ -188,9 +184,7 @@ class ThreadReader:
     # -- lists ------------------------------------------------------------------------------------
 
     async def list_users(self) -> list[str]:
-        """Return the users that the log knows, by name; none where it cannot list them."""
-        if not isinstance(self.memory.log, OwnerListing):
-            return []
+        """Return the users that the log knows, by name."""
         owners = await self.memory.log.aowners()
         return sorted(owner.user_id for owner in owners if owner.user_id is not None)
 
@@ -230,9 +224,7 @@ class ThreadReader:
         """Return the titles of some of a user's threads; of one that is gone, its id."""
         # Not a list of all threads, which takes the longer the more is stored.
         keys = [ThreadKey(user_id, name) for name in dict.fromkeys(thread_ids)]
-        given: Mapping[ThreadKey, str] = {}
-        if isinstance(self.memory.log, ThreadState):
-            given = await run_async(list_titles_steps(self.memory.log, keys))
+        given = await run_async(list_titles_steps(self.memory.log, keys))
         infos = [ThreadInfo(key, 0, 0, 0, given.get(key, "")) for key in keys]
         return await self._read_titles(infos)
 
@@ -247,14 +239,12 @@ class ThreadReader:
 
     async def _list_made_titles(self, infos: Sequence[ThreadInfo]) -> dict[str, str | None]:
         log = self.memory.log
-        if not infos or not isinstance(log, ThreadState):
-            return {}
         keys = [info.key for info in infos]
         found = {key.thread_id: await log.aget_state(key, TITLE_DOCUMENT) for key in keys}
         return {name: _read_text(document, "title") for name, document in found.items()}
 
     async def _make_title(self, info: ThreadInfo) -> str:
-        """Return a title made of what was said first, and keep it where the log keeps documents.
+        """Return a title made of what was said first, and keep it.
 
         Of a thread that is gone it is its id.
         """
@@ -265,19 +255,16 @@ class ThreadReader:
         title = await run_in_worker(partial(make_title, entries))
         if not title:
             return UNTITLED
-        if isinstance(log, ThreadState):
-            await log.aset_state(info.key, TITLE_DOCUMENT, {"title": title}, expected=None)
-            # Its line may have been forgotten since it was read: then nothing of it stays.
-            if not await log.aentries(
-                info.key, after=entries[0].position - 1, until=entries[0].position
-            ):
-                await log.adelete_state(info.key, TITLE_DOCUMENT)
+        await log.aset_state(info.key, TITLE_DOCUMENT, {"title": title}, expected=None)
+        # Its line may have been forgotten since it was read: then nothing of it stays.
+        first = entries[0].position
+        if not await log.aentries(info.key, after=first - 1, until=first):
+            await log.adelete_state(info.key, TITLE_DOCUMENT)
         return title
 
     async def drop_title(self, key: ThreadKey) -> None:
         """Let the title of a thread be made anew: what it was made of may have changed."""
-        if isinstance(self.memory.log, ThreadState):
-            await self.memory.log.adelete_state(key, TITLE_DOCUMENT)
+        await self.memory.log.adelete_state(key, TITLE_DOCUMENT)
 
     # -- one thread -------------------------------------------------------------------------------
 
@@ -404,8 +391,6 @@ class ThreadReader:
     async def read_settings(self, key: ThreadKey) -> dict[str, Any]:
         """Return what a thread sets of the options of its turns, by name."""
         log = self.memory.log
-        if not isinstance(log, ThreadState):
-            return {}
         found = await log.aget_state(key, SETTINGS_DOCUMENT)
         value = found.value if found is not None else {}
         return {name: value[name] for name in SETTABLE if isinstance(value, dict) and name in value}
@@ -414,11 +399,9 @@ class ThreadReader:
         """Keep what a thread sets of the options of its turns.
 
         Raises:
-            ConfigError: If a value makes no sense, or the log keeps no documents.
+            ConfigError: If a value makes no sense.
         """
         log = self.memory.log
-        if not isinstance(log, ThreadState):
-            raise ConfigError("this log keeps no documents beside threads, so it keeps no settings")
         TurnOptions.from_settings(settings, where="the settings of a thread")
         for _ in range(_ATTEMPTS):
             found = await log.aget_state(key, SETTINGS_DOCUMENT)

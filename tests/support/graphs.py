@@ -14,6 +14,7 @@ from scripted_chat import at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import MemoryState
+from langchain_convmem.message_log import MessageLog
 
 
 class RecallState(MessagesState):
@@ -109,6 +110,9 @@ class Crash(BaseException):
 
 class CrashingLog:
     """Writes, and then stops the process instead of coming back, at the given appends."""
+
+    append_planned = MessageLog.append_planned
+    aappend_planned = MessageLog.aappend_planned
 
     def __init__(self, log: Any, *crashes_at: int) -> None:
         self._log, self._crashes_at, self._appends = log, crashes_at, 0

@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import LogUnavailableError
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.turns.options import TurnSettings
 
 
@@ -145,6 +146,9 @@ WAYS: dict[str, Callable[[Runnable[Any, Any], Any, RunnableConfig], Any]] = {
 
 class FailingLog:
     """A log whose storage is gone at the n-th append, counted from 1, and at that one only."""
+
+    append_planned = MessageLog.append_planned
+    aappend_planned = MessageLog.aappend_planned
 
     def __init__(self, log: Any, fails_at: int) -> None:
         self._log = log

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.protocols import MessageLog
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Cover, Draft, Entry, Metadata, ThreadKey
 
 __all__ = ["add_chat", "add_leaf", "add_parent"]

@@ -17,6 +17,7 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import LogUnavailableError
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.testing import ScriptedEngine
 
 BEFORE, ASKED = "Hello there", "Please look twice"
@@ -128,6 +129,9 @@ def _template() -> TroubledTemplate:
 
 
 class TroubledLog:
+    append_planned = MessageLog.append_planned
+    aappend_planned = MessageLog.aappend_planned
+
     def __init__(self, trouble: Trouble) -> None:
         self._log, self._trouble = InMemoryLog(), trouble
 

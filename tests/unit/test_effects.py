@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 from langchain_convmem.effects import Effect, Steps, perform, run_async, run_sync, sync, twin
-from langchain_convmem.logs.base import AsyncTwins
+from langchain_convmem.message_log import MessageLog
 
 
 class Log:
@@ -153,7 +153,7 @@ def test_both_forms_show_what_their_steps_return():
     [
         (Tally.add_one, "Tally.add_one", "Return one and more."),
         (Tally.aadd_one, "Tally.aadd_one", "Async `add_one`; blocks no event loop.\n\nReturn one"),
-        (AsyncTwins.aappend, "AsyncTwins.aappend", "Async `append`; blocks no event loop.\n\nApp"),
+        (MessageLog.aappend, "MessageLog.aappend", "Async `append`; blocks no event loop.\n\nApp"),
     ],
 )
 def test_a_twin_is_named_and_documented_after_its_method(awaited, name, begins):

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid
 from langchain_convmem.logs.base import DAMAGED_NAME, Row
-from langchain_convmem.protocols import CACHE_PREFIX
+from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import Owner, Role, ThreadKey
 
 # Attribute values by attribute name, as the service's low-level interface takes them.

@@ -23,7 +23,7 @@ from langchain_convmem.logs.dynamodb import items as layout
 from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.items import Batch, Item
 from langchain_convmem.logs.verify import StorageProblem
-from langchain_convmem.protocols import CACHE_PREFIX
+from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,
     Draft,
@@ -48,7 +48,7 @@ _FREE = "attribute_not_exists(#pk)"
 _UNCHANGED = "#token = :token"
 
 
-class DynamoDBLog(kit.AsyncTwins):
+class DynamoDBLog(kit.StoredLog):
     """A message log in a DynamoDB table; `create_table` makes one.
 
     Safe to share between threads, and to open in any number of processes. Each `append` costs one
@@ -113,7 +113,7 @@ class DynamoDBLog(kit.AsyncTwins):
     def close(self) -> None:
         """Close the client, unless it was given; later calls raise `LogClosedError`. Idempotent."""
         self._table.close()
-        self._stop_workers()
+        super().close()
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -413,8 +413,6 @@ class DynamoDBLog(kit.AsyncTwins):
         found = dict.fromkeys(map(layout.read_owner, self._table.scan_index()))
         return [owner for owner in found if owner is not None]
 
-    aowners = kit.make_twin(owners)
-
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         # Before the rows: one forgotten in between must not come with the new generation.
@@ -425,7 +423,7 @@ class DynamoDBLog(kit.AsyncTwins):
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
-        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
+        """Return lines after the cursor in commit order; see `MessageLog.line_changes`."""
         generation = self._read_generation(owner)
         rows = self._read_rows(owner, cursor, limit=limit)
         return kit.build_line_changes(rows, cursor, generation, limit, self._signer)
@@ -547,7 +545,7 @@ class DynamoDBLog(kit.AsyncTwins):
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
     ) -> StateDocument | None:
-        """Write the document if its version is `expected`; see `ThreadState.set_state`.
+        """Write the document if its version is `expected`; see `MessageLog.set_state`.
 
         Raises:
             InvalidMessageError: If it cannot be kept as JSON, or is larger than 350 KB.
@@ -603,14 +601,10 @@ class DynamoDBLog(kit.AsyncTwins):
                     found |= {} if document is None else {thread_id: document}
         return found
 
-    alist_states = kit.make_twin(list_states)
-
     def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
         """Write documents where there are none, a write call each; see `StateBatches`."""
         for thread_id, value in values.items():
             self.set_state(ThreadKey(user_id, thread_id), name, value, expected=None)
-
-    aadd_states = kit.make_twin(add_states)
 
 
 def _hash_ids(rows: Iterable[kit.Row]) -> frozenset[int]:

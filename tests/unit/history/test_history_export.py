@@ -7,7 +7,6 @@ from langchain_core.messages import AIMessage
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import ConversationHistory
-from langchain_convmem.logs import InMemoryLog
 
 
 def texts(maps):
@@ -196,24 +195,6 @@ def test_forgetting_the_thread_forgets_its_cursors(history, say):
     history.log.forget(history.key)
     say("c")
     assert texts(history.to_maps(exclude_last=False)) == ["c"]
-
-
-class PlainLog:
-    """A log that keeps no documents."""
-
-    def __init__(self, log):
-        for name in ("append", "entries", "annotate", "aappend", "aentries", "aannotate"):
-            setattr(self, name, getattr(log, name))
-
-
-def test_a_log_without_cursors_exports_everything_only():
-    with InMemoryLog() as log:
-        history = ConversationHistory(PlainLog(log), "t1")
-        history.add("user", "a")
-        with pytest.raises(ConfigError, match="incremental=False"):
-            history.to_maps()
-        assert texts(history.to_maps(incremental=False, exclude_last=False)) == ["a"]
-        assert "'a'" in str(history)
 
 
 async def test_the_asynchronous_twin_exports_alike(history, say):

@@ -517,7 +517,7 @@ def test_vectors_of_another_embedder_are_refused_by_both_names_until_a_reindex(l
     [
         ({"candidates": 0}, "candidates"),
         ({"store": "a store"}, "VectorStore"),
-        ({"log": object()}, "ThreadState"),
+        ({"log": object()}, "MessageLog"),
     ],
     ids=["candidates", "store", "log"],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from langchain_core.documents import Document
@@ -62,13 +63,13 @@ def test_a_tool_that_breaks_down_leaves_what_was_done_before(memory, way):
 
 
 def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(memory):
-    stored = asyncio.Event()
+    stored = threading.Event()
 
     class WatchedLog(FailingLog):
         """Tells when a result is stored."""
 
-        async def aappend(self, key, drafts, **more):
-            added = await super().aappend(key, drafts, **more)
+        def append(self, key, drafts, **more):
+            added = super().append(key, drafts, **more)
             if drafts[-1].role == "tool":
                 stored.set()
             return added
@@ -81,7 +82,7 @@ def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(memor
     @tool
     async def broken_one(place: str) -> str:
         """Break down once the result of the other one is stored."""
-        await stored.wait()
+        await asyncio.to_thread(stored.wait, 20)
         raise ProviderError(place)
 
     both = AIMessage(
