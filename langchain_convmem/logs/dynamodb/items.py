@@ -257,7 +257,7 @@ def make_batch_items(
     key: ThreadKey, number: int, token: str, rows: Sequence[Row], key_id: bytes
 ) -> tuple[Item, list[Item]]:
     """Return the item of a batch and its pieces, if it needs any; see `Batch`."""
-    ids = [row.id for row in rows]
+    ids = [row.id for row in rows if is_ulid(row.id)] or [token]
     item: Item = {
         **make_key(key, make_batch_key(number)),
         "tp": write_text(make_thread_key(key, number)),

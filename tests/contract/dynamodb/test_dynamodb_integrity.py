@@ -9,6 +9,7 @@ from dynamodb_servers import delete_item, items
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
+from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.logs.dynamodb.items import compute_number, make_batch_key, make_partition_key
 from langchain_convmem.logs.verify import Finding, verify_log
 from langchain_convmem.testing.log_contract import (
@@ -118,6 +119,23 @@ def test_no_altered_character_is_served_as_text(log, change):
         assert [entry.damage for entry in read].count("") < len(read)
         assert set(list_texts(read)) <= texts
         assert log.entries(ANAS_OTHER) == [other]
+
+
+@pytest.mark.parametrize("act", ["annotate", "forget"])
+def test_a_batch_that_is_changed_keeps_its_damaged_row_apart(log, change, act):
+    first, second, third = say_numbers(log)
+    change(first, edit_row(1, "id", lambda _: ""))
+    if act == "annotate":
+        third = log.annotate(ANA, third.id, attributes=["seen"])
+    else:
+        assert log.forget(ANA, [third.id]).entries == 1
+    read = log.entries(ANA)
+    assert read[::2] == ([first, third] if act == "annotate" else [first])
+    assert (read[1].id, bool(read[1].damage)) == (f"damaged-{second.position}", True)
+    [info] = log.threads("ana")
+    assert (info.entries, info.first_ms) == (len(read), get_ulid_ms(first.id))
+    assert log.forget(ANA, [read[1].id]).entries == 1
+    assert verify_log(log).ok
 
 
 def test_a_missing_row_of_a_batch_is_named(log, change):
