@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from langchain_core.messages import HumanMessage
 
@@ -60,7 +61,8 @@ def _run_together(seed: int, numbers: range) -> list[str]:
     )
 
     found = []
-    with moto_server() as endpoint, FaultyServer(endpoint) as server:
+    no_pause = mock.patch("langchain_convmem.logs.dynamodb.client.choose_pause_s", return_value=0)
+    with moto_server() as endpoint, FaultyServer(endpoint) as server, no_pause:
         plain = new_client(endpoint)
         retries = Config(retries={"mode": "standard", "total_max_attempts": 1})
         client = new_client(server.url, config=retries)
@@ -79,7 +81,6 @@ def _write_through(
     sound = DynamoDBLog(table, client=plain)
     sound.create_table()
     log = DynamoDBLog(table, client=client)
-    log._table.pause = lambda _seconds: None  # noqa: SLF001 - nobody sleeps here
     said: list[str] = []
     for n in range(_WRITES):
         server.faults = {

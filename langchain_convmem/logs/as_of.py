@@ -7,7 +7,6 @@ since is not there either; what was added to an entry's metadata later is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -91,10 +90,6 @@ class LogAsOf(MessageLog):
     def __repr__(self) -> str:
         return f"LogAsOf({self.log!r})"
 
-    def get_executor(self) -> Executor:
-        """Return the threads of the log."""
-        return self.log.get_executor()
-
     # -- reading ----------------------------------------------------------------------------------
 
     def entries(
@@ -168,6 +163,3 @@ class LogAsOf(MessageLog):
         raise ReadOnlyError(msg)
 
     append = annotate = forget = set_state = delete_state = append_planned = _refuse_to_write
-
-    def close(self) -> None:
-        """Close nothing."""

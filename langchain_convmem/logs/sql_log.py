@@ -623,7 +623,7 @@ def _select_among(
     found: list[Any] = []
     for start in range(0, len(values), _AT_ONCE):
         some = values[start : start + _AT_ONCE]
-        found += tx.rows(f"{query} ({_list_marks(some)})", *_bind_range(key.owner), *some)
+        found += tx.rows(f"{query} ({', '.join('?' * len(some))})", *_bind_range(key.owner), *some)
     name = key.thread_id.encode()
     return [read_row(row[1:]) for row in sorted(found, key=itemgetter(1)) if row[0] == name]
 
@@ -681,10 +681,6 @@ def _is_empty(tx: Transaction, owner: _LockedOwner) -> bool:
 def _bound_owner(number: int) -> tuple[int, int]:
     """Return the places between which the entries of an owner's number are."""
     return number << _POSITION_BITS, number + 1 << _POSITION_BITS
-
-
-def _list_marks(values: Sequence[int]) -> str:
-    return ", ".join("?" * len(values))
 
 
 # -- checking -------------------------------------------------------------------------------------

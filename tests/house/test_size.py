@@ -62,7 +62,7 @@ CEILINGS = {
 
 NOT_YET: dict[str, int] = {
     "room: top level": 2_051,
-    "room: logs": 3_020,
+    "room: logs": 2_901,
     "room: views": 4_978,
     "room: turns": 6_437,
     "room: recall": 6_131,
@@ -77,7 +77,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_615,
     "room: offline": 849,
     "room: testing": 3_634,
-    "package": 51_854,
+    "package": 51_735,
     "files of the package": 174,
     "code above 700 lines a file": 1_273,
     "code above 400 lines a class": 361,

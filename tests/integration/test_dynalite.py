@@ -57,6 +57,5 @@ class TestDynamoDBLogOnDynalite(MessageLogContract):
 
     def make_log(self, tmp_path):
         name, client = new_table_name(), new_client(self.endpoint)
-        # dynalite knows nothing of times to live.
         DynamoDBLog(name, client=client).create_table()
         return lambda: DynamoDBLog(name, client=client)

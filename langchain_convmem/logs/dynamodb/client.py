@@ -4,6 +4,9 @@ The only file that imports boto3 and botocore, and only where they are used. Rea
 and go to the last page; writes may have a condition. Errors name the table and the key. Throttling
 is retried with growing, random pauses before it is one: by the driver, and here for the writes of a
 group that the service leaves undone. An answer without what it must hold was cut on its way.
+
+All attributes of the log's items are texts: `Item` is an item without the types that the service
+puts around them.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ from langchain_convmem.errors import (
     LogUnavailableError,
     MissingExtraError,
 )
-from langchain_convmem.logs.dynamodb.items import Item, read_text, write_text
+from langchain_convmem.logs.dynamodb.items import Item, KeyRange
 
 INDEX = "by_thread"
+SUMMARY = "pk, sk, tp, user_id, thread_id, entry_count, first_id, last_id, key_id, mark_checksum"
+"""The `ProjectionExpression` of a listing: all but what changes a batch, and what items hold."""
 
 _EXTRA = "aws"
 _LOGGER = logging.getLogger(__name__)
@@ -37,18 +42,14 @@ _MAX_PAUSE_S = 5.0
 _WRITES_PER_CALL = 25
 _SERVER_ERROR = 500
 _WAITS = 240
-# What a listing reads: everything but entries and the values of documents.
-_SUMMARY = "#pk, #sk, #tp, #thread, #user, #token, #size, #first, #last, #pieces, #key, #check"
-_TRANSIENT = re.compile(
-    "Throttl|ThroughputExceeded|RequestLimit|Timeout|Unavailable|Internal|SlowDown|Conflict|Progress"
-)
+_TRANSIENT = re.compile("Throttl|Exceeded|Timeout|Unavailable|Internal|SlowDown|Conflict|Progress")
 _ADVICE = {
     "AccessDeniedException": "allow the actions that the page on DynamoDB in the docs lists",
     "ExpiredTokenException": "renew the credentials",
     "ItemCollectionSizeLimitExceededException": "one user holds at most 10 GB; forget old threads",
     "ResourceNotFoundException": "create the table with create_table(), or name another one",
     "UnrecognizedClientException": "check the credentials and the region",
-    "ValidationException": "make sure that create_table() or its definition made the table",
+    "ValidationException": "make sure that create_table() made it; documents are up to 400 KB",
 }
 
 
@@ -66,7 +67,6 @@ class Table:
 
     Attributes:
         name: Its name.
-        pause: Waits so many seconds.
     """
 
     def __init__(self, name: str, client: Any = None, **options: str | None) -> None:
@@ -78,21 +78,17 @@ class Table:
             **options: `region_name` and `endpoint_url` for a client made here.
         """
         self.name = name
-        self.pause: Callable[[float], None] = time.sleep
-        self._given = client
+        self._client = client
+        self._own_pid = 0 if client is None else None
         self._options = options
-        self._own: Any = None
-        self._own_pid = 0
         self._closed = False
         self._get_client()
 
     def _get_client(self) -> Any:
-        if self._given is not None:
-            return self._given
-        if self._own is None or self._own_pid != os.getpid():
+        if self._own_pid not in (None, os.getpid()):
             # Two processes that share the sockets of one client would read each other's answers.
-            self._own, self._own_pid = _make_client(**self._options), os.getpid()
-        return self._own
+            self._client, self._own_pid = _make_client(**self._options), os.getpid()
+        return self._client
 
     def check_open(self) -> None:
         """Refuse to go on after `close`.
@@ -106,13 +102,12 @@ class Table:
     def close(self) -> None:
         """Close the client that was made here. Idempotent."""
         self._closed = True
-        if self._own is not None and self._own_pid == os.getpid():
-            self._own.close()
-        self._own = None
+        if self._own_pid == os.getpid():
+            self._client.close()
 
     def wait(self, attempt: int) -> None:
         """Wait after the failed attempt `attempt`, which counts from 0."""
-        self.pause(choose_pause_s(attempt))
+        time.sleep(choose_pause_s(attempt))
 
     def call(
         self, operation: str, where: str = "", *, part: str = "", unless: str = "", **request: Any
@@ -152,13 +147,12 @@ class Table:
 
     # -- writing --------------------------------------------------------------------------------
 
-    def put(self, item: Item, condition: str, **values: Any) -> bool:
+    def put(self, item: Item, **before: str) -> bool:
         """Write one item under a condition, and recognise a write whose answer was lost.
 
         Args:
-            item: Replaces what is there under its key. Its `token` is that of no other write.
-            condition: About the item that is there; attributes are written as `#name`.
-            **values: What the `:name`s of the condition stand for.
+            item: Replaces what is there under its key. Its `write_token` is that of no other write.
+            **before: Attributes of the item that is there; without any, there must be none.
 
         Returns:
             Whether the item is there.
@@ -166,23 +160,24 @@ class Table:
         Raises:
             LogUnavailableError: If the service cannot be reached; the write may still arrive.
         """
-        request: dict[str, Any] = {"TableName": self.name, "Item": item}
-        request["ConditionExpression"] = condition
-        request["ExpressionAttributeNames"] = _name_attributes(condition)
-        if values:
-            request["ExpressionAttributeValues"] = {f":{k}": v for k, v in values.items()}
-        failure, refused = None, "ConditionalCheckFailedException"
+        same = " AND ".join(f"{name} = :{name}" for name in before)
+        request: dict[str, Any] = {"ConditionExpression": same or "attribute_not_exists(pk)"}
+        if before:
+            values = {f":{name}": text for name, text in before.items()}
+            request["ExpressionAttributeValues"] = _wrap(values)
+        request |= {"TableName": self.name, "Item": _wrap(item)}
+        refused = "ConditionalCheckFailedException"
         try:
-            if self.call("put_item", _describe_key(item), unless=refused, **request) is not None:
-                return True
-        except LogUnavailableError as error:
-            failure = error
-        found = self.get(item)
-        if found is not None and found.get("token") == item["token"]:
+            answer = self.call("put_item", _describe_key(item), unless=refused, **request)
+        except LogUnavailableError:
+            if not self._has_written(item):
+                raise
             return True
-        if failure is not None:
-            raise failure
-        return False
+        return answer is not None or self._has_written(item)
+
+    def _has_written(self, item: Item) -> bool:
+        found = self.get(item)
+        return found is not None and found.get("write_token") == item["write_token"]
 
     def write(self, puts: Iterable[Item] = (), deletes: Iterable[Item] = ()) -> None:
         """Write and delete items, in any order, until the service has taken them all.
@@ -194,79 +189,52 @@ class Table:
         Raises:
             LogUnavailableError: If it leaves some undone again and again.
         """
-        requests = [{"PutRequest": {"Item": item}} for item in puts]
-        for item in deletes:
-            requests += [{"DeleteRequest": {"Key": {"pk": item["pk"], "sk": item["sk"]}}}]
+        requests = [{"PutRequest": {"Item": _wrap(item)}} for item in puts]
+        keys = [_wrap({"pk": item["pk"], "sk": item["sk"]}) for item in deletes]
+        requests += [{"DeleteRequest": {"Key": key}} for key in keys]
         part, attempt = "UnprocessedItems", 0
         while requests:
-            now, later = requests[:_WRITES_PER_CALL], requests[_WRITES_PER_CALL:]
+            now = requests[:_WRITES_PER_CALL]
             [first] = now[0].values()
-            where = _describe_key(first.get("Item") or first["Key"])
+            where = _describe_key(_unwrap(first.get("Item") or first["Key"]))
             answer = self.call("batch_write_item", where, part=part, RequestItems={self.name: now})
-            undone = answer[part].get(self.name, [])
-            requests = undone + later
-            if undone and attempt == _MAX_ATTEMPTS - 1:
-                msg = f"table {self.name!r} left {len(undone)} writes undone after {_MAX_ATTEMPTS} "
+            undone = requests[:_WRITES_PER_CALL] = answer[part].get(self.name, [])
+            attempt = attempt + 1 if undone else 0
+            if attempt == _MAX_ATTEMPTS:
+                msg = f"table {self.name!r} left {len(undone)} writes undone after {attempt} "
                 raise LogUnavailableError(f"{msg}attempts, from key {where}; try again later")
             if undone:
-                self.wait(attempt)
-            attempt = attempt + 1 if undone else 0
+                self.wait(attempt - 1)
 
     # -- reading --------------------------------------------------------------------------------
 
     def get(self, key: Item) -> Item | None:
         """Return the item of a key as the last write left it, or None."""
-        sort = key["sk"]["S"]
-        return next(self.query(key["pk"]["S"], (sort, sort)), None)
+        return next(self.query((key["pk"], key["sk"], key["sk"])), None)
 
-    def query(
-        self,
-        partition: str,
-        between: tuple[str, str],
-        *,
-        by_thread: bool = False,
-        newest_first: bool = False,
-        page: int | None = None,
-        summary: bool = False,
-    ) -> Iterator[Item]:
-        """Yield a partition's items in order of their key, a page at a time as they are asked for.
+    def query(self, keys: KeyRange, **request: Any) -> Iterator[Item]:
+        """Yield items in order of their key, a page at a time as they are asked for.
 
         Args:
-            partition: Partition key.
-            between: Closed range of sort keys.
-            by_thread: The range is one of the index by thread.
-            newest_first: Descending.
-            page: At most so many items are read at once.
-            summary: Without entries and the values of documents.
+            keys: Which items; their sort keys, or with an `IndexName` those of the index.
+            **request: More of the request: `IndexName`, `Limit` (of a page),
+                `ProjectionExpression`, `ScanIndexForward`.
         """
-        names = (":pk", ":first", ":last")
-        values = map(write_text, (partition, *between))
-        condition = f"#pk = :pk AND #{'tp' if by_thread else 'sk'} BETWEEN :first AND :last"
-        request: dict[str, Any] = {"KeyConditionExpression": condition}
-        request["ExpressionAttributeValues"] = dict(zip(names, values, strict=True))
-        request["ScanIndexForward"] = not newest_first
-        request |= {"IndexName": INDEX} if by_thread else {}
-        request |= {} if page is None else {"Limit": page}
-        return self._read_pages("query", f"{partition!r} {between}", request, summary=summary)
+        sort = "tp" if "IndexName" in request else "sk"
+        request["KeyConditionExpression"] = f"pk = :pk AND {sort} BETWEEN :first AND :last"
+        values = dict(zip((":pk", ":first", ":last"), keys, strict=True))
+        request["ExpressionAttributeValues"] = _wrap(values)
+        return self._read_pages("query", f"{keys[0]!r} {keys[1:]}", **request)
 
     def scan_index(self) -> Iterator[Item]:
         """Yield the batches of all partitions, without their entries."""
-        return self._read_pages("scan", "", {"IndexName": INDEX}, summary=True)
+        return self._read_pages("scan", IndexName=INDEX, ProjectionExpression=SUMMARY)
 
-    def _read_pages(
-        self, operation: str, where: str, request: dict[str, Any], *, summary: bool
-    ) -> Iterator[Item]:
-        request |= {"ProjectionExpression": _SUMMARY} if summary else {}
-        names = _name_attributes(request.get("KeyConditionExpression", "") + _SUMMARY * summary)
+    def _read_pages(self, operation: str, where: str = "", **request: Any) -> Iterator[Item]:
         request |= {"TableName": self.name, "ConsistentRead": True}
-        request |= {"ExpressionAttributeNames": names}
         while True:
             page = self.call(operation, where, part="Items", **request)
-            for item in page["Items"]:
-                if not (read_text(item, "pk") and read_text(item, "sk")):
-                    msg = f"{operation} on table {self.name!r} got an item without key; try again"
-                    raise LogUnavailableError(msg)
-                yield item
+            yield from map(_unwrap, page["Items"])
             if not page.get("LastEvaluatedKey"):
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
@@ -288,17 +256,22 @@ class Table:
             answer = self.call("describe_table", part="Table", TableName=self.name)["Table"]
             if answer.get("TableStatus") == "ACTIVE":
                 return made is not None
-            self.pause(0.5)
+            time.sleep(0.5)
         raise LogUnavailableError(f"table {self.name!r} is not ready yet; try again later")
 
 
 def _describe_key(item: Item) -> str:
-    return f"{item['pk']['S']!r} {item['sk']['S']!r}"
+    return f"{item['pk']!r} {item['sk']!r}"
 
 
-def _name_attributes(expression: str) -> dict[str, str]:
-    """Return the names of attributes in an expression: spelt out, many would be reserved words."""
-    return {f"#{name}": name for name in re.findall(r"#(\w+)", expression)}
+def _wrap(item: Item) -> dict[str, Any]:
+    """Return an item as the service's low-level interface takes it."""
+    return {name: {"S": text} for name, text in item.items()}
+
+
+def _unwrap(item: Mapping[str, Any]) -> Item:
+    """Return an item without types; what somebody made of another type counts as missing."""
+    return {name: value["S"] for name, value in item.items() if "S" in value}
 
 
 def _make_refusal(what: str, response: Mapping[str, Any]) -> LogError:
@@ -337,7 +310,7 @@ def _describe_keys(sort: str) -> list[dict[str, str]]:
     return [{"AttributeName": name, "KeyType": kind} for name, kind in kinds]
 
 
-def _make_client(region_name: str | None = None, endpoint_url: str | None = None) -> Any:
+def _make_client(**options: str | None) -> Any:
     """Return a DynamoDB client that retries throttled and broken calls with growing pauses.
 
     Raises:
@@ -352,16 +325,13 @@ def _make_client(region_name: str | None = None, endpoint_url: str | None = None
         raise MissingExtraError.build("DynamoDBLog", _EXTRA) from error
     retries = {"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS}
     config = Config(retries=retries, connect_timeout=5, read_timeout=20, max_pool_connections=32)
-    options = {"region_name": region_name, "endpoint_url": endpoint_url}
     try:
         # A session of its own: the default one must not be shared between threads.
         return boto3.session.Session().client("dynamodb", config=config, **options)
     except (BotoCoreError, ValueError) as error:
-        msg = (
-            f"no DynamoDB client can be made for region_name={region_name!r}, "
-            f"endpoint_url={endpoint_url!r}: {error} Pass region_name=, set AWS_DEFAULT_REGION, or "
-            "pass a client="
-        )
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        advice = "Pass region_name=, set AWS_DEFAULT_REGION, or pass a client="
+        msg = f"no DynamoDB client can be made for {given}: {error} {advice}"
         raise ConfigError(msg) from error
 
 
@@ -372,7 +342,7 @@ def to_dynamodb(
     maps: Mapping[str, Any] | Iterable[Mapping[str, Any]],
     *,
     report: Callable[[str], None] | None = None,
-) -> list[Item]:
+) -> list[dict[str, Any]]:
     """Return maps of plain values as DynamoDB items, in order.
 
     What the service would refuse becomes NULL, and its neighbours stay: a value of another type, an
@@ -393,13 +363,13 @@ def to_dynamodb(
         raise MissingExtraError.build("to_dynamodb", _EXTRA) from error
     serialize, tell = TypeSerializer().serialize, report or _LOGGER.error
 
-    def convert(value: Any, path: str) -> Item:
+    def convert(value: Any, path: str) -> dict[str, Any]:
         if isinstance(value, list | tuple):
             return {"L": [convert(one, f"{path}[{n}]") for n, one in enumerate(value)]}
         if isinstance(value, Mapping) and all(map(_is_text, value)):
             return {"M": {name: convert(one, f"{path}.{name}") for name, one in value.items()}}
         with suppress(TypeError, ArithmeticError):
-            found: Item = serialize(_prepare(value))
+            found: dict[str, Any] = serialize(_prepare(value))
             return found
         tell(f"{path} holds a {type(value).__name__} that DynamoDB cannot keep; it becomes NULL")
         return {"NULL": True}

@@ -8,20 +8,19 @@ described in `items`, the rights that it needs in the docs.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError, LogError, LogUnavailableError
+from langchain_convmem.errors import ConfigError, LogError, LogUnavailableError
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, make_ulid
 from langchain_convmem.logs import base as kit
 from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.dynamodb import items as layout
-from langchain_convmem.logs.dynamodb.client import Table
-from langchain_convmem.logs.dynamodb.items import Batch, Item
+from langchain_convmem.logs.dynamodb.client import INDEX, SUMMARY, Table
+from langchain_convmem.logs.dynamodb.items import LAST_NUMBER, Batch, Item, KeyRange
 from langchain_convmem.logs.verify import StorageProblem
 from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import (
@@ -29,7 +28,6 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
-    LineChanges,
     Owner,
     StateDocument,
     ThreadInfo,
@@ -39,13 +37,9 @@ from langchain_convmem.views.codec import load_json
 
 T = TypeVar("T")
 
-_MOST_STATE_BYTES = 350 * 1024
-_SETTLED_MS = 3_600_000  # no writer still holds a number, or pieces, for so long
-_PATIENCE_S = 60.0
+_ATTEMPTS = 30  # with their pauses about a minute
 _PAGE = 500
 _KNOWN_IDS = 200_000
-_FREE = "attribute_not_exists(#pk)"
-_UNCHANGED = "#token = :token"
 
 
 class DynamoDBLog(kit.StoredLog):
@@ -91,10 +85,9 @@ class DynamoDBLog(kit.StoredLog):
         if client is not None and (region_name is not None or endpoint_url is not None):
             raise ConfigError("region_name and endpoint_url are for a client made here; pass one")
         self.table_name = table_name
-        options = {"region_name": region_name, "endpoint_url": endpoint_url}
-        self._table = Table(table_name, client, **options)
+        self._table = Table(table_name, client, region_name=region_name, endpoint_url=endpoint_url)
         self._signer = Signer(signing_key)
-        self._known: dict[ThreadKey, tuple[int, frozenset[int]]] = {}
+        self._known: dict[ThreadKey, tuple[int, set[int]]] = {}
 
     def __repr__(self) -> str:
         return f"DynamoDBLog({self.table_name!r})"
@@ -127,48 +120,35 @@ class DynamoDBLog(kit.StoredLog):
         doubles others.
 
         Raises:
-            ConfigError: If the batch has more than half a million messages, or the owner's entries
-                are signed with another key, or with none.
+            ConfigError: If the owner's entries are signed with another key, or with none.
         """
         del durable
         batch = kit.encode_drafts(drafts)
-        self._table.check_open()
-        if not batch:
-            return []
-        most = layout.ENTRIES_PER_BATCH // 2  # each may replace another, which takes two
-        if len(batch) > most:
-            raise ConfigError(f"a batch has at most {most:,} messages, got {len(batch):,}")
-        hashes = frozenset(map(kit.hash_message_id, kit.list_own_ids(batch)))
+        own_ids = kit.list_own_ids(batch)
 
         def try_next_number() -> kit.AppendPlan | None:
             number = self._find_last(key.owner) + 1
             first = layout.compute_position(number, 0)
-            read = self._read_named(key, hashes, number - 1)
+            read = self._read_named(key, own_ids, number - 1)
             stored = [row for row in read if not self._signer.find_damage(key, row)]
             sign = partial(self._signer.sign, key)
             plan = kit.plan_append(batch, stored, first_position=first, sign=sign)
-            if not plan.added:
-                return plan
-            if not self._put_batch(key, number, plan.added):
-                return None
-            known, there = self._known.get(key, (0, frozenset()))
-            if known == number - 1:
-                self._learn(key, number, there | _hash_ids(plan.added))
+            if plan.added:
+                if not self._put_batch(key, number, plan.added):
+                    return None
+                self._learn(key, number - 1, number, plan.added)
             return plan
 
         return self._retry(key, try_next_number).build_entries(key)
 
-    def _retry(self, key: ThreadKey, step: Callable[[], T | None]) -> T:
+    def _retry(self, scope: Owner | ThreadKey, step: Callable[[], T | None]) -> T:
         """Return what a step returns once no other writer is faster: then it is not None."""
-        deadline, attempt = time.monotonic() + _PATIENCE_S, 0
-        while (found := step()) is None:
-            if time.monotonic() > deadline:
-                who = f"other writers of {key.owner} in table {self.table_name!r}"
-                msg = f"{who} were faster for {_PATIENCE_S:.0f} s; try again later"
-                raise LogUnavailableError(msg, thread_id=key.thread_id)
+        for attempt in range(_ATTEMPTS):
+            if (found := step()) is not None:
+                return found
             self._table.wait(attempt)
-            attempt += 1
-        return found
+        msg = f"other writers of {scope} in table {self.table_name!r} were faster; try again later"
+        raise LogUnavailableError(msg, thread_id=scope.thread_id or "")
 
     def _find_last(self, owner: Owner) -> int:
         """Return the number of the owner's last batch; 0 if there is none.
@@ -176,9 +156,12 @@ class DynamoDBLog(kit.StoredLog):
         Raises:
             ConfigError: If it is signed with another key.
         """
-        for newest in self._list_batches(owner, newest_first=True, page=1, summary=True):
-            if newest.key is not None and not newest.damage:
-                check_key(newest.key_id, self._signer.key_id, f"table {self.table_name!r}")
+        for newest in self._list_batches(
+            owner, ScanIndexForward=False, Limit=1, ProjectionExpression=SUMMARY
+        ):
+            if newest.key is not None:
+                key_id = layout.read_bytes(newest.item, "key_id")
+                check_key(key_id, self._signer.key_id, f"table {self.table_name!r}")
             return newest.number
         return 0
 
@@ -198,16 +181,13 @@ class DynamoDBLog(kit.StoredLog):
             key_id = self._signer.key_id
             item, pieces = layout.make_batch_items(key, number, make_ulid(), rows, key_id)
         self._table.write(pieces)
-        if old is None:
-            done = self._table.put(item, _FREE)
-        else:
-            done = self._table.put(item, _UNCHANGED, token=layout.write_text(old.token))
+        done = self._table.put(item, **({} if old is None else {"write_token": old.token}))
         if not done:
             self._table.write(deletes=pieces)
-        elif old is not None and (old.pieces or old.damage):
+        elif old is not None and (old.pieces or not rows):
             # A mark is never changed again, so that pieces of every version of it can go.
-            between = layout.make_piece_range(key, number, old.token if rows else "")
-            self._table.write(deletes=self._list_keys(key, between))
+            versions = layout.make_version_range(key, number, *([old.token] if rows else []))
+            self._table.write(deletes=self._list_keys(versions))
         return done
 
     def annotate(
@@ -223,104 +203,97 @@ class DynamoDBLog(kit.StoredLog):
         change = partial(kit.annotate_metadata, attributes=attributes, timing=timing, aux=aux)
 
         def try_to_change() -> kit.Row | None:
-            batch, rows, place = self._find_entry(key, entry_id)
-            rows[place] = kit.annotate_row(key, rows[place], change, self._signer)
-            return rows[place] if self._put_batch(key, batch.number, rows, batch) else None
+            for batch in self._list_batches(key, ScanIndexForward=False, Limit=25):
+                rows = self._load(batch)
+                for place, row in enumerate(rows):
+                    if row.id == entry_id:
+                        rows[place] = kit.annotate_row(key, row, change, self._signer)
+                        done = self._put_batch(key, batch.number, rows, batch)
+                        return rows[place] if done else None
+            msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
+            raise LogError(msg, thread_id=key.thread_id)
 
         return kit.decode_entry(key, self._retry(key, try_to_change), self._signer)
 
-    def _find_entry(self, key: ThreadKey, entry_id: str) -> tuple[Batch, list[kit.Row], int]:
-        """Return an entry's batch with its rows and the place among them; newest batches first."""
-        for listed in self._list_batches(key, newest_first=True, page=25):
-            if listed.first <= entry_id <= listed.last:
-                batch, rows = self._load(listed)
-                for place, row in enumerate(rows):
-                    if row.id == entry_id:
-                        return batch, rows, place
-        msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
-        raise LogError(msg, thread_id=key.thread_id)
-
     # -- which ids a thread has -------------------------------------------------------------------
 
-    def _read_named(self, key: ThreadKey, hashes: frozenset[int], last: int) -> list[kit.Row]:
-        """Return the thread's rows if there may be a message whose id has one of these hashes.
+    def _read_named(self, key: ThreadKey, ids: Collection[str], last: int) -> list[kit.Row]:
+        """Return the thread's rows if there may be a message with one of these ids.
 
         What was read once is known: a call reads what is new, and all only where it must.
 
         Args:
             key: The thread.
-            hashes: Of the ids.
+            ids: Of messages.
             last: The number of the owner's last batch.
         """
-        if not hashes:
+        if not ids:
             return []
-        known, there = self._known.get(key, (0, frozenset()))
         rows: list[kit.Row] = []
+        known, there = self._known.get(key, (0, set()))
         if known < last:
             after = layout.compute_position(known + 1, -1)
             rows = [row for _, row in self._read_rows(key, after)]
-            there |= _hash_ids(rows)
-            self._learn(key, last, there)
-        if there.isdisjoint(hashes):
+            there = self._learn(key, known, last, rows)
+        if there.isdisjoint(map(kit.hash_message_id, ids)):
             return []
         return [row for _, row in self._read_rows(key)] if known else rows
 
-    def _learn(self, key: ThreadKey, number: int, hashes: frozenset[int]) -> None:
-        """Note the ids of a thread, complete up to a batch; forgotten ones do no harm."""
-        if sum(1 + len(one) for _, one in list(self._known.values())) > _KNOWN_IDS:
-            self._known = {}
-        self._known[key] = number, hashes
+    def _learn(self, key: ThreadKey, after: int, to: int, rows: Sequence[kit.Row]) -> set[int]:
+        """Note the ids of a thread in the batches after one, up to another; return all known ones.
+
+        They are noted as hashes, if the batches before are known; forgotten ones do no harm.
+        """
+        known, there = self._known.get(key, (0, set()))
+        named = (row for row in rows if row.role != "control")
+        there = there | {kit.hash_message_id(kit.read_message_id(r.id, r.body)) for r in named}
+        if known == after:
+            if sum(1 + len(one) for _, one in list(self._known.values())) > _KNOWN_IDS:
+                self._known = {}
+            self._known[key] = to, there
+        return there
 
     # -- reading --------------------------------------------------------------------------------
 
     def _list_batches(
-        self, scope: Owner | ThreadKey, first: int = 0, last: int | None = None, **options: Any
+        self, scope: Owner | ThreadKey, first: int = 0, last: int = LAST_NUMBER, **options: Any
     ) -> Iterator[Batch]:
         """Yield the batches of a thread, or those of an owner and their marks, by number.
 
         Args:
             scope: The owner or the thread.
             first: Number of the first one.
-            last: Number of the last one; None is the newest.
+            last: Number of the last one.
             **options: See `Table.query`.
         """
-        between = layout.make_batch_range(scope, first, last)
-        options["by_thread"] = isinstance(scope, ThreadKey)
-        for item in self._table.query(layout.make_partition_key(scope), between, **options):
+        options |= {"IndexName": INDEX} if isinstance(scope, ThreadKey) else {}
+        for item in self._table.query(layout.make_batch_range(scope, first, last), **options):
             yield layout.read_batch(item, scope)
 
-    def _list_keys(self, scope: Owner | ThreadKey, between: tuple[str, str]) -> list[Item]:
+    def _list_keys(self, keys: KeyRange) -> list[Item]:
         """Return the items of a range without what they hold."""
-        return list(self._table.query(layout.make_partition_key(scope), between, summary=True))
+        return list(self._table.query(keys, ProjectionExpression=SUMMARY))
 
-    def _read_again(self, key: ThreadKey, batch: Batch) -> Batch:
-        """Return a batch as it is now."""
-        item = self._table.get(layout.make_key(key, layout.make_batch_key(batch.number)))
-        return replace(batch, key=None) if item is None else layout.read_batch(item, key)
+    def _load(self, batch: Batch) -> list[kit.Row]:
+        """Return the rows of a batch; those of a newer version if it is changed meanwhile.
 
-    def _load(self, batch: Batch) -> tuple[Batch, list[kit.Row]]:
-        """Return a batch as it is now, and its rows; none if it is gone by now.
-
-        What cannot be read is one damaged row.
+        There are none if it is gone by now. What cannot be read is one damaged row.
         """
-        while (key := batch.key) is not None:
-            damage, text = batch.damage, batch.text
-            if batch.pieces:
-                between = layout.make_piece_range(key, batch.number, batch.token)
-                pieces = list(self._table.query(layout.make_partition_key(key), between))
-                text = "".join(layout.read_text(piece, "rows") for piece in pieces)
-                if len(pieces) != batch.pieces:
-                    # A change names new pieces in the batch before it deletes the old ones.
-                    newer = self._read_again(key, batch)
-                    if newer.key is None or newer.token != batch.token:
-                        batch = newer
-                        continue
-                    damage = f"{len(pieces)} of {batch.pieces} pieces of its batch are there"
-            if damage:
-                position = layout.compute_position(batch.number, 0)
-                return batch, [layout.make_damaged_row(position, damage)]
-            return batch, layout.read_rows(text, batch.size, batch.number)
-        return batch, []
+        key, text = batch.key, batch.item.get("rows", "")
+        if key is None:
+            return []
+        if batch.pieces:
+            version = layout.make_version_range(key, batch.number, batch.token)
+            pieces = list(self._table.query(version))
+            if len(pieces) != batch.pieces:
+                # A change names new pieces in the batch before it deletes the old ones.
+                item = self._table.get(batch.item) or {"sk": batch.item["sk"]}
+                if item.get("write_token", "") != batch.token:
+                    return self._load(layout.read_batch(item, key))
+                damage = f"{len(pieces)} of {batch.pieces} pieces of its batch are there"
+                return [layout.make_damaged_row(layout.compute_position(batch.number, 0), damage)]
+            text = "".join(piece.get("rows", "") for piece in pieces)
+        return layout.read_rows(text, batch.size, batch.number)
 
     def _read_rows(
         self,
@@ -332,16 +305,15 @@ class DynamoDBLog(kit.StoredLog):
         newest_first: bool = False,
     ) -> Iterator[tuple[ThreadKey, kit.Row]]:
         """Yield rows in a range of positions with their threads, reading no more than needed."""
-        page = None if limit is None else min(max(limit, 1), _PAGE)
-        last = None if until is None else layout.compute_number(until)
-        batches = self._list_batches(
-            scope, layout.compute_number(after + 1), last, newest_first=newest_first, page=page
-        )
+        options: dict[str, Any] = {"ScanIndexForward": not newest_first}
+        options |= {} if limit is None else {"Limit": min(max(limit, 1), _PAGE)}
+        end = kit.cap_bound(until)
+        first, last = layout.compute_number(after + 1), layout.compute_number(end)
         found = (
             (batch.key, row)
-            for batch, rows in map(self._load, batches)
-            for row in (reversed(rows) if newest_first else rows)
-            if batch.key is not None and after < row.position <= kit.cap_bound(until)
+            for batch in self._list_batches(scope, first, last, **options)
+            for row in self._load(batch)[:: -1 if newest_first else 1]
+            if batch.key is not None and after < row.position <= end
         )
         return islice(found, kit.cap_count(limit))
 
@@ -356,9 +328,8 @@ class DynamoDBLog(kit.StoredLog):
         if kit.cap_bound(until) <= max(after, 0):
             return []
         found = [*self._read_rows(key, after, until, last, newest_first=last is not None)]
-        rows = [row for _, row in found]
-        ordered = rows if last is None else rows[::-1]
-        return [kit.decode_entry(key, row, self._signer) for row in ordered]
+        ordered = found if last is None else reversed(found)
+        return [kit.decode_entry(key, row, self._signer) for _, row in ordered]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`.
@@ -368,16 +339,12 @@ class DynamoDBLog(kit.StoredLog):
         """
         kit.check_ids(message_ids)
         self._table.check_open()
-        if not message_ids:
-            return []
         wanted = frozenset(message_ids)
-        hashes = frozenset(map(kit.hash_message_id, wanted))
-        rows = self._read_named(key, hashes, self._find_last(key.owner))
-        named = [row for row in rows if row.role != "control"]
+        rows = self._read_named(key, wanted, self._find_last(key.owner)) if wanted else []
         return [
             kit.decode_entry(key, row, self._signer)
-            for row in named
-            if kit.read_message_id(row.id, row.body) in wanted
+            for row in rows
+            if row.role != "control" and kit.read_message_id(row.id, row.body) in wanted
         ]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
@@ -385,19 +352,17 @@ class DynamoDBLog(kit.StoredLog):
 
         A user's whole partition is read, and for None the whole table.
         """
-        kit.check_user(user_id)
-        if user_id is not None:
-            batches = self._list_batches(Owner(user_id=user_id), summary=True)
+        batches: Iterable[Batch]
+        if user_id is None:
+            batches = map(layout.read_batch, self._table.scan_index())
         else:
-            listed = ((layout.read_owner(item), item) for item in self._table.scan_index())
-            alone = ((o, item) for o, item in listed if o is not None and o.user_id is None)
-            batches = (layout.read_batch(item, owner) for owner, item in alone)
+            batches = self._list_batches(Owner(user_id=user_id), ProjectionExpression=SUMMARY)
         spans: dict[ThreadKey, tuple[int, str, str]] = {}
         for batch in batches:
-            if batch.key is not None and not batch.damage:
-                count, first, last = spans.get(batch.key, (0, batch.first, batch.last))
-                span = (count + batch.size, min(first, batch.first), max(last, batch.last))
-                spans[batch.key] = span
+            if batch.key is not None and batch.key.user_id == user_id and batch.size:
+                ends = batch.item["first_id"], batch.item["last_id"]
+                count, first, last = spans.get(batch.key, (0, *ends))
+                spans[batch.key] = count + batch.size, min(first, ends[0]), max(last, ends[1])
         ordered = sorted(spans.items(), key=lambda one: one[1][2], reverse=True)
         return [
             ThreadInfo(key, count, get_ulid_ms(first), get_ulid_ms(last))
@@ -410,8 +375,12 @@ class DynamoDBLog(kit.StoredLog):
         There is no list of them: this reads the keys of the whole table, and the service counts
         every batch in full, as for `threads(None)`.
         """
-        found = dict.fromkeys(map(layout.read_owner, self._table.scan_index()))
-        return [owner for owner in found if owner is not None]
+        return [owner for owner in self._scan_owners() if owner is not None]
+
+    def _scan_owners(self) -> Iterable[Owner | None]:
+        """Return each once, and None if there are batches that do not name theirs."""
+        keys = map(layout.read_thread, self._table.scan_index())
+        return dict.fromkeys(None if key is None else key.owner for key in keys)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
@@ -419,14 +388,6 @@ class DynamoDBLog(kit.StoredLog):
         generation = self._read_generation(owner)
         rows = self._read_rows(owner, cursor, limit=limit)
         return kit.build_changes(rows, cursor, generation, self._signer)
-
-    def line_changes(
-        self, owner: Owner, cursor: int = 0, *, limit: int | None = None
-    ) -> LineChanges:
-        """Return lines after the cursor in commit order; see `MessageLog.line_changes`."""
-        generation = self._read_generation(owner)
-        rows = self._read_rows(owner, cursor, limit=limit)
-        return kit.build_line_changes(rows, cursor, generation, limit, self._signer)
 
     def _read_generation(self, owner: Owner) -> int:
         item = self._table.get(layout.make_key(owner, layout.GENERATION_KEY))
@@ -440,22 +401,19 @@ class DynamoDBLog(kit.StoredLog):
         A batch that is missing counts as one entry: how many it held is not known. Batches after
         the last one that is there are not missed.
         """
-        for owner in dict.fromkeys(map(layout.read_owner, self._table.scan_index())):
+        for owner in self._scan_owners():
             if owner is None:
                 yield StorageProblem("there are batches that do not name their owner")
                 continue
-            there = list(self._list_batches(owner, summary=True))
+            there = list(self._list_batches(owner, ProjectionExpression=SUMMARY))
             missing = there[-1].number - len(there) if there else 0
             if missing:
                 what = f"{missing} of {there[-1].number} batches missing"
                 yield StorageProblem(what, owner, missing)
             for batch in there:
-                if batch.key is None and batch.check != self._sign_mark(owner, batch.number):
-                    what = f"the mark that batch {batch.number} was forgotten was altered"
-                    yield StorageProblem(what, owner)
-
-    def _sign_mark(self, scope: Owner | ThreadKey, number: int) -> bytes:
-        return self._signer.sign_record("mark", layout.make_partition_key(scope), number)
+                mark = self._make_mark(owner, batch.number)
+                if batch.key is None and batch.item.get("mark_checksum") != mark["mark_checksum"]:
+                    yield StorageProblem(f"the mark of batch {batch.number} was altered", owner)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -468,45 +426,44 @@ class DynamoDBLog(kit.StoredLog):
         are any, are out of its reach. An erased batch leaves an empty mark, under hashes alone.
         """
         kit.check_scope(scope, entry_ids)
-        self._table.check_open()
+        owner = scope.owner if isinstance(scope, ThreadKey) else scope
         if isinstance(scope, ThreadKey) and entry_ids is not None:
             receipt = self._erase_entries(scope, frozenset(entry_ids))
         else:
-            receipt = self._erase_all(scope)
+            receipt = self._erase_all(owner, scope)
         # Last of all: who reads in between may see less than before, and reads anew after this.
-        owner = scope.owner if isinstance(scope, ThreadKey) else scope
         generation = kit.make_version(self._read_generation(owner))
         item = layout.make_key(owner, layout.GENERATION_KEY)
-        self._table.write([{**item, "generation": layout.write_number(generation)}])
+        self._table.write([{**item, "generation": str(generation)}])
         return replace(receipt, at_ms=get_now_ms())
 
-    def _erase_all(self, scope: Owner | ThreadKey) -> ForgetReceipt:
+    def _erase_all(self, owner: Owner, scope: Owner | ThreadKey) -> ForgetReceipt:
         """Erase all of an owner or a thread; return what was erased.
 
-        Each batch leaves a mark, since a writer may still hold its number.
+        Each batch leaves a mark, since a writer may still hold its number. One mark more takes the
+        next number: then the pieces up to there belong to no batch that is still to come.
         """
-        found = list(self._list_batches(scope, summary=True))
-        batches = [batch for batch in found if batch.key is not None]
-        documents = self._list_keys(scope, layout.make_state_range(scope))
-        self._table.write((self._make_mark(scope, one.number) for one in batches), documents)
-        numbers = {batch.number for batch in found}
-        settled = get_now_ms() - _SETTLED_MS
-        pieces = []
-        for piece in self._list_keys(scope, layout.make_piece_range(scope)):
-            number, written_ms = layout.read_piece_key(piece)
-            # A young one of no batch may belong to a batch that is being written.
-            if number in numbers or written_ms < settled:
-                pieces.append(piece)
-        self._table.write(deletes=pieces)
-        threads = {batch.key.thread_id for batch in batches if batch.key is not None}
-        threads |= {layout.read_text(document, "thread") for document in documents}
-        entries = sum(batch.size for batch in batches)
+
+        def try_next_number() -> int | None:
+            number = self._find_last(owner) + 1
+            return number if self._table.put(self._make_mark(owner, number)) else None
+
+        end = self._retry(scope, try_next_number)
+        found = list(self._list_batches(scope, last=end, ProjectionExpression=SUMMARY))
+        batches = [(batch.key, batch) for batch in found if batch.key is not None]
+        documents = self._list_keys(layout.make_range("S", scope))
+        self._table.write((self._make_mark(key, one.number) for key, one in batches), documents)
+        pieces = self._list_keys(layout.make_range("P", scope))
+        self._table.write(deletes=(p for p in pieces if layout.read_piece_number(p) <= end))
+        threads = {key.thread_id for key, _ in batches}
+        threads |= {document.get("thread_id", "") for document in documents}
+        entries = sum(max(1, batch.size) for _, batch in batches)
         return ForgetReceipt(entries=entries, threads=len(threads), documents=len(documents))
 
     def _make_mark(self, scope: Owner | ThreadKey, number: int) -> Item:
         item = layout.make_key(scope, layout.make_batch_key(number))
-        check = {"B": self._sign_mark(scope, number)}
-        return {**item, "token": layout.write_text(make_ulid()), "check": check}
+        checksum = self._signer.sign_record("mark", item["pk"], number)
+        return {**item, "write_token": make_ulid(), "mark_checksum": checksum.hex()}
 
     def _erase_entries(self, key: ThreadKey, ids: frozenset[str]) -> ForgetReceipt:
         """Take entries out of their batches, by entry id or message id.
@@ -514,20 +471,22 @@ class DynamoDBLog(kit.StoredLog):
         The thread's caches go after them: one that is made meanwhile may still tell of them.
         """
         erased = 0
-        for batch in self._list_batches(key):
-            if any(_is_named(row, ids) for row in self._load(batch)[1]):
-                erased += self._retry(key, partial(self._try_to_take_out, key, batch, ids))
-        caches = self._list_keys(key, layout.make_state_range(key, caches=True))
+
+        def try_to_take_out() -> int | None:
+            nonlocal erased
+            for batch in self._list_batches(key):
+                rows = self._load(batch)
+                kept = [row for row in rows if not _is_named(row, ids)]
+                if len(kept) < len(rows):
+                    if not self._put_batch(key, batch.number, kept, batch):
+                        return None
+                    erased += len(rows) - len(kept)
+            return erased
+
+        self._retry(key, try_to_take_out)
+        caches = self._list_keys(layout.make_range("S", key, "cache"))
         self._table.write(deletes=caches)
         return ForgetReceipt(entries=erased, documents=len(caches))
-
-    def _try_to_take_out(self, key: ThreadKey, batch: Batch, ids: frozenset[str]) -> int | None:
-        """Return how many entries were taken out; None if another writer changed the batch."""
-        batch, rows = self._load(self._read_again(key, batch))
-        kept = [row for row in rows if not _is_named(row, ids)]
-        if len(kept) < len(rows) and not self._put_batch(key, batch.number, kept, batch):
-            return None
-        return len(rows) - len(kept)
 
     # -- state documents ------------------------------------------------------------------------
 
@@ -548,69 +507,27 @@ class DynamoDBLog(kit.StoredLog):
         """Write the document if its version is `expected`; see `MessageLog.set_state`.
 
         Raises:
-            InvalidMessageError: If it cannot be kept as JSON, or is larger than 350 KB.
+            InvalidMessageError: If it cannot be kept as JSON.
+            LogError: If it is larger than the service takes, which is about 400 KB.
         """
         text, version = kit.encode_state(value), kit.make_version(expected)
-        if len(text.encode()) > _MOST_STATE_BYTES:
-            msg = f"state document {name!r} is too large; the limit is {_MOST_STATE_BYTES:,} bytes"
-            raise InvalidMessageError(msg)
-        check = kit.sign_document(self._signer, key, name, version, text)
+        checksum = kit.sign_document(self._signer, key, name, version, text)
         item = layout.make_key(key, layout.make_state_key(key, name)) | {
-            "thread": layout.write_text(key.thread_id),
-            "token": layout.write_text(make_ulid()),
-            "version": layout.write_number(version),
-            "value": layout.write_text(text),
-            "check": {"B": check},
+            "thread_id": key.thread_id,
+            "write_token": make_ulid(),
+            "version": str(version),
+            "value": text,
+            "checksum": checksum.hex(),
         }
-        if expected is not None:
-            before = layout.write_number(expected)
-            done = self._table.put(item, "#version = :version", version=before)
-        else:
-            done = self._table.put(item, _FREE) or self._replace_damaged(key, name, item)
+        done = self._table.put(item, **({} if expected is None else {"version": str(expected)}))
+        if not done and expected is None and name.startswith(CACHE_PREFIX):
+            done = self.get_state(key, name) is None
+            self._table.write([item] if done else ())  # over a damaged one, which counts as none
         return StateDocument(load_json(text), version) if done else None
-
-    def _replace_damaged(self, key: ThreadKey, name: str, item: Item) -> bool:
-        """Write a document over a damaged cache, which counts as none; return whether it was."""
-        there = self._table.get(item) if name.startswith(CACHE_PREFIX) else None
-        if there is None or kit.read_document(key, name, _read_stored(there), self._signer):
-            return False
-        token = layout.write_text(layout.read_text(there, "token"))
-        return self._table.put(item, _UNCHANGED, token=token)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
         self._table.write(deletes=[layout.make_key(key, layout.make_state_key(key, name))])
-
-    def list_states(self, user_id: str | None, name: str) -> dict[str, StateDocument]:
-        """Return the documents of one name by thread id; see `StateBatches`.
-
-        All documents of a user are read, and for None the whole table.
-        """
-        kit.check_user(user_id)
-        owners = [Owner(user_id=user_id)] if user_id is not None else self.owners()
-        found: dict[str, StateDocument] = {}
-        for owner in owners:
-            if owner.user_id != user_id:
-                continue
-            between = layout.make_state_range(owner)
-            for item in self._table.query(layout.make_partition_key(owner), between):
-                thread_id = layout.read_text(item, "thread")
-                key = ThreadKey(user_id, thread_id or "-")
-                if layout.read_text(item, "sk") == layout.make_state_key(key, name):
-                    document = kit.read_document(key, name, _read_stored(item), self._signer)
-                    found |= {} if document is None else {thread_id: document}
-        return found
-
-    def add_states(self, user_id: str | None, name: str, values: Mapping[str, Any]) -> None:
-        """Write documents where there are none, a write call each; see `StateBatches`."""
-        for thread_id, value in values.items():
-            self.set_state(ThreadKey(user_id, thread_id), name, value, expected=None)
-
-
-def _hash_ids(rows: Iterable[kit.Row]) -> frozenset[int]:
-    """Return hashes of the rows' message ids."""
-    named = (row for row in rows if row.role != "control")
-    return frozenset(kit.hash_message_id(kit.read_message_id(row.id, row.body)) for row in named)
 
 
 def _is_named(row: kit.Row, ids: Collection[str]) -> bool:
@@ -619,8 +536,5 @@ def _is_named(row: kit.Row, ids: Collection[str]) -> bool:
 
 def _read_stored(item: Item) -> tuple[int, str, bytes]:
     """Return version, JSON text and checksum of a document."""
-    return (
-        layout.read_number(item, "version"),
-        layout.read_text(item, "value"),
-        layout.read_bytes(item, "check"),
-    )
+    checksum = layout.read_bytes(item, "checksum")
+    return layout.read_number(item, "version"), item.get("value", ""), checksum

@@ -7,12 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from dynamodb_servers import (
-    counted,
-    new_client,
-    new_table_name,
-    writes,
-)
+from dynamodb_servers import counted, new_client, new_table_name, writes
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from dynamodb_servers import (
-    THROTTLED,
-    FaultyServer,
-    new_client,
-    once_only,
-)
+from dynamodb_servers import THROTTLED
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.errors import (
-    LogUnavailableError,
-)
-from langchain_convmem.logs.dynamodb import DynamoDBLog
+from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.testing.log_contract import ANA, list_texts, say
 
 pytestmark = pytest.mark.sockets
@@ -135,11 +127,3 @@ def test_a_write_whose_answer_is_cut_is_done_once(faulty, fault):
     faulty.server.faults["PutItem"] = [fault]
     entry = say(faulty.log, ANA, "Hi")
     assert faulty.log.entries(ANA) == [entry]
-
-
-def test_a_server_that_is_not_there_is_unavailable(endpoint):
-    with FaultyServer(endpoint) as server:
-        url = server.url
-    log = DynamoDBLog("log", client=new_client(url, config=once_only()))
-    with pytest.raises(LogUnavailableError, match="query failed on table 'log', key 'U#"):
-        log.entries(ANA)

@@ -9,6 +9,7 @@ from dynamodb_servers import delete_item, items
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
+from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.logs.dynamodb.items import compute_number, make_batch_key, make_partition_key
 from langchain_convmem.logs.verify import Finding, verify_log
 from langchain_convmem.testing.log_contract import (
@@ -75,7 +76,7 @@ def flip(text):
         ("turn", lambda _: "another", UNREADABLE),
         ("id", lambda _: "", UNREADABLE),
         ("place", lambda _: "0", UNREADABLE),
-        ("place", lambda _: "7000000", UNREADABLE),
+        ("place", lambda _: "700000000", UNREADABLE),
         ("place", lambda _: "x", UNREADABLE),
         ("metadata", lambda _: '{"a":["seen"]}', "its metadata does not match its checksum"),
         ("signature", lambda text: text[:-3] + "000", "its metadata does not match its checksum"),
@@ -120,6 +121,21 @@ def test_no_altered_character_is_served_as_text(log, change):
         assert log.entries(ANAS_OTHER) == [other]
 
 
+@pytest.mark.parametrize("act", ["annotate", "forget"])
+def test_a_batch_that_is_changed_keeps_its_damaged_row_apart(log, change, act):
+    first, _, third = say_numbers(log)
+    change(first, edit_row(1, "id", lambda _: ""))
+    if act == "annotate":
+        third = log.annotate(ANA, third.id, attributes=["seen"])
+    else:
+        log.forget(ANA, [third.id])
+    read = log.entries(ANA)
+    assert [entry for entry in read if not entry.damage] == [first, third][: len(read) - 1]
+    assert log.threads("ana")[0].first_ms == get_ulid_ms(first.id)
+    assert log.forget(ANA, [read[1].id]).entries == 1
+    assert verify_log(log).ok
+
+
 def test_a_missing_row_of_a_batch_is_named(log, change):
     first, _, third = say_numbers(log)
 
@@ -129,7 +145,7 @@ def test_a_missing_row_of_a_batch_is_named(log, change):
     change(first, drop)
     read = log.entries(ANA)
     assert read[:2] == [first, third]
-    assert read[2].damage == "2 of 3 entries of its batch are there"
+    assert read[2].damage == "entries in its batch: 2 instead of 3"
 
 
 def test_a_missing_piece_is_a_named_gap_of_its_thread(log, client):
@@ -148,24 +164,33 @@ def test_a_missing_piece_is_a_named_gap_of_its_thread(log, client):
     assert not [key for key in items(log, client) if key[1].startswith("P#")]
 
 
+def test_pieces_that_nothing_names_are_a_named_gap_of_their_thread(log, change):
+    before, large = say(log, ANA, "before"), say(log, ANA, "a" * 250_000)
+    change(large, lambda item: item.pop("write_token"))
+    found = [(entry.id, entry.damage) for entry in log.entries(ANA)]
+    gap = f"damaged-{large.position}", "0 of 3 pieces of its batch are there"
+    assert found == [(before.id, ""), gap]
+
+
 @pytest.mark.parametrize("place", ["newest", "older"])
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda item: item.update(size={"S": "many"}),
-        lambda item: item.update(first={"S": "?"}),
-        lambda item: item.pop("last"),
-        lambda item: item.update(size={"N": "0"}),
+        lambda item: item.update(entry_count={"S": "many"}),
+        lambda item: item.update(first_id={"S": "?"}),
+        lambda item: item.pop("last_id"),
+        lambda item: item.update(entry_count={"S": "0"}),
     ],
 )
-def test_a_damaged_item_is_a_named_gap_of_its_thread(log, change, place, edit):
+def test_a_damaged_item_is_named_beside_its_entries(log, change, place, edit):
     before, second = say(log, ANA, "before"), say(log, ANA, "damaged")
     other = say(log, ANAS_OTHER, "other") if place == "older" else None
     change(second, edit)
-    name = f"damaged-{second.position}"
+    name = f"damaged-{second.position + 1}"
     for entries in (log.entries(ANA), log.entries(ANA, last=5)):
-        found = [(entry.id, entry.damage) for entry in entries]
-        assert found == [(before.id, ""), (name, "the item of its batch cannot be read")]
+        assert entries[:-1] == [before, second]
+        what = "entries in its batch: 1 instead of 0"
+        assert (entries[-1].id, entries[-1].damage) == (name, what)
     after = say(log, ANA, HumanMessage("after", id="m1"))
     assert log.entries(ANA)[-1] == after
     assert log.find(ANA, ["m1"]) == [after]
@@ -173,18 +198,20 @@ def test_a_damaged_item_is_a_named_gap_of_its_thread(log, change, place, edit):
     assert name in [entry.id for entry in log.changes(ANA.owner).entries]
     assert not other or log.entries(ANAS_OTHER) == [other]
     assert log.forget(ANA, [name]).entries == 1
-    assert log.entries(ANA) == [before, after]
+    assert log.entries(ANA) == [before, second, after]
+    assert [info.entries for info in log.threads("ana") if info.key == ANA] == [3]
+    assert verify_log(log).ok
 
 
 @pytest.mark.parametrize(
     "edit",
     [
         lambda item: item.update(rows={"N": "1"}),
-        lambda item: item.update(thread={"S": "t2"}),
-        lambda item: item.pop("thread"),
-        lambda item: item.update(user={"S": "bo"}),
-        lambda item: item.update(pieces={"N": "1.5"}),
-        lambda item: item.pop("token"),
+        lambda item: item.update(thread_id={"S": "t2"}),
+        lambda item: item.pop("thread_id"),
+        lambda item: item.update(user_id={"S": "bo"}),
+        lambda item: item.update(pieces={"S": "1.5"}),
+        lambda item: item.pop("write_token"),
     ],
 )
 def test_other_threads_and_users_notice_nothing(log, change, edit):
@@ -207,7 +234,7 @@ def test_each_batch_that_is_missing_is_counted(log, client):
     say(log, BO, "whole")
     say(log, LONE, "whole")
     assert verify_log(log).ok
-    heads = sorted(key for key, item in items(log, client).items() if item.get("user") == USER)
+    heads = sorted(key for key, item in items(log, client).items() if item.get("user_id") == USER)
     for key in (heads[0], heads[3], heads[4]):
         delete_item(log, client, key)
     report = verify_log(log)
@@ -232,7 +259,7 @@ def test_what_only_looks_forgotten_is_named(open_log, client):
     found = items(log, client)
     mark, second, _ = sorted(key for key in found if key[1].startswith("E#"))
     client.put_item(TableName=log.table_name, Item={**found[mark], "sk": {"S": second[1]}})
-    assert "the mark that batch 2 was forgotten was altered" in str(verify_log(log).problems)
+    assert "the mark of batch 2 was altered" in str(verify_log(log).problems)
 
 
 # -- what stands beside entries -------------------------------------------------------------------
@@ -242,9 +269,9 @@ def test_what_only_looks_forgotten_is_named(open_log, client):
     "damage",
     [
         {"value": {"S": "[2]"}},
-        {"version": {"N": "5"}},
+        {"version": {"S": "5"}},
         {"value": {"N": "7"}},
-        {"check": {"B": b"x"}},
+        {"checksum": {"S": "x"}},
     ],
 )
 def test_a_damaged_document_is_an_error_and_a_damaged_cache_is_none(log, client, damage):

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from dynamodb_servers import (
-    new_table_name,
-)
+from dynamodb_servers import new_table_name
 
-from langchain_convmem.errors import (
-    ConfigError,
-    LogError,
-    LogUnavailableError,
-    MissingExtraError,
-)
+from langchain_convmem.errors import ConfigError, LogError, MissingExtraError
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.testing.log_contract import ANA, list_texts, say
 
@@ -39,11 +32,10 @@ def test_a_table_of_another_layout_is_refused(client):
         say(DynamoDBLog(name, client=client), ANA, "Hi")
 
 
-def test_a_missing_table_is_named_with_the_way_out(client):
-    log = DynamoDBLog("no-such-table", client=client)
-    with pytest.raises(LogError, match=r"no-such-table.*create_table\(\)") as caught:
-        say(log, ANA, "Hi")
-    assert not isinstance(caught.value, LogUnavailableError)
+def test_a_document_that_the_service_does_not_take_is_refused_with_the_limit(log):
+    with pytest.raises(LogError, match="400 KB"):
+        log.set_state(ANA, "note", "x" * 450_000, expected=None)
+    assert log.get_state(ANA, "note") is None
 
 
 def test_a_given_client_stays_the_callers(open_log, client):

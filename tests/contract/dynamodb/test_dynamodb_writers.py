@@ -16,16 +16,16 @@ pytestmark = pytest.mark.sockets
 
 @pytest.fixture
 def in_between(client):
-    """Let something happen once, just before the next conditional write."""
+    """Let something happen once, just before the next write, by default a conditional one."""
 
-    def plan(act):
+    def plan(act, operation="PutItem"):
         waiting = [act]
 
         def act_once(**_):
             if waiting:
                 waiting.pop()()
 
-        client.meta.events.register("before-call.dynamodb.PutItem", act_once)
+        client.meta.events.register(f"before-call.dynamodb.{operation}", act_once)
 
     return plan
 
@@ -78,6 +78,22 @@ def test_a_number_is_not_used_again_while_a_writer_holds_it(open_log, in_between
     assert verify_log(fast).ok
 
 
+def test_a_large_write_survives_that_its_thread_is_forgotten_meanwhile(open_log, in_between):
+    slow, fast = open_log(), open_log()
+    say(slow, ANA, "before")
+    in_between(lambda: fast.forget(ANA))
+    entry = say(slow, ANA, "x" * 500_000)
+    assert slow.entries(ANA) == [entry]
+
+
+def test_a_large_write_that_begins_while_its_thread_is_forgotten_survives(open_log, in_between):
+    slow, fast = open_log(), open_log()
+    say(slow, ANA, "before")
+    in_between(lambda: say(fast, ANA, "x" * 500_000), "BatchWriteItem")
+    slow.forget(ANA)
+    assert list_texts(slow.entries(ANA)) == ["x" * 500_000]
+
+
 def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
     first, second = open_log(), open_log()
     message = HumanMessage("Hi", id="m1")
@@ -100,8 +116,6 @@ def test_what_was_known_before_all_was_forgotten_hides_nothing(open_log):
 
 
 def test_a_writer_gives_up_after_a_while(log, client, monkeypatch):
-    moments = iter(range(0, 10_000, 20))
-    monkeypatch.setattr("langchain_convmem.logs.dynamodb.log.time.monotonic", lambda: next(moments))
     monkeypatch.setattr("langchain_convmem.logs.dynamodb.client.choose_pause_s", lambda _: 0.0)
     writing = []
 

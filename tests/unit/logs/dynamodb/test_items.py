@@ -14,7 +14,7 @@ from langchain_convmem.records import Owner, ThreadKey
 names = st.one_of(st.text(min_size=1), st.text("s#%=~$0123", min_size=1, max_size=6)).filter(
     lambda name: not any("\ud800" <= character <= "\udfff" for character in name)
 )
-numbers = st.integers(1, 10**11)
+numbers = st.integers(1, layout.LAST_NUMBER)
 KEY = ThreadKey("ana", "t1")
 
 
@@ -23,7 +23,7 @@ def owners(name):
 
 
 def is_between(key, bounds):
-    return bounds[0] <= key <= bounds[1]
+    return bounds[1] <= key <= bounds[2]
 
 
 @given(names.flatmap(owners), names.flatmap(owners))
@@ -38,13 +38,13 @@ def test_a_range_holds_the_batches_and_pieces_of_its_thread(one, other, first, l
     found = layout.make_thread_key(others, number)
     bounds = layout.make_batch_range(mine, first, last)
     assert is_between(found, bounds) == (one == other and first <= number <= last)
-    bounds = layout.make_batch_range(mine.owner, first, None)
+    bounds = layout.make_batch_range(mine.owner, first, layout.LAST_NUMBER)
     assert is_between(layout.make_batch_key(number), bounds) == (number >= first)
-    piece = layout.make_piece_key(others, number, "token", 3)
-    assert is_between(piece, layout.make_piece_range(mine)) == (one == other)
-    assert is_between(piece, layout.make_piece_range(mine.owner))
-    for token, expected in (("", True), ("token", True), ("toke", False)):
-        bounds = layout.make_piece_range(mine, first, token)
+    piece = f"{layout.make_version_range(others, number, 'token')[1]}00003"
+    assert is_between(piece, layout.make_range("P", mine)) == (one == other)
+    assert is_between(piece, layout.make_range("P", mine.owner))
+    for token, expected in (((), True), (("token",), True), (("toke",), False)):
+        bounds = layout.make_version_range(mine, first, *token)
         assert is_between(piece, bounds) == (expected and (one, first) == (other, number))
 
 
@@ -53,8 +53,8 @@ def test_a_range_holds_the_documents_of_its_thread_and_no_others(one, other, nam
     mine, others = ThreadKey("ana", one), ThreadKey("ana", other)
     for prefix in ("", "cache:"):
         key = layout.make_state_key(others, prefix + name)
-        assert is_between(key, layout.make_state_range(mine)) == (one == other)
-        caches = layout.make_state_range(mine, caches=True)
+        assert is_between(key, layout.make_range("S", mine)) == (one == other)
+        caches = layout.make_range("S", mine, "cache")
         is_cache = (prefix + name).startswith("cache:")
         assert is_between(key, caches) == (one == other and is_cache)
     assert (layout.make_state_key(mine, name) == layout.make_state_key(mine, another)) == (
@@ -107,12 +107,13 @@ def test_a_batch_comes_back(key, size):
     token = make_ulid()
     item, pieces = layout.make_batch_items(key, 3, token, [row], b"key")
     assert len(pieces) == (2 if size > layout.INLINE_BYTES else 0)
-    assert layout.read_owner(item) == key.owner
+    assert layout.read_thread(item) == key
     for scope in (key, key.owner):
         batch = layout.read_batch(item, scope)
-        assert (batch.key, batch.number, batch.token, batch.key_id) == (key, 3, token, b"key")
-        assert (batch.first, batch.last, batch.size) == (row.id, row.id, 1)
-        assert (batch.pieces, batch.damage) == (len(pieces), "")
-    text = "".join(piece["rows"]["S"] for piece in pieces) or batch.text
+        assert (batch.key, batch.number, batch.token) == (key, 3, token)
+        assert layout.read_bytes(batch.item, "key_id") == b"key"
+        assert (batch.item["first_id"], batch.item["last_id"]) == (row.id, row.id)
+        assert (batch.size, batch.pieces) == (1, len(pieces))
+    text = "".join(piece["rows"] for piece in pieces) or batch.item["rows"]
     assert layout.read_rows(text, 1, 3) == [row]
-    assert all(layout.read_piece_key(piece)[0] == 3 for piece in pieces)
+    assert all(layout.read_piece_number(piece) == 3 for piece in pieces)
