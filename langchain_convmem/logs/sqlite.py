@@ -599,13 +599,14 @@ def _refuse_foreign_wal(path: Path) -> None:
 
 
 def _is_own_wal(path: Path) -> bool:
-    if not (commits := _count_commits(_find_wal(path))):
+    if not _count_commits(_find_wal(path)):
         return True
     before, now = _read_stamp(path, "immutable=1"), _read_stamp(path, "mode=ro")
     if before is None or now is None:
         return before is None  # then it is none of ours yet; whoever opens it learns more
     # Each commit of the file has raised the number by one, and some may have been folded in.
-    return now - commits <= before <= now
+    # They are counted last: what others commit meanwhile must not look like another file's.
+    return now - _count_commits(_find_wal(path)) <= before <= now
 
 
 def _read_stamp(path: Path, mode: str) -> int | None:
