@@ -19,11 +19,13 @@ from benchmarks.chaos.files import run_alterations, run_flips, run_tears
 from benchmarks.chaos.forks import run_forks
 from benchmarks.chaos.kills import run_kills
 from benchmarks.chaos.moments import run_cancellations, run_clocks, run_locks
+from benchmarks.chaos.paths import run_paths
 from benchmarks.chaos.services import run_services
 from benchmarks.terminal import parse_positive
 
 DRILLS: dict[str, Drill] = {
     "kills": run_kills,
+    "paths": run_paths,
     "forks": run_forks,
     "alterations": run_alterations,
     "flips": run_flips,
