@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import sys
 import tempfile
 import time
 import traceback
@@ -20,6 +19,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
+from benchmarks.terminal import show_progress
 from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.records import Entry
 
@@ -195,7 +195,5 @@ def compute_apart(work: Callable[[], Any]) -> Any:
 
 
 def show_drill(name: str, done: int, runs: int) -> None:
-    """Write how far a drill has come, over the line before, where somebody watches."""
-    if not sys.stderr.isatty():
-        return
-    print(f"\r{name}: {done} of {runs}   ", end="", file=sys.stderr, flush=True)
+    """Write how far a drill has come."""
+    show_progress(f"{name}: {done} of {runs}")
