@@ -31,7 +31,6 @@ field:
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import tempfile
@@ -51,6 +50,7 @@ from benchmarks.log.dialogue import Exchange, exchange
 from benchmarks.log.measuring import progress
 from benchmarks.log.stores import file_bytes
 from benchmarks.scripted_model import InstantModel
+from benchmarks.terminal import make_parser
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 
@@ -70,14 +70,9 @@ _FOUND = 250
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.agent_storage",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.agent_storage", __doc__)
     parser.add_argument("--turns", type=int, default=200, help="a multiple of four")
     parser.add_argument("--tool-every", type=int, default=3, help="one turn in so many has a call")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.turns < 4 or options.turns % 4:
         parser.error(f"--turns must be a multiple of four, got {options.turns}")

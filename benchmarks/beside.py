@@ -43,6 +43,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 
+from benchmarks.terminal import make_parser
+
 _USER = "ana"
 _WORDS = re.findall(
     r"\w+",
@@ -344,15 +346,10 @@ def _read_version(text: str) -> tuple[Path, str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.beside",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.beside", __doc__)
     parser.add_argument("versions", nargs="*", type=_read_version, metavar="CHECKOUT=PYTHON")
     parser.add_argument("--rounds", type=int, help="samples of each (default 40; --quick: 3)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--first", action="store_true", help=argparse.SUPPRESS)

@@ -21,7 +21,6 @@ Money is an example: the prices are assumptions for an on-demand table, which `-
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 
+from benchmarks.terminal import make_parser
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.views.messages import count_tokens
@@ -314,15 +314,10 @@ def describe(found: Sequence[Mapping[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare and print; return the exit code, which is 1 when a bar fails."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.capacity",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.capacity", __doc__)
     parser.add_argument("--read-price", type=float, default=0.125, help="$ a million read units")
     parser.add_argument("--write-price", type=float, default=0.625, help="$ a million write units")
     parser.add_argument("--storage-price", type=float, default=0.25, help="$ a GB and month")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     prices = {
         "read": options.read_price,

@@ -37,13 +37,14 @@ from statistics import median, quantiles
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
 from benchmarks.recall.data import load_dialogues
 from benchmarks.recall.minilm import MiniLM, minilm_folder
-from benchmarks.scripted_model import InstantModel
-from benchmarks.synthetic_dialogue import answer, threads
+from benchmarks.scripted_model import TurnModel
+from benchmarks.synthetic_dialogue import threads
+from benchmarks.terminal import make_parser, show_progress
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, MiniLMEmbeddings
 from langchain_convmem.records import Owner
 
@@ -60,15 +61,10 @@ _USER = "ana"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.embedder",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.embedder", __doc__)
     parser.add_argument("--data", type=Path, help="a folder of dialogues in JSON files")
     parser.add_argument("--turns", type=int, default=60, help="turns with each embedder")
     parser.add_argument("--think", type=float, default=0.3, help="seconds between two turns")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--memory-of", choices=SYSTEMS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if minilm_folder() is None:
@@ -102,7 +98,7 @@ def _measured(options: argparse.Namespace, lines: Sequence[str]) -> dict[str, An
     embedders = {system: _made(system) for system in SYSTEMS}
     for embeddings in embedders.values():
         embeddings.embed_query("loads the model")
-    _progress("questions")
+    show_progress("questions")
     report: dict[str, Any] = {
         "question_ms": _questions(embedders),
         "lines": len(lines),
@@ -110,13 +106,13 @@ def _measured(options: argparse.Namespace, lines: Sequence[str]) -> dict[str, An
         "memory_mb": {},
     }
     for system, embeddings in embedders.items():
-        _progress(f"{len(lines):,} lines by {system}")
+        show_progress(f"{len(lines):,} lines by {system}")
         report["lines_s"][system] = round(_seconds(embeddings.embed_documents, list(lines)), 2)
         report["memory_mb"][system] = _memory_of(system, options.data)
     with tempfile.TemporaryDirectory(prefix="benchmark-embedder-") as folder:
         report["import_s"] = _import(options.data, Path(folder) / "import.db")
         report["turn_ms"] = _turns(options.turns, options.think, Path(folder))
-    _progress("")
+    show_progress("")
     report["bars"] = _bars(report)
     return report
 
@@ -168,7 +164,7 @@ def _most_mb() -> float:
 
 
 def _import(data: Path | None, path: Path) -> dict[str, float]:
-    _progress("import")
+    show_progress("import")
     with ConversationMemory.open(path, embeddings=MiniLMEmbeddings()) as memory:
         start = time.perf_counter()
         if data is None:
@@ -191,22 +187,13 @@ def _import(data: Path | None, path: Path) -> dict[str, float]:
 # -- turns -----------------------------------------------------------------------------------
 
 
-class _Model(InstantModel):
-    """Answers with what is answered in its turn."""
-
-    turn: int = 0
-
-    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:  # noqa: ARG002
-        return AIMessage(answer(self.turn))
-
-
 def _say_before(memory: ConversationMemory, lines: int) -> None:
     for number, messages in enumerate(threads(lines)):
         memory.add_messages(messages, user_id=_USER, thread_id=f"t{number}", durable=False)
 
 
 def _turns(turns: int, think_s: float, folder: Path) -> dict[str, dict[str, float]]:
-    model = _Model()
+    model = TurnModel()
     config: RunnableConfig = {"configurable": {"user_id": _USER, "thread_id": "now"}}
     memories = {
         system: ConversationMemory.open(folder / f"{system}.db", embeddings=_made(system))
@@ -218,7 +205,7 @@ def _turns(turns: int, think_s: float, folder: Path) -> dict[str, dict[str, floa
         memory.refresh(user_id=_USER)
     chains = {system: memory.wrap(model) for system, memory in memories.items()}
     for number in range(turns + 1):
-        _progress(f"turn {number} of {turns}")
+        show_progress(f"turn {number} of {turns}")
         model.turn = number
         for system in sorted(chains, reverse=bool(number % 2)):
             asked = HumanMessage(_QUESTION.format(1900 + number))
@@ -232,11 +219,6 @@ def _turns(turns: int, think_s: float, folder: Path) -> dict[str, dict[str, floa
 
 
 # -- reporting -------------------------------------------------------------------------------
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text:<40}", end="", file=sys.stderr, flush=True)
 
 
 def _bars(report: dict[str, Any]) -> list[dict[str, Any]]:

@@ -29,11 +29,8 @@ Bars: `convmem` is flat (ratio at most 1.3); aim: p95 at most 8 ms everywhere. A
 busy with something else fails the aim, not the ratio; only the ratio decides the exit code.
 """
 
-# ruff: noqa: ARG002 - LangChain names what its models are called with
-
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import shutil
@@ -48,12 +45,13 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from benchmarks.scripted_model import InstantModel
+from benchmarks.scripted_model import TurnModel
 from benchmarks.sql_history import HistoryFile, at_session, question, with_history
 from benchmarks.synthetic_dialogue import answer, said, threads
+from benchmarks.terminal import make_parser, show_progress
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.ids import make_ulid
 
@@ -64,15 +62,6 @@ HISTORY_TOKENS = 2000
 _FIRST = 10
 """Turns before the first one of a window that are taken and not measured: they fill caches."""
 _WINDOW = 100
-
-
-class TurnModel(InstantModel):
-    """Answers with what is answered in its turn."""
-
-    turn: int = 0
-
-    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
-        return AIMessage(answer(self.turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +103,10 @@ class Window:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the bar fails."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.latency",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.latency", __doc__)
     parser.add_argument("--turns", type=int, default=2000, help="turns of the thread")
     parser.add_argument("--lines", type=int, default=10_000, help="lines the user said before")
     parser.add_argument("--alone", action="store_true", help="leave the peer out")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.turns < _FIRST + 6 or options.lines < 0:
         parser.error(f"--turns must be at least {_FIRST + 6} and --lines not negative")
@@ -130,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = (BARE, OURS) if options.alone else (BARE, OURS, PEER)
         found = measured(options.turns, options.lines, Path(folder), names)
     report = reported(found, options.lines)
-    _progress("")
+    show_progress("")
     print(json.dumps(report, indent=2) if options.json else table(report))
     return 0 if all(bar["ok"] for bar in report["bars"] if bar["decides"]) else 1
 
@@ -160,18 +144,18 @@ def measured(turns: int, lines: int, folder: Path, names: Sequence[str]) -> list
             file = HistoryFile(folder / f"history{number}.db")
             stack.enter_context(memory)
             stack.enter_context(closing(file))
-            _progress(f"the turns before {window.turns[0]:,}")
+            show_progress(f"the turns before {window.turns[0]:,}")
             systems = _systems(model, memory, file)
             places.append((window, {name: systems[name] for name in names}))
             _filled(window.turns[0], model, memory, file, places[-1][1])
         for rounds in zip(*(window.turns for window in found), strict=True):
-            _progress(f"turns {', '.join(map(str, rounds))}")
+            show_progress(f"turns {', '.join(map(str, rounds))}")
             _taken(model, list(zip(rounds, places, strict=True)))
     return found
 
 
 def _said_before(lines: int, path: Path) -> None:
-    _progress(f"{lines:,} lines of earlier threads")
+    show_progress(f"{lines:,} lines of earlier threads")
     with ConversationMemory.open(path, embeddings=EmbeddedEmbeddings()) as memory:
         for number, messages in enumerate(threads(lines)):
             memory.add_messages(messages, user_id="ana", thread_id=f"t{number}", durable=False)
@@ -217,11 +201,6 @@ def _taken(model: TurnModel, places: list[tuple[int, tuple[Window, dict[str, Sys
         model.turn = number
         for name in systems if is_odd else reversed(systems):
             window.take(number, name, systems[name])
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text:<40}", end="", file=sys.stderr, flush=True)
 
 
 # -- reporting -------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-__all__ = ["InstantModel"]
+from benchmarks.synthetic_dialogue import answer
+
+__all__ = ["InstantModel", "TurnModel"]
 
 
 class InstantModel(BaseChatModel):
@@ -38,3 +40,12 @@ class InstantModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self.answer(messages))])
+
+
+class TurnModel(InstantModel):
+    """Answers with what is answered in its turn."""
+
+    turn: int = 0
+
+    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        return AIMessage(answer(self.turn))

@@ -28,7 +28,6 @@ Bar: the p95 of `background` is at most 1.1 times that of `without`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import sqlite3
@@ -46,6 +45,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks.synthetic_dialogue import answer, said
+from benchmarks.terminal import make_parser, show_progress
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing import SummarySettings
@@ -134,15 +134,10 @@ class System:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the bar fails."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.summary_latency",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.summary_latency", __doc__)
     parser.add_argument("--turns", type=int, default=600, help="turns that are measured")
     parser.add_argument("--seconds", type=float, default=2.0, help="what a summary takes")
     parser.add_argument("--pace", type=float, default=0.15, help="seconds from turn to turn")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.turns < 2 * _FOREGROUND_SHARE or options.seconds < 0:
         least = 2 * _FOREGROUND_SHARE
@@ -150,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="benchmark-summary-latency-") as folder:
         found = measured(options.turns, options.seconds, options.pace, Path(folder))
     report = reported(found, options.seconds)
-    _progress("")
+    show_progress("")
     print(json.dumps(report, indent=2) if options.json else table(report))
     return 0 if all(bar["ok"] for bar in report["bars"]) else 1
 
@@ -164,14 +159,14 @@ def measured(turns: int, seconds: float, pace: float, folder: Path) -> dict[str,
         systems = {name: _system(name, seconds, folder, stack) for name in SYSTEMS}
         pair = [systems["without"], systems["background"]]
         for number in range(_WARM_UP + turns):
-            _progress(f"turn {number:,} of {_WARM_UP + turns:,}")
+            show_progress(f"turn {number:,} of {_WARM_UP + turns:,}")
             begun = time.monotonic()
             for system in pair if number % 2 else reversed(pair):
                 system.take(number, is_measured=number >= _WARM_UP)
             time.sleep(max(begun + pace - time.monotonic(), 0.0))
         systems["background"].memory.flush()
         for number in range(_WARM_UP + turns // _FOREGROUND_SHARE):
-            _progress(f"foreground, turn {number:,}")
+            show_progress(f"foreground, turn {number:,}")
             systems["foreground"].take(number, is_measured=number >= _WARM_UP)
         return {name: system.figures() for name, system in systems.items()}
 
@@ -193,11 +188,6 @@ def _system(name: str, seconds: float, folder: Path, stack: ExitStack) -> System
             summarize_when=when,
         )
     return System(stack.enter_context(memory), summarizer)
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text:<40}", end="", file=sys.stderr, flush=True)
 
 
 # -- reporting -------------------------------------------------------------------------------

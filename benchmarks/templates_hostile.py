@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.terminal import make_parser
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.text import TemplateLimits
@@ -123,15 +124,10 @@ def _report_failure(name: str, done: subprocess.CompletedProcess[str]) -> dict[s
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar is missed."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.templates_hostile",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.templates_hostile", __doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one rendering")
     parser.add_argument("--megabytes", type=int, default=64, help="of one rendering")
     parser.add_argument("--processes", type=int, default=1, help="how many run at once")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--one", help="measure one template in this process")
     options = parser.parse_args(arguments)
     if options.one is not None:

@@ -17,7 +17,6 @@ deepest stack of the package's own frames. `--list` prints the files, each with 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 import langchain_convmem
 from benchmarks.scripted_model import InstantModel
+from benchmarks.terminal import make_parser
 from langchain_convmem import ConversationMemory
 
 PACKAGE = str(Path(langchain_convmem.__file__).parent)
@@ -140,13 +140,8 @@ def _at(thread: str) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print how many files and functions a turn touches."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.turn_path",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.turn_path", __doc__)
     parser.add_argument("--list", action="store_true", help="print the files and functions")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args(arguments)
     paths = trace_turns()
     figures = {

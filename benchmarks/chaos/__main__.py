@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
@@ -19,11 +18,13 @@ from benchmarks.chaos.files import run_alterations, run_flips, run_tears
 from benchmarks.chaos.forks import run_forks
 from benchmarks.chaos.kills import run_kills
 from benchmarks.chaos.moments import run_cancellations, run_clocks, run_locks
+from benchmarks.chaos.paths import run_paths
 from benchmarks.chaos.services import run_services
-from benchmarks.terminal import parse_positive
+from benchmarks.terminal import make_parser, parse_positive
 
 DRILLS: dict[str, Drill] = {
     "kills": run_kills,
+    "paths": run_paths,
     "forks": run_forks,
     "alterations": run_alterations,
     "flips": run_flips,
@@ -40,15 +41,10 @@ DRILLS: dict[str, Drill] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and print; return the exit code, which is 1 where a promise did not hold."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.chaos",
-        description=benchmarks.chaos.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("python -m benchmarks.chaos", benchmarks.chaos.__doc__)
     parser.add_argument("--runs", type=parse_positive, default=100, help="runs of each drill")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=list(DRILLS), default=list(DRILLS))
-    parser.add_argument("--json", action="store_true", help="print plain data")
     options = parser.parse_args(arguments)
     logging.disable()  # what is damaged on purpose is logged again and again
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)

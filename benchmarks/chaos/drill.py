@@ -1,20 +1,27 @@
-"""What a drill is: a name, what it did, what it found."""
+"""What a drill is: a name, what it did, what it found; and what drills share."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
-import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from benchmarks.terminal import show_progress
+from langchain_convmem import ConversationMemory, SQLiteLog
+from langchain_convmem.records import Entry
 
 
 @dataclass(slots=True)
@@ -46,6 +53,9 @@ class DrillReport:
 
 Drill: TypeAlias = Callable[[int, int], DrillReport]
 """Takes the number of runs and a seed."""
+Run: TypeAlias = Callable[[Path, random.Random], list[str]]
+"""Takes a folder and what chance is; returns what it found."""
+Acknowledge: TypeAlias = Callable[[Any], None]
 
 
 @contextmanager
@@ -63,6 +73,48 @@ def make_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+def repeat(name: str, runs: int, seed: int, kinds: Mapping[str, Run]) -> DrillReport:
+    """Try kinds of runs in turn, each in a process, in a folder and with chances of its own."""
+    with measure(name) as report:
+        for number in range(runs):
+            kind = list(kinds)[number % len(kinds)]
+            chance = random.Random(seed * 1_000_003 + number)
+            with make_folder() as folder:
+                report.note(kind, number, run_apart(partial(kinds[kind], folder, chance)))
+            show_drill(name, number + 1, runs)
+    return report
+
+
+# -- logs in a folder -----------------------------------------------------------------------------
+
+
+def open_memory(folder: Path, **options: Any) -> ConversationMemory:
+    """Open the memory of a folder, which recalls by vectors of chance."""
+    return ConversationMemory.open(
+        folder / "memory.db", embeddings=DeterministicFakeEmbedding(size=16), **options
+    )
+
+
+def verify(file: Path) -> list[str]:
+    """Return what `verify` says of a log."""
+    with SQLiteLog(file) as log:
+        return [f"verify says: {problem}" for problem in log.verify().problems]
+
+
+def read_texts(entries: Sequence[Entry], role: str = "user") -> list[str]:
+    """Return what one of those who speak said."""
+    return [text for one in entries if one.role == role for text in one.contents]
+
+
+def compare(there: Sequence[str], acknowledged: Sequence[str], batch: int = 0) -> list[str]:
+    """Return what is lost, doubled, or a part of a batch; the texts of one begin alike, up to /."""
+    counts = Counter(there)
+    found = [f"lost {text!r}" for text in acknowledged if not counts[text]]
+    found += [f"doubled {text!r}" for text, count in counts.items() if count > 1]
+    parts = Counter(text.split("/")[0] for text in counts) if batch else {}
+    return found + [f"partial batch {name}" for name, count in parts.items() if count != batch]
+
+
 # -- processes ----------------------------------------------------------------------------------
 
 
@@ -73,7 +125,7 @@ class Victim:
     the imports done.
     """
 
-    def __init__(self, work: Callable[[Callable[[Any], None]], None]) -> None:
+    def __init__(self, work: Callable[[Acknowledge], None]) -> None:
         """Start; `work` gets a function that acknowledges a JSON value."""
         self._end, child_end = os.pipe()
         self._pid = os.fork()
@@ -112,7 +164,7 @@ class Victim:
         return [json.loads(line) for line in whole.splitlines()]
 
 
-def _work_and_exit(work: Callable[[Callable[[Any], None]], None], end: int) -> None:
+def _work_and_exit(work: Callable[[Acknowledge], None], end: int) -> None:
     def acknowledge(value: Any) -> None:
         os.write(end, json.dumps(value).encode() + b"\n")
 
@@ -143,7 +195,5 @@ def compute_apart(work: Callable[[], Any]) -> Any:
 
 
 def show_drill(name: str, done: int, runs: int) -> None:
-    """Write how far a drill has come, over the line before, where somebody watches."""
-    if not sys.stderr.isatty():
-        return
-    print(f"\r{name}: {done} of {runs}   ", end="", file=sys.stderr, flush=True)
+    """Write how far a drill has come."""
+    show_progress(f"{name}: {done} of {runs}")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 
-from benchmarks.chaos.drill import DrillReport, make_folder, measure, run_apart, show_drill
+from benchmarks.chaos.drill import DrillReport, repeat
 from langchain_convmem import SQLiteLog
 from langchain_convmem.recall.recall import LineRecall
 from langchain_convmem.records import LineMatch, Owner, ThreadKey
@@ -32,14 +31,7 @@ _OPERATIONS = 100
 
 def run_evictions(runs: int, seed: int) -> DrillReport:
     """Write and recall for so many hundreds of operations; count what comes back to whom."""
-    with measure("evictions") as report:
-        for number in range(runs):
-            chance = random.Random(seed * 1_000_003 + number)
-            with make_folder() as folder:
-                found = run_apart(partial(_write_and_recall, folder, chance))
-                report.note(f"{_OPERATIONS} operations", number, found)
-            show_drill("evictions", number + 1, runs)
-    return report
+    return repeat("evictions", runs, seed, {f"{_OPERATIONS} operations": _write_and_recall})
 
 
 def _write_and_recall(folder: Path, chance: random.Random) -> list[str]:

@@ -1,4 +1,4 @@
-"""Files that change under a log: a character is altered, a bit flips, an end is torn off.
+"""Files that change under a log: a character or a bit is another, rows or an end are gone.
 
 Each run copies a small memory of several users and threads, damages the copy, opens it, reads every
 thread and recalls from every user; then `verify` judges the file. Counted are runs:
@@ -11,8 +11,11 @@ missed    a reader met damage that `verify` did not find
 refused   the file did not open: its header, its schema or a table of names was hit
 tail      SQLite dropped the end of the write-ahead file, as after a crash
 gaps      damaged entries were named where they stood
+missing   entries, not runs: so many did `verify` count as missing
+uncounted rows were deleted, and `verify` counted another number of missing entries
 
-Altered, silent, crashed and missed may not happen, nor `failed` where one character is altered.
+Altered, silent, crashed, missed and uncounted may not happen, nor `failed` where one character is
+altered or rows are deleted.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ _THREADS = ("garden", "travel")
 _LINES = 12
 _SAID_AT_ONCE = 3
 _NOT_OURS = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-_FORBIDDEN = ("altered", "silent", "crashed", "missed")
+_FORBIDDEN = ("altered", "silent", "crashed", "missed", "uncounted")
 
 Damage: TypeAlias = Callable[[Path, random.Random], str]
 """Damages a main file, or the write-ahead file beside it; returns what it did, and in which."""
@@ -62,6 +65,18 @@ def alter_character(path: Path, rng: random.Random) -> str:
         altered = body[:at] + chr(ord(body[at]) ^ 1) + body[at + 1 :]
         db.execute("UPDATE entries SET body = ? WHERE place = ?", (altered, place))
     return f"{path.name} place {place} character {at}"
+
+
+def delete_rows(path: Path, rng: random.Random) -> str:
+    """Delete some rows, the last ones of an owner, or all of an owner; return which."""
+    with closing(sqlite3.connect(path)) as db, db:
+        places = [place for (place,) in db.execute("SELECT place FROM entries ORDER BY place")]
+        owner, count = rng.choice(places) >> 32, rng.randint(1, 5)
+        own = [place for place in places if place >> 32 == owner]
+        some, last = rng.sample(places, count), own[-count:]
+        name, doomed = rng.choice([("places", some), ("last places", last), ("all places", own)])
+        db.executemany("DELETE FROM entries WHERE place = ?", [(place,) for place in doomed])
+    return f"{path.name} without {name} {doomed}"
 
 
 def flip_bit(path: Path, rng: random.Random) -> str:
@@ -106,8 +121,15 @@ def _choose_file(path: Path, rng: random.Random) -> Path:
 
 
 def run_alterations(runs: int, seed: int) -> DrillReport:
-    """Alter one character in each of so many files."""
-    return _damage_files("alterations", runs, seed, alter_character, (*_FORBIDDEN, "failed"))
+    """Alter one character in each of so many files, and delete rows of a tenth as many."""
+    forbidden = (*_FORBIDDEN, "failed")
+    report = _damage_files("alterations", runs, seed, alter_character, forbidden)
+    deleted = _damage_files("deletions", -(-runs // 10), seed, delete_rows, forbidden)
+    report.did.update({f"deletions {kind}": count for kind, count in deleted.did.items()})
+    report.did["deletions"] = deleted.runs
+    report.findings += deleted.findings
+    report.seconds += deleted.seconds
+    return report
 
 
 def run_flips(runs: int, seed: int) -> DrillReport:
@@ -227,7 +249,7 @@ class Outcome:
             seen = Readers(memory)
             seen.read_threads(opened)
             seen.recall(opened)
-            problems = _verify(cast("SQLiteLog", opened.log))
+            problems, missing = _verify(cast("SQLiteLog", opened.log))
         said, shown = memory.lines, seen.shown
         lost = [key for key, lines in shown.items() if lines != said[key] and key not in seen.named]
         is_tail = "-wal" in where and all(
@@ -241,16 +263,23 @@ class Outcome:
             "silent": bool(lost) and not problems and not is_tail,
             "missed": bool(seen.failed or seen.named) and not problems,
             "found": bool(problems),
+            "uncounted": "without" in where and missing != _count(said) - _count(shown),
         }
+        self.counts["missing"] += missing
         for name in filter(happened.__getitem__, happened):
             self.note(name, f"{where}: {[*seen.altered, *seen.failed][:2]} {problems[:2]}")
 
 
-def _verify(log: SQLiteLog) -> list[str]:
+def _count(lines: dict[ThreadKey, list[str]]) -> int:
+    return sum(map(len, lines.values()))
+
+
+def _verify(log: SQLiteLog) -> tuple[list[str], int]:
     try:
-        return list(log.verify().problems)
+        report = log.verify()
     except ConvMemError as error:
-        return [type(error).__name__]
+        return [type(error).__name__], 0
+    return list(report.problems), report.missing
 
 
 class Readers:

@@ -1,428 +1,115 @@
-"""Kills: a process dies at any moment of any write, and the next one finds all that counted.
+"""Kills: many processes write one file, some die at any moment, and all that counted is there once.
 
-Each path writes what it can tell again: numbered texts, under ids of their own. After every kill a
-fresh process opens the file, checks it from end to end, and counts.
+Eight processes of four threads each append to the same conversations of one SQLite file. At a
+moment of chance one of them is killed while the others write, and a new one takes its place; after
+so many kills all of them are killed, and a fresh process opens the file, checks it from end to end,
+and counts. What was acknowledged stands in a file beside it, which a kill leaves alone. Counted are
+
+messages   those that were acknowledged
+refused    calls that raised a `LogError`; any other error is a finding
 """
 
 from __future__ import annotations
 
-import json
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
-from benchmarks.chaos.drill import DrillReport, Victim, make_folder, measure, run_apart, show_drill
-from langchain_convmem import ConversationMemory, SQLiteLog
-from langchain_convmem.offline import ExtractiveSummarizer, OfflineChatModel
-from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.transfer.copy import copy_log
+from benchmarks.chaos.drill import (
+    Acknowledge,
+    DrillReport,
+    Victim,
+    compare,
+    compute_apart,
+    make_folder,
+    measure,
+    read_texts,
+    show_drill,
+    verify,
+)
+from langchain_convmem import SQLiteLog
+from langchain_convmem.errors import LogError
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.context import build_context
-from langchain_convmem.views.live import find_covers, find_live_entries, find_nodes
 
-KEY = ThreadKey("ana", "chat")
-_IMPORTED = 120
-_LINES = 60
-Acknowledge: TypeAlias = Callable[[Any], None]
-
-
-@dataclass(frozen=True, slots=True)
-class WritingPath:
-    """One way to write.
-
-    Attributes:
-        name: What it is called in reports.
-        prepare: Makes what the work needs, in a process of its own.
-        work: Writes until it is killed, or is done; acknowledges what returned.
-        judge: Returns what is wrong with what is left; may finish the work first.
-    """
-
-    name: str
-    prepare: Callable[[Path], None]
-    work: Callable[[Path, int, Acknowledge], None]
-    judge: Callable[[Path, Sequence[Any]], list[str]]
+PROCESSES, THREADS = 8, 4
+_KILLS_PER_FILE = 25
+_BATCH = 3
+_KEYS = [ThreadKey(*names) for names in (("ana", "a"), ("ana", "b"), ("ben", "a"), (None, "a"))]
 
 
 def run_kills(runs: int, seed: int) -> DrillReport:
-    """Kill so many processes, on every writing path in turn."""
+    """Kill so many of the processes, one at a time, and then all that are left."""
     with measure("kills") as report:
-        for number in range(runs):
-            path = PATHS[number % len(PATHS)]
-            chance = random.Random(seed * 1_000_003 + number)
+        for first in range(0, runs, _KILLS_PER_FILE):
+            kills = min(_KILLS_PER_FILE, runs - first)
             with make_folder() as folder:
-                report.note(path.name, number, _run_one(path, folder, chance))
-            show_drill("kills", number + 1, runs)
+                found = _kill(folder, kills, random.Random(seed * 1_000_003 + first))
+                answer = compute_apart(partial(_judge, folder))
+            if isinstance(answer, dict):
+                answer = [[f"the check failed: {answer['error']}"], 0, 0]
+            report.runs += kills
+            report.did[f"{PROCESSES} processes x {THREADS} threads: kills"] += kills
+            report.did["more, all at once"] += PROCESSES
+            report.did["messages"] += answer[1]
+            report.did["refused"] += answer[2]
+            report.findings += [f"kills from {first} on: {one}" for one in found + answer[0]]
+            show_drill("kills", first + kills, runs)
     return report
 
 
-def _run_one(path: WritingPath, folder: Path, chance: random.Random) -> list[str]:
-    """Prepare, kill at a moment of chance up to three times, and judge."""
-    problems = run_apart(partial(_prepare, path, folder))
-    acknowledged: list[Any] = []
-    for attempt in range(chance.randint(1, 3)):
-        start = attempt * 1_000_000
-        victim = Victim(partial(path.work, folder, start))
-        victim.wait_for_lines(chance.choice([0, 1, 1, 2, 5]), timeout_s=5)
-        time.sleep(chance.uniform(0, chance.choice([0.02, 0.06, 0.4])))
-        told = victim.kill()
-        problems += [one["error"] for one in told if isinstance(one, dict) and "error" in one]
-        acknowledged += [one for one in told if not isinstance(one, dict)]
-    return problems + run_apart(partial(_judge, path, folder, acknowledged))
-
-
-def _prepare(path: WritingPath, folder: Path) -> list[str]:
-    path.prepare(folder)
-    return []
-
-
-def _judge(path: WritingPath, folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    file = folder / "memory.db"
-    found = _verify(file) if file.exists() else []
-    found += path.judge(folder, acknowledged)
-    return found + (_verify(file) if file.exists() else [])
-
-
-def _verify(file: Path) -> list[str]:
-    with SQLiteLog(file) as log:
-        return [f"verify says: {problem}" for problem in log.verify().problems]
-
-
-# -- what the paths share -------------------------------------------------------------------------
-
-
-def _open_log(folder: Path) -> SQLiteLog:
-    return SQLiteLog(folder / "memory.db")
-
-
-def _open_memory(folder: Path, **options: Any) -> ConversationMemory:
-    return ConversationMemory.open(
-        folder / "memory.db", embeddings=DeterministicFakeEmbedding(size=16), **options
-    )
-
-
-def _read_texts(entries: Sequence[Entry], role: str = "user") -> list[str]:
-    return [text for one in entries if one.role == role for text in one.contents]
-
-
-def _compare(there: Sequence[str], acknowledged: Sequence[str]) -> list[str]:
-    """Return what is lost, or doubled."""
-    counts = Counter(there)
-    lost = [text for text in acknowledged if not counts[text]]
-    doubled = [text for text, count in counts.items() if count > 1]
-    return [f"lost {text!r}" for text in lost] + [f"doubled {text!r}" for text in doubled]
-
-
-def _do_nothing(folder: Path) -> None:
-    del folder
-
-
-def _fill(folder: Path) -> None:
-    """Store a chat to work on."""
-    with _open_log(folder) as log:
-        said = [
-            message
-            for n in range(_LINES)
-            for message in (
-                HumanMessage(f"line {n} about the garden", id=f"q{n}"),
-                AIMessage(f"answer {n}", id=f"a{n}"),
-            )
-        ]
-        log.append(KEY, [make_draft(message) for message in said])
-
-
-# -- appends --------------------------------------------------------------------------------------
-
-_BATCH = 3
-
-
-def _append(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    with _open_log(folder) as log:
-        for n in range(start, start + 100_000):
-            batch = [HumanMessage(f"{n}/{part}", id=f"m{n}-{part}") for part in range(_BATCH)]
-            log.append(KEY, [make_draft(message) for message in batch])
-            acknowledge(n)
-
-
-def _judge_append(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        there = _read_texts(log.entries(KEY))
-    wanted = [f"{n}/{part}" for n in acknowledged for part in range(_BATCH)]
-    batches = Counter(text.split("/")[0] for text in there)
-    partial = [f"partial batch {name}" for name, count in batches.items() if count != _BATCH]
-    return _compare(there, wanted) + partial
-
-
-def _say(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    memory = _open_memory(folder)
-    chain = memory.wrap(OfflineChatModel())
-    config: Any = {"configurable": {"user_id": "ana", "thread_id": "chat"}}
-    for n in range(start, start + 100_000):
-        if n % 2:
-            chain.invoke(f"question {n}", config)
-        else:
-            for _ in chain.stream(f"question {n}", config):
-                pass
-        acknowledge(n)
-
-
-def _converse(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    memory = _open_memory(folder)
-    with memory.conversation(OfflineChatModel(), thread_id="chat", user_id="ana") as talk:
-        for n in range(start, start + 100_000):
-            talk.send_message(f"question {n}")
-            acknowledge(n)
-
-
-def _judge_turns(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        entries = find_live_entries(log.entries(KEY))
-    found = _compare(_read_texts(entries), [f"question {n}" for n in acknowledged])
-    answered = {one.turn_id for one in entries if one.role == "assistant"}
-    asked = {one.contents[0]: one.turn_id for one in entries if one.role == "user"}
-    return found + [
-        f"question {n} lost its answer"
-        for n in acknowledged
-        if asked.get(f"question {n}") not in answered
-    ]
-
-
-# -- changes --------------------------------------------------------------------------------------
-
-
-def _annotate(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    with _open_log(folder) as log:
-        first = log.entries(KEY, last=1)[0]
-        for n in range(start, start + 100_000):
-            log.annotate(KEY, first.id, attributes=[f"mark {n}"])
-            acknowledge(n)
-
-
-def _judge_annotate(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        marks = log.entries(KEY, last=1)[0].metadata.attributes
-    return _compare(marks, [f"mark {n}" for n in acknowledged])
-
-
-def _count_up(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    del start
-    with _open_log(folder) as log:
-        for _ in range(100_000):
-            found = log.get_state(KEY, "count")
-            count = 1 if found is None else found.value + 1
-            log.set_state(KEY, "count", count, expected=None if found is None else found.version)
-            acknowledge(count)
-
-
-def _judge_count(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        found = log.get_state(KEY, "count")
-    count, least = (0 if found is None else found.value), max(acknowledged, default=0)
-    return [] if count >= least else [f"lost counts: {count} after {least}"]
-
-
-def _edit(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    memory = _open_memory(folder)
-    history = memory.history("chat", user_id="ana")
-    for n in range(start, start + 100_000):
-        history.add_messages([HumanMessage(f"said {n}", id=f"s{n}"), AIMessage(f"told {n}")])
-        if n % 2:
-            history.undo()
-            acknowledge(["undone", n])
-        else:
-            history.add_messages([HumanMessage(f"meant {n}", id=f"s{n}")])
-            acknowledge(["replaced", n])
-
-
-def _judge_edit(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        live = _read_texts(find_live_entries(log.entries(KEY)))
-    replaced = [f"meant {n}" for kind, n in acknowledged if kind == "replaced"]
-    back = [
-        f"undone, and back: {n}"
-        for kind, n in acknowledged
-        if kind == "undone" and f"said {n}" in live
-    ]
-    old = [
-        f"replaced, and there: {n}"
-        for kind, n in acknowledged
-        if kind == "replaced" and f"said {n}" in live
-    ]
-    return _compare(live, replaced) + back + old
-
-
-def _forget(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    memory = _open_memory(folder)
-    for n in range(start, start + 100_000):
-        [entry] = memory.add_messages(
-            [HumanMessage(f"secret-{n}-secret", id=f"s{n}")], thread_id="chat", user_id="ana"
-        )
-        memory.recall(f"secret-{n}-secret", user_id="ana")
-        memory.forget(thread_id="chat", user_id="ana", entry_ids=[entry.id])
-        acknowledge(n)
-
-
-def _judge_forget(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    content = b"".join(one.read_bytes() for one in folder.iterdir())
-    found = [
-        f"forgotten, and in the file: {n}"
-        for n in acknowledged
-        if f"secret-{n}-secret".encode() in content
-    ]
-    with _open_log(folder) as log:
-        kept = _read_texts(log.entries(KEY))
-    return found + _compare(
-        [text for text in kept if text.startswith("line")],
-        [f"line {n} about the garden" for n in range(_LINES)],
-    )
-
-
-# -- whole files ----------------------------------------------------------------------------------
-
-
-def _write_import(folder: Path) -> None:
-    rows = [{"role": "user", "content": f"imported {n}"} for n in range(_IMPORTED)]
-    (folder / "chat.json").write_text(json.dumps({"messages": rows}))
-
-
-def _import(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    del start
-    memory = _open_memory(folder)
-    memory.import_file(
-        folder / "chat.json",
-        user_id="ana",
-        thread_id="chat",
-        progress=lambda done, _: acknowledge(done),
-    )
-
-
-def _judge_import(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    del acknowledged
-    _import(folder, 0, lambda _: None)
-    with _open_log(folder) as log:
-        there = _read_texts(log.entries(KEY))
-    return _compare(there, [f"imported {n}" for n in range(_IMPORTED)])
-
-
-def _reindex(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    size = 24 if start else 32
-    memory = ConversationMemory.open(
-        folder / "memory.db", embeddings=DeterministicFakeEmbedding(size=size)
-    )
-    memory.reindex(user_id="ana", progress=lambda done, _: acknowledge(done))
-
-
-def _fill_and_index(folder: Path) -> None:
-    _fill(folder)
-    memory = _open_memory(folder)
-    memory.refresh(user_id="ana")
-    memory.close()
-
-
-def _judge_reindex(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    del acknowledged
-    memory = ConversationMemory.open(
-        folder / "memory.db", embeddings=DeterministicFakeEmbedding(size=32)
-    )
-    problems = list(memory.reindex(user_id="ana"))
-    found = memory.recall("line 7 about the garden", user_id="ana")
-    if not any(match.line.line_id == "q7" for match in found.matches):
-        problems.append("a line is not found after re-indexing")
-    there = _read_texts(memory.log.entries(KEY))
-    memory.close()
-    return problems + _compare(there, [f"line {n} about the garden" for n in range(_LINES)])
-
-
-def _compact(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    memory = _open_memory(
-        folder,
-        summarizer=ExtractiveSummarizer(),
-        summary_settings=SummarySettings(trigger=("tokens", 200), keep=("tokens", 80)),
-        summarize_when="foreground",
-    )
-    for n in range(start, start + 100_000):
-        memory.add_messages(
-            [HumanMessage(f"said {n}", id=f"s{n}"), AIMessage(f"told {n}")],
-            thread_id="chat",
-            user_id="ana",
-        )
-        memory.summarize("chat", user_id="ana", force=n % 3 == 0)
-        acknowledge(n)
-
-
-def _judge_compact(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        entries = log.entries(KEY)
-    live = find_live_entries(entries)
-    covered = find_covers(live, find_nodes(live))
-    shown = build_context(entries).positions
-    found = _compare(_read_texts(live), [f"said {n}" for n in acknowledged])
-    for entry in live:
-        if entry.role != "summary" and (entry.id in covered) == (entry.position in shown):
-            found.append(f"entry {entry.position} is not shown or covered exactly once")
-    return found
-
-
-def _copy(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    del start
-    with _open_log(folder) as source, SQLiteLog(folder / "copy.db") as target:
-        copy_log(source, target, source_name="source", progress=lambda done, _: acknowledge(done))
-
-
-def _judge_copy(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    _copy(folder, 0, lambda _: None)
-    del acknowledged
-    with _open_log(folder) as source, SQLiteLog(folder / "copy.db") as target:
-        there, wanted = _read_texts(target.entries(KEY)), _read_texts(source.entries(KEY))
-    return _compare(there, wanted) + _verify(folder / "copy.db")
-
-
-def _back_up(folder: Path, start: int, acknowledge: Acknowledge) -> None:
-    with _open_log(folder) as log:
-        for n in range(start, start + 100_000):
-            log.append(KEY, [make_draft(HumanMessage(f"said {n}", id=f"s{n}"))])
-            log.backup(folder / f"backup-{n}.db")
-            acknowledge(n)
-
-
-def _judge_backup(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    found = []
-    for n in acknowledged:
-        file = folder / f"backup-{n}.db"
-        if not file.exists():
-            found.append(f"backup {n} is gone")
-            continue
-        found += _verify(file)
-        with SQLiteLog(file) as log:
-            if f"said {n}" not in _read_texts(log.entries(KEY)):
-                found.append(f"backup {n} lacks what was said before it")
-    with _open_log(folder) as log:
-        for left in folder.glob(".*.unfinished"):  # the next backup of that name removes it
-            log.backup(folder / left.stem[1:], overwrite=True)
-    names = {one.name.split(".db")[0] for one in folder.iterdir()}
-    stale = [name for name in names if not name.startswith(("backup-", "memory", "last"))]
-    return found + [f"a partial copy is left: {name}" for name in stale]
-
-
-PATHS: tuple[WritingPath, ...] = (
-    WritingPath("append", _do_nothing, _append, _judge_append),
-    WritingPath("turn of wrap", _do_nothing, _say, _judge_turns),
-    WritingPath("conversation", _do_nothing, _converse, _judge_turns),
-    WritingPath("annotate", _fill, _annotate, _judge_annotate),
-    WritingPath("documents", _do_nothing, _count_up, _judge_count),
-    WritingPath("edits", _do_nothing, _edit, _judge_edit),
-    WritingPath("forget", _fill, _forget, _judge_forget),
-    WritingPath("import", _write_import, _import, _judge_import),
-    WritingPath("re-index", _fill_and_index, _reindex, _judge_reindex),
-    WritingPath("summaries", _do_nothing, _compact, _judge_compact),
-    WritingPath("copy", _fill, _copy, _judge_copy),
-    WritingPath("backup", _fill, _back_up, _judge_backup),
-)
+def _kill(folder: Path, kills: int, chance: random.Random) -> list[str]:
+    """Have all write, and kill; return the errors that ended a process before."""
+    told: list[Any] = []
+    numbers = count()
+    crowd = [Victim(partial(_write, folder, next(numbers))) for _ in range(PROCESSES)]
+    for _ in range(kills):
+        if chance.random() < 0.8:  # else one may be killed while it opens the file
+            for one in crowd:
+                one.wait_for_lines(1)
+        time.sleep(chance.uniform(0, chance.choice([0.02, 0.2, 1.0])))
+        at = chance.randrange(PROCESSES)
+        told += crowd[at].kill()
+        crowd[at] = Victim(partial(_write, folder, next(numbers)))
+    for one in crowd:
+        one.wait_for_lines(1)
+    for one in crowd:
+        told += one.kill()
+    return [one["error"] for one in told if isinstance(one, dict)]
+
+
+def _write(folder: Path, process: int, acknowledge: Acknowledge) -> None:
+    """Be one of the processes: all its threads write until it is killed."""
+    log = SQLiteLog(folder / "memory.db")
+    with (folder / f"{process}.told").open("ab", buffering=0) as told:
+
+        def write(thread: int) -> None:
+            for n in count():
+                texts = [f"{process}-{thread}-{n}/{part}" for part in range(_BATCH)]
+                drafts = [make_draft(HumanMessage(text, id=text)) for text in texts]
+                try:
+                    log.append(_KEYS[n % len(_KEYS)], drafts)
+                except LogError as error:
+                    texts = [f"!{type(error).__name__}"]
+                told.write("".join(f"{text}\n" for text in texts).encode())
+
+        threads = ThreadPoolExecutor(THREADS)
+        writing = [threads.submit(write, thread) for thread in range(THREADS)]
+        acknowledge("writing")
+        wait(writing, return_when=FIRST_EXCEPTION).done.pop().result()  # nothing else ends one
+
+
+def _judge(folder: Path) -> list[Any]:
+    """Return what is wrong, how many messages were acknowledged, and how many calls refused."""
+    lines = [line for one in folder.glob("*.told") for line in one.read_text().splitlines()]
+    told = [line for line in lines if not line.startswith("!")]
+    with SQLiteLog(folder / "memory.db") as log:
+        there = [text for key in _KEYS for text in read_texts(log.entries(key))]
+    found = compare(there, told, batch=_BATCH) + verify(folder / "memory.db")
+    return [found, len(told), len(lines) - len(told)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,14 @@ from unittest import mock
 
 from langchain_core.messages import HumanMessage
 
-from benchmarks.chaos.drill import DrillReport, measure, run_apart, show_drill
+from benchmarks.chaos.drill import (
+    DrillReport,
+    compare,
+    measure,
+    read_texts,
+    run_apart,
+    show_drill,
+)
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import make_draft
@@ -97,9 +103,8 @@ def _write_through(
             said.remove(text)
     server.faults = {}
     entries = sound.entries(KEY)
-    texts = Counter(text for one in entries for text in one.contents)
-    found = [f"lost {text[:20]!r}" for text in said if not texts[text]]
-    found += [f"doubled {text[:20]!r}" for text, count in texts.items() if count > 1]
+    texts = read_texts(entries)
+    found = [one[:20] for one in compare(texts, said)]
     found += [f"forgotten, and there: {text[:20]!r}" for text in texts if text not in said]
     return found + [f"damaged at {one.position}" for one in entries if one.damage]
 

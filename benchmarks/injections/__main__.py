@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -11,16 +10,12 @@ from collections.abc import Sequence
 import benchmarks.injections as package
 from benchmarks.injections.corpus import load_attacks
 from benchmarks.injections.surfaces import REFUSED, find_trust, read_ours, read_usual
+from benchmarks.terminal import make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when an attack on us succeeds."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.injections",
-        description=package.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = make_parser("benchmarks.injections", package.__doc__)
     parser.add_argument("--list", action="store_true", help="name the attacks that succeed")
     options = parser.parse_args(arguments)
     found: dict[str, list[str]] = {"attacks": [], "ours": [], "usual": [], "trust": []}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import benchmarks.log
 from benchmarks.log.measuring import progress
 from benchmarks.log.report import reported, table
 from benchmarks.log.running import Plan, measured
+from benchmarks.terminal import make_parser
 
 _FULL = (10, 1_000, 100_000)
 _QUICK = (10, 1_000, 5_000)
@@ -21,17 +21,12 @@ _QUICK = (10, 1_000, 5_000)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.log",
-        description=benchmarks.log.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.log", benchmarks.log.__doc__)
     parser.add_argument("--quick", action="store_true", help=f"lengths {_listed(_QUICK)}")
     parser.add_argument(
         "--sizes", type=int, nargs=3, metavar="N", help=f"lengths; default {_listed(_FULL)}"
     )
     parser.add_argument("--rounds", type=int, help="rounds of appends; loads take a third of them")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     sizes = tuple(options.sizes or (_QUICK if options.quick else _FULL))
     if sizes[0] < 2 or list(sizes) != sorted(set(sizes)) or sizes[2] < 20:

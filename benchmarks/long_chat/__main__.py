@@ -11,15 +11,12 @@ from typing import Any
 import benchmarks.long_chat
 from benchmarks.long_chat import reach, reach_report, report, running
 from benchmarks.long_chat.summarisers import STYLES, Style
+from benchmarks.terminal import make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.long_chat",
-        description=benchmarks.long_chat.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.long_chat", benchmarks.long_chat.__doc__)
     parser.add_argument("--turns", type=int, default=2000, help="turns of the chat")
     parser.add_argument("--facts", type=int, default=200, help="facts that are said in it")
     parser.add_argument("--sample", type=int, default=1000, help="evicted entries to look for")
@@ -37,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="static",
         help="with --compactions: what recall compares texts with; the encoder takes much longer",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.facts < 1 or options.turns < 5 * options.facts:
         parser.error("--turns must be at least five times --facts, and --facts at least 1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from benchmarks.long_chat.facts import Values
 from benchmarks.long_chat.judging import tells
 from benchmarks.long_chat.sayings import SAYINGS
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
+from benchmarks.terminal import show_progress
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.recall import MiniLMEmbeddings
 from langchain_convmem.summarizing import SummarySettings
@@ -178,7 +178,7 @@ def measured(
                 is_due = len(told) * compactions <= chat.compactions * len(sayings)
                 chat.take(sayings[len(told)] if is_due and len(told) < len(sayings) else None)
                 told = sayings[: len(told) + is_due]
-                _progress(f"{style}: compaction {chat.compactions:,} of {compactions:,}")
+                show_progress(f"{style}: compaction {chat.compactions:,} of {compactions:,}")
             chat.wait()
             asked = told if checkpoint == CHECKPOINTS else _sampled(told, checkpoint)
             view = chat.look()
@@ -272,8 +272,3 @@ class _Chat:
     def _brings(self, question: str, answer: str) -> bool:
         self._asking.invoke(HumanMessage(question), _HERE)
         return tells(self._got, answer)
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from benchmarks.long_chat.facts import Fact, facts
 from benchmarks.long_chat.judging import tells
 from benchmarks.long_chat.peers import Peer, Room, open_peers
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
+from benchmarks.terminal import show_progress
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.records import Entry
 from langchain_convmem.summarizing import SummarySettings
@@ -132,11 +132,11 @@ def measured(turns: int, planted: int, sample: int, style: Style = "quoting") ->
         _LongChat(Path(folder) / "memory.db", style) as long,
     ):
         for exchange in chat(turns, planted):
-            _progress(f"{style}: turn {exchange.number:,} of {turns:,}")
+            show_progress(f"{style}: turn {exchange.number:,} of {turns:,}")
             long.take(exchange, is_at_the_end=exchange.number > turns - planted)
             if exchange.number == turns - planted:
                 long.note_standing(facts(planted))
-        _progress("looking for what was evicted")
+        show_progress("looking for what was evicted")
         long.look_for_evicted(sample)
     long.found.seconds = time.perf_counter() - begun
     return long.found
@@ -327,8 +327,3 @@ def _list_slips(meter: Meter, answer: str) -> list[str]:
 
 def _digest(message: BaseMessage) -> str:
     return hashlib.blake2b(message.model_dump_json().encode(), digest_size=16).hexdigest()
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 
 import benchmarks.loss
 from benchmarks.loss.running import SCENARIOS, SYSTEMS, measured, table
+from benchmarks.terminal import make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and print; return the exit code, which is 1 when ours lost anything."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.loss",
-        description=benchmarks.loss.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.loss", benchmarks.loss.__doc__)
     parser.add_argument(
         "--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), metavar="SCENARIO"
     )
     parser.add_argument(
         "--system", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="SYSTEM"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     report = measured(options.only, options.system)
     if sys.stderr.isatty():

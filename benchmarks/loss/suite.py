@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.loss.systems import UnsupportedError
+from benchmarks.terminal import show_progress
 
 __all__ = ["Suite", "table_rows", "tried"]
 
@@ -40,7 +40,7 @@ def tried(suite: Suite, names: Sequence[str], systems: Sequence[str]) -> dict[st
     """Play scenarios with systems, both by name; return what was found as plain JSON."""
     rows = []
     for name in names:
-        _progress(name)
+        show_progress(name)
         scenario = suite.scenarios[name]
         found = {system: _found(suite, scenario, suite.systems[system]) for system in systems}
         what = (scenario.__doc__ or "").strip()
@@ -59,11 +59,6 @@ def _found(suite: Suite, scenario: Callable[..., Any], kind: type[Any]) -> dict[
         except Exception as error:  # noqa: BLE001 - a system that breaks down is a finding
             traceback.print_exc()
             return {"failed": f"{type(error).__name__}: {error}"}
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text:<40}", end="", file=sys.stderr, flush=True)
 
 
 # -- reporting -------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import defaultdict
@@ -40,7 +39,7 @@ from benchmarks.personal.report import markdown, table
 from benchmarks.recall.data import BadDataError
 from benchmarks.recall.embedders import EMBEDDERS, load_embedders
 from benchmarks.recall.parts import PARTS, settings_without
-from benchmarks.terminal import parse_positive, show_progress
+from benchmarks.terminal import make_parser, parse_positive, show_progress
 
 __all__ = ["main", "run"]
 
@@ -237,11 +236,7 @@ def _measure_language(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the data cannot be read."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.personal",
-        description=benchmarks.personal.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.personal", benchmarks.personal.__doc__)
     parser.add_argument(
         "--size",
         type=parse_positive,
@@ -256,7 +251,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--beside", type=Path, metavar="CHECKOUT", help="folder of another version, asked too"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--table", action="store_true", help="print Markdown tables")
     options = parser.parse_args(arguments)
     try:

@@ -32,7 +32,7 @@ from benchmarks.recall.studies import (
     try_grid,
 )
 from benchmarks.recall.systems import System, recall_of, recallers_for, systems_for
-from benchmarks.terminal import parse_positive, show_progress
+from benchmarks.terminal import make_parser, parse_positive, show_progress
 
 __all__ = ["main"]
 
@@ -129,11 +129,7 @@ def _systems(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the data cannot be read."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.recall",
-        description=benchmarks.recall.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.recall", benchmarks.recall.__doc__)
     parser.add_argument(
         "--data",
         type=Path,
@@ -157,7 +153,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--off-topic", type=Path, metavar="FILE", help="questions that no dialogue answers"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     try:
         report = run(options)

@@ -19,6 +19,7 @@ from benchmarks.recall_speed.report import reported, table
 from benchmarks.recall_speed.running import ADDED, Plan, measured, opened
 from benchmarks.recall_speed.systems import PEERS
 from benchmarks.recall_speed.users import users_measured, users_opened, users_table
+from benchmarks.terminal import make_parser
 from langchain_convmem import EmbeddedEmbeddings
 
 _SIZES = (1_000, 10_000, 100_000)
@@ -29,11 +30,7 @@ _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.recall_speed",
-        description=benchmarks.recall_speed.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.recall_speed", benchmarks.recall_speed.__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(_SIZES), metavar="N")
     parser.add_argument("--million", action="store_true", help="1,000,000 lines too, without peers")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="NAME")
@@ -47,7 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--users", type=int, metavar="N", help="N users with 1,000 lines each in one file, alone"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.open is not None and options.users:

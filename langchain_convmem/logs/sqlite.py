@@ -323,11 +323,9 @@ class SQLiteLog(_SQLiteBase):
     def _connect(self) -> sqlite3.Connection:
         self._check_open()
         if self._is_read_only:
-            msg = (
-                "is open for reading alone, since the file or its directory may not be written: "
-                "change their rights, or go on with a backup elsewhere"
-            )
-            raise ReadOnlyError(f"the log on {self.path} {msg}")
+            why = "is open for reading alone, since the file or its directory may not be written"
+            way = "change their rights, or go on with a backup elsewhere"
+            raise ReadOnlyError(f"the log on {self.path} {why}: {way}")
         _create_file(self.path)
         db = _connect(self.path)
         try:
@@ -416,18 +414,19 @@ class InMemoryLog(_SQLiteBase):
 
 def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:
     """Return what an error of SQLite means for a caller."""
+    log = f"the log on {place}"
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if isinstance(error, sqlite3.ProgrammingError):
+        return LogError(f"{log} was closed in a transaction, as by a fork: nothing is written")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         way = "'convmem db verify' says where; replace it with 'convmem db restore BACKUP'"
-        return LogError(f"the log on {place} is damaged: {error}; {way}")
+        return LogError(f"{log} is damaged: {error}; {way}")
     if code == sqlite3.SQLITE_FULL:
         way = "make room and try again, or go on with a backup of it on another disk"
-        return LogUnavailableError(
-            f"the disk of the log on {place} is full, and nothing was written; {way}"
-        )
+        return LogUnavailableError(f"the disk of {log} is full, and nothing was written; {way}")
     if isinstance(error, sqlite3.OperationalError) and code not in _LASTING:
-        return LogUnavailableError(f"the log on {place} is unavailable: {error}; try again")
-    return LogError(f"the log on {place} cannot be used: {error}; check the file and its rights")
+        return LogUnavailableError(f"{log} is unavailable: {error}; try again")
+    return LogError(f"{log} cannot be used: {error}; check the file and its rights")
 
 
 def _await(attempt: Callable[[], bool], seconds: float) -> bool:
@@ -558,21 +557,19 @@ def _refuse_foreign_wal(path: Path) -> None:
     """
     if path.exists() and not _await(lambda: _is_own_wal(path), _PATIENCE_WITH_WRITERS_S):
         msg = f"{_find_wal(path)} belongs to another file than {path}, which a copy has replaced"
-        way = (
-            f"rename the copy, and put it in place with 'convmem db restore COPY --db {path.name}'"
-        )
+        way = f"rename the copy, and put it in place: 'convmem db restore COPY --db {path.name}'"
         raise LogError(f"{msg}; nothing was written: {way}")
 
 
 def _is_own_wal(path: Path) -> bool:
-    commits = _count_commits(_find_wal(path))
-    if not commits:
+    if not _count_commits(_find_wal(path)):
         return True
     before, now = _read_stamp(path, "immutable=1"), _read_stamp(path, "mode=ro")
     if before is None or now is None:
         return before is None  # then it is none of ours yet; whoever opens it learns more
     # Each commit of the file has raised the number by one, and some may have been folded in.
-    return now - commits <= before <= now
+    # They are counted last: what others commit meanwhile must not look like another file's.
+    return now - _count_commits(_find_wal(path)) <= before <= now
 
 
 def _read_stamp(path: Path, mode: str) -> int | None:
@@ -684,8 +681,7 @@ def restore(
     target.with_name(f"{target.name}-shm").unlink(missing_ok=True)
     made.replace(target)
     _write_through(target.parent)
-    fetched = 0 if held is None else entries - held
-    return Restored(entries, fetched, kept if is_kept else None)
+    return Restored(entries, 0 if held is None else entries - held, kept if is_kept else None)
 
 
 def _refuse_use(path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 import types
 
 import pytest
+from forked_processes import in_child
 
 from langchain_convmem.forks import FORKS, ForkGate, GatedLock, make_lock
 
@@ -18,18 +19,6 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-
-
-def child_says(body):
-    """Return whether the body is true in a forked child."""
-    child = os.fork()
-    if child == 0:  # pragma: no cover - the child is not measured
-        status = 1
-        try:
-            status = 0 if body() else 1
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 class Held:
@@ -62,14 +51,14 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_child():
     lock = make_lock()
     with Held(lock):
         assert not lock.acquire(blocking=False)
-        assert child_says(lambda: lock.acquire(blocking=False))
+        assert in_child(lambda: lock.acquire(blocking=False)) == "True"
         assert not lock.acquire(blocking=False)
 
 
 def test_a_lock_that_the_forking_thread_holds_stays_its_own():
     lock = make_lock()
     with lock:
-        assert child_says(lambda: lock.release() is None)
+        assert in_child(lambda: lock.release() is None) == "True"
 
 
 def test_a_fork_waits_for_who_is_inside():
@@ -87,7 +76,7 @@ def test_a_fork_waits_for_who_is_inside():
     inside.wait()
     end = threading.Thread(target=may_end.set)
     end.start()
-    assert child_says(lambda: done == ["work"])
+    assert in_child(lambda: done == ["work"]) == "True"
     thread.join()
     end.join()
 
@@ -170,7 +159,7 @@ def test_what_a_gated_lock_guards_is_whole_in_a_child():
         with lock:
             return whole[0]
 
-    assert child_says(look)
+    assert in_child(look) == "True"
     thread.join()
     end.join()
 
@@ -188,7 +177,10 @@ def test_a_fork_waits_for_a_module_that_another_thread_imports(tmp_path, monkeyp
     thread.start()
     while "slow_to_import" not in sys.modules:
         time.sleep(0.001)
-    assert child_says(lambda: faulthandler.dump_traceback_later(20, exit=True) or is_imported())
+    assert (
+        in_child(lambda: faulthandler.dump_traceback_later(20, exit=True) or is_imported())
+        == "True"
+    )
     thread.join()
 
 

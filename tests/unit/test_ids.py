@@ -4,6 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from forked_processes import in_child
 from hypothesis import given
 from hypothesis import strategies as st
 from ulid import ULID
@@ -67,15 +68,7 @@ def test_threads_never_draw_the_same_id():
 def test_a_forked_child_does_not_count_on_where_its_parent_stopped(monkeypatch):
     monkeypatch.setattr(ids, "get_now_ms", lambda: 7)
     make_ulid()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:  # pragma: no cover - the child is not measured
-        os.write(writing, make_ulid().encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    of_child = os.read(reading, 26).decode()
-    os.close(reading)
-    os.close(writing)
+    of_child = in_child(make_ulid)
     assert is_ulid(of_child)
     assert of_child != make_ulid()
 

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 
 import pytest
+from forked_processes import in_child
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
@@ -155,12 +156,12 @@ def test_a_forked_child_starts_with_no_jobs_and_does_its_own(jobs, job):
     job.may_end.clear()
     jobs.submit(KEYS[0])
     job.hold()
-    child = os.fork()
-    if child == 0:
+
+    def do_own():
         job.may_end.set()
         job.running.clear()
         done = jobs.flush(SOON_S) and jobs.submit(KEYS[0]) and jobs.flush(SOON_S)
         jobs.close()
-        os._exit(0 if done and job.keys == KEYS[:1] * 2 else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+        return done and job.keys == KEYS[:1] * 2
+
+    assert in_child(do_own) == "True"

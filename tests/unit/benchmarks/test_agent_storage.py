@@ -1,17 +1,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[3]
 TINY = ["--turns", "8", "--tool-every", "2"]
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def test_the_report_holds_the_files_of_every_system_after_every_mark(capsys):

@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from benchmarks.chaos.__main__ import DRILLS, main
+from benchmarks.chaos.drill import compare
 from benchmarks.chaos.files import flip_bit, tear
-from benchmarks.chaos.kills import PATHS, _compare
+from benchmarks.chaos.paths import PATHS
 
 
 def test_every_drill_that_needs_no_server_runs_and_finds_nothing():
@@ -34,8 +35,9 @@ def test_what_was_not_tried_cannot_be_asked_for():
 
 
 def test_lost_and_doubled_texts_are_found():
-    assert _compare(["a", "b", "b"], ["a", "b", "c"]) == ["lost 'c'", "doubled 'b'"]
-    assert _compare(["a", "never acknowledged"], ["a"]) == []
+    assert compare(["a", "b", "b"], ["a", "b", "c"]) == ["lost 'c'", "doubled 'b'"]
+    assert compare(["a", "never acknowledged"], ["a"]) == []
+    assert compare(["a/0", "a/1", "b/0"], [], batch=2) == ["partial batch b"]
 
 
 def test_each_path_of_writing_has_a_name_of_its_own():

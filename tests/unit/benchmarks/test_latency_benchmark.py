@@ -2,18 +2,10 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from pathlib import Path
 
-import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-ROOT = Path(__file__).parents[3]
 SHORT = ["--turns", "19", "--lines", "60"]
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def test_the_report_is_one_json_object_and_only_the_ratio_is_the_exit_code(capsys):

@@ -4,17 +4,10 @@ import json
 import sqlite3
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
 TINY = ["--sizes", "4", "20", "40", "--rounds", "2"]
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 @pytest.fixture

@@ -1,18 +1,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore:Importing Send:DeprecationWarning")  # langmem's
-ROOT = Path(__file__).parents[3]
 SHORT = ["--turns", "40", "--facts", "2", "--sample", "10"]
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def test_two_hundred_facts_differ_in_subject_answer_and_words():

@@ -1,23 +1,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 pytestmark = pytest.mark.filterwarnings("ignore:Importing Send:DeprecationWarning")  # langmem's
-ROOT = Path(__file__).parents[3]
 SAID = [
     HumanMessage("By the way, the code for the bike shed is 4711K now.", id="1"),
     AIMessage("Noted. Shall we go on?", id="2"),
     HumanMessage("I agreed to pay 3490 euros for the heat pump.", id="3"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def _room():

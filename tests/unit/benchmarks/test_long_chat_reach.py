@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
-import pytest
 from snowballstemmer import stemmer
 
-ROOT = Path(__file__).parents[3]
 FUNCTION_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -16,11 +13,6 @@ FUNCTION_WORDS = frozenset(
         then they to up was we what when where which who whose will with you your""",
     )
 )
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def _stems(text):

@@ -1,19 +1,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-ROOT = Path(__file__).parents[3]
 FEW = ["--only", "failing-log-answer", "broken-stream", "checkpoint-resume"]
 SOME = ["convmem", "convmem-talk", "convmem-agent", "message-history", "checkpointer"]
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def _call(number):

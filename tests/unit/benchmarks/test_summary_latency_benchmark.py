@@ -1,16 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
-import pytest
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def test_the_report_has_every_system_and_the_ratio_is_the_exit_code(capsys):

@@ -1,21 +1,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.views.summaries import format_summary
 
-ROOT = Path(__file__).parents[3]
 OURS = ["--system", "convmem", "convmem-step"]
 FEW = ["pending-question", "empty-summary", "messages-meanwhile", "instructions"]
-
-
-@pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def _report(capsys, *arguments):

@@ -44,11 +44,6 @@ def test_many_problems_are_counted_and_not_kept(path, log):
     assert (len(report.problems), len(report.damaged), report.more) == (KEPT, KEPT, 7)
 
 
-def test_what_cannot_list_its_owners_cannot_be_verified():
-    with pytest.raises(ConfigError, match="cannot list its users"):
-        verify_log(object())
-
-
 # -- the pieces of the kit ------------------------------------------------------------------------
 
 

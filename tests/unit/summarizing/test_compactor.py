@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from forked_processes import in_child
 
 from langchain_convmem import InMemoryLog, SQLiteLog, SummarySettings
 from langchain_convmem.effects import run_sync
@@ -146,11 +147,7 @@ def test_a_failed_call_to_the_log_leaves_the_thread_free(clock):
 def test_a_forked_child_holds_none_of_its_parents_leases(clock):
     leases = Leases(None, SETTINGS, clock=clock)
     assert take(leases)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if take(leases) and not take(leases) else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert in_child(lambda: bool(take(leases) and not take(leases))) == "True"
     assert take(leases) is None
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import multiprocessing
 import os
-import sys
 import threading
 import time
 import weakref
@@ -14,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
+from forked_processes import in_child
 
 from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.records import ThreadKey
@@ -282,22 +281,17 @@ def test_turns_of_several_places_may_nest_and_follow_in_any_order(queue):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_does_not_wait_for_its_parents_turns(queue):
-    context = multiprocessing.get_context("fork")
-    with queue.get_lock(PLACE).hold(1):
-        child = context.Process(target=_hold_in_child, args=(queue,))
-        child.start()
-        child.join(30)
-    assert child.exitcode == 0
-
-
-def _hold_in_child(queue):
     done = []
 
     def hold():
         with queue.get_lock(PLACE).hold(5):
             done.append(True)
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    thread.join()
-    sys.exit(0 if done else 1)
+    def hold_in_thread():
+        thread = threading.Thread(target=hold)
+        thread.start()
+        thread.join()
+        return done
+
+    with queue.get_lock(PLACE).hold(1):
+        assert in_child(hold_in_thread) == "[True]"

@@ -1,0 +1,261 @@
+"""Logs keep their promises when their process forks, whatever other threads are doing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+from dynamodb_servers import moto_server, new_table_name
+from forked_processes import ForkedProcess, in_child, start_child
+from langchain_core.messages import HumanMessage
+from postgres_server import new_schema, running_server
+
+from benchmarks.chaos.forks import SCENARIOS, Run
+from langchain_convmem.errors import LogError
+from langchain_convmem.logs import InMemoryLog, SQLiteLog, dynamodb, postgres
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract import list_texts, say, say_all
+from langchain_convmem.views.codec import make_draft
+
+KEY = ThreadKey("ana", "t1")
+FORKS = 3
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+
+
+BACKENDS = {
+    "sqlite": (),
+    "memory": (),
+    "postgres": pytest.mark.postgres,
+    "dynamodb": pytest.mark.sockets,
+}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in BACKENDS.items()])
+def opening(request, path, monkeypatch):
+    """Yield what opens the log of a backend, with a client of its own; in memory, another one."""
+    with ExitStack() as stack:
+        open_log = {"sqlite": partial(SQLiteLog, path), "memory": InMemoryLog}.get(request.param)
+        if request.param == "postgres":
+            server, schema = running_server(), new_schema()
+            open_log = partial(postgres.PostgresLog, server.dsn, schema=schema, max_size=4)
+        elif request.param == "dynamodb":
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+                monkeypatch.setenv(name, "none")
+            at = {"region_name": "eu-central-1", "endpoint_url": stack.enter_context(moto_server())}
+            open_log = partial(dynamodb.DynamoDBLog, new_table_name(), **at)
+            open_log().create_table()
+        yield lambda: stack.enter_context(open_log())
+
+
+@pytest.fixture
+def log(opening):
+    return opening()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def file_log(path):
+    with SQLiteLog(path) as opened:
+        yield opened
+
+
+def start_later(body):
+    """Fork a child that begins when it is told so; return what tells it, and returns its text."""
+    waiting, telling = os.pipe()
+
+    def begin():
+        os.read(waiting, 1)
+        return body()
+
+    wait = start_child(begin)
+
+    def tell():
+        os.write(telling, b"!")
+        os.close(telling)
+        os.close(waiting)
+        return wait()
+
+    return tell
+
+
+# -- on every backend -----------------------------------------------------------------------------
+
+
+def test_parent_and_child_both_write_and_see_both_or_have_a_copy_each(log):
+    say(log, KEY, "before")
+    tell = start_later(lambda: (say(log, KEY, "child"), list_texts(log.entries(KEY)))[1])
+    say(log, KEY, "parent")
+    said, mine = tell(), list_texts(log.entries(KEY))
+    if isinstance(log, InMemoryLog):
+        assert (said, mine) == ("['before', 'child']", ["before", "parent"])
+    else:
+        assert mine == ["before", "parent", "child"]
+        assert said == str(mine)
+    assert in_child(lambda: list_texts(log.entries(KEY))) == str(mine)
+    assert log.verify().ok
+
+
+def test_a_child_that_closes_does_not_close_its_parents_log(log):
+    say(log, KEY, "before")
+    assert in_child(log.close) == "None"
+    say(log, KEY, "after")
+    assert list_texts(log.entries(KEY)) == ["before", "after"]
+    assert log.verify().ok
+
+
+def test_what_a_child_writes_after_its_parent_has_closed_is_there(log, opening):
+    say(log, KEY, "parent")
+    tell = start_later(lambda: (say_all(log, KEY, ["one", "two"]), len(log.entries(KEY)))[1])
+    log.close()
+    assert tell() == "3"
+    if not isinstance(log, InMemoryLog):
+        again = opening()
+        assert list_texts(again.entries(KEY)) == ["parent", "one", "two"]
+        assert again.verify().ok
+
+
+def test_a_fork_under_busy_threads_waits_for_what_they_write(log):
+    stop, errors = threading.Event(), []
+
+    def write(name):
+        key = ThreadKey("ana", name)
+        while not stop.wait(0.002):
+            try:
+                say_all(log, key, ["one", "two"])
+                log.entries(key, last=2)
+            except LogError as error:  # pragma: no cover - a failure
+                errors.append(error)
+
+    def use():
+        texts = [list_texts(log.entries(ThreadKey("ana", f"w{number}"))) for number in range(3)]
+        whole = all(text == ["one", "two"] * (len(text) // 2) for text in texts)
+        return whole, say(log, KEY, "child").message.text, log.verify().ok
+
+    threads = [threading.Thread(target=write, args=(f"w{number}",)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        said = [in_child(use) for _ in range(FORKS)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert said == ["(True, 'child', True)"] * FORKS
+    assert errors == []
+    assert len(log.entries(KEY)) == (0 if isinstance(log, InMemoryLog) else FORKS)
+    assert log.verify().ok
+
+
+async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
+    await log.aappend(KEY, [make_draft(HumanMessage("parent"))])
+
+    def write():
+        return len(asyncio.run(log.aappend(KEY, [make_draft(HumanMessage("child"))])))
+
+    writing = asyncio.create_task(log.aappend(KEY, [make_draft(HumanMessage("x"))]))
+    await asyncio.sleep(0)
+    said = in_child(write)
+    await writing
+    assert said == "1"
+    theirs = [] if isinstance(log, InMemoryLog) else ["child"]
+    assert sorted(list_texts(await log.aentries(KEY))) == [*theirs, "parent", "x"]
+
+
+# -- on a file ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(scenario, marks=pytest.mark.slow if "third" in scenario else ())
+        for scenario in SCENARIOS
+    ],
+    ids="-".join,
+)
+def test_what_was_acknowledged_around_a_fork_is_there(scenario, path):
+    for seed in range(2):
+        outcome = Run(scenario, path.with_name(f"{seed}.db"), seed).finish()
+        assert outcome.problems == []
+        assert outcome.noted
+
+
+def test_a_fork_leaves_nothing_of_sqlite_open(path, file_log):
+    say(file_log, KEY, "parent")
+    links = Path("/proc/self/fd")
+    if not links.is_dir():
+        pytest.skip("this system does not list open files")
+
+    def list_open():
+        mine = str(path.resolve())
+        return [one.name for one in links.iterdir() if os.path.realpath(one).startswith(mine)]
+
+    assert list_open()
+    assert in_child(list_open) == "[]"
+
+
+PRE_FORK = """
+import os, sys
+from langchain_convmem import ConversationMemory
+
+memory = ConversationMemory.open(sys.argv[1])
+memory.history("t", user_id="master").add("user", "loaded")
+workers = []
+for number in range(3):
+    worker = os.fork()
+    if not worker:
+        for turn in range(4):
+            memory.history(f"t{number}", user_id="ana").add("user", f"{number}-{turn}")
+        sys.exit(0)  # as gunicorn's workers end: the interpreter's exit runs
+    workers.append(worker)
+if sys.argv[2] == "close":
+    memory.close()
+print([os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) for worker in workers])
+"""
+
+
+@pytest.mark.parametrize("master", ["close", "keep"])
+def test_workers_that_are_forked_after_loading(path, master):
+    assert ForkedProcess(PRE_FORK, path, master).finish() == "[0, 0, 0]\n"
+    with SQLiteLog(path) as log:
+        for number in range(3):
+            texts = list_texts(log.entries(ThreadKey("ana", f"t{number}")))
+            assert texts == [f"{number}-{turn}" for turn in range(4)]
+        assert log.verify().ok
+
+
+def test_a_fork_waits_for_a_copy_that_is_being_made(file_log, tmp_path):
+    say_all(file_log, KEY, ["x" * 1000] * 2000)
+    copying = threading.Thread(target=file_log.backup, args=(tmp_path / "copy.db",))
+    copying.start()
+    assert in_child(lambda: say(file_log, KEY, "child").position) == "2001"
+    copying.join()
+    with SQLiteLog(tmp_path / "copy.db") as copy:
+        assert copy.verify().ok
+        assert len(copy.entries(KEY)) >= 2000
+    assert file_log.verify().ok
+
+
+def test_a_fork_within_a_transaction_lets_nothing_pass_for_written(file_log):
+    """The connection is closed for the child; so the parent's transaction is over, and says so."""
+
+    def plan(_):
+        assert in_child(lambda: list_texts([say(file_log, KEY, "child")])) == "['child']"
+        return [make_draft(HumanMessage("lost"))]
+
+    say(file_log, KEY, "before")
+    with pytest.raises(LogError, match="was closed in a transaction, as by a fork"):
+        file_log.append_planned(KEY, plan, after=0)
+    say(file_log, KEY, "after")
+    assert list_texts(file_log.entries(KEY)) == ["before", "child", "after"]
