@@ -24,8 +24,8 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.to_async import to_async
 from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.workers import to_async
 
 CACHE_PREFIX = "cache:"
 """How the names of state documents begin that are caches; see `MessageLog.set_state`."""

@@ -15,16 +15,17 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
+    Executor,
     Future,
     ThreadPoolExecutor,
     wait,
 )
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.forks import make_lock
@@ -33,9 +34,41 @@ from langchain_convmem.records import ThreadKey
 
 T = TypeVar("T")
 
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="HasExecutor")
+
 _logger = logging.getLogger("langchain_convmem")
 
 _WORKERS = 4
+
+
+class HasExecutor(Protocol):
+    """What runs the asynchronous forms of its methods."""
+
+    def get_executor(self) -> Executor | None:
+        """Return the threads; None for those of the event loop."""
+        ...
+
+
+def to_async(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Return the asynchronous form of a method: it calls that method off the event loop.
+
+    In the body of a class, `aowners = to_async(owners)`. Who overrides `owners` overrides both.
+    """
+    name = method.__name__
+
+    @wraps(method, updated=())  # not that it is abstract
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        run: Callable[[], R] = partial(getattr(self, name), *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self.get_executor(), run)
+
+    call.__name__ = f"a{name}"
+    call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
+    call.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{method.__doc__ or ''}"
+    return call
 
 
 async def run_in_worker(call: Callable[[], T]) -> T:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
@@ -596,8 +596,6 @@ class Leases:
         if is_taken or (is_resting and not even_resting):
             return None
         lease = Lease(key, int(value.get("failures", 0)), version=version)
-        if self._state is None:
-            return lease
         return lease if (yield from self._write(lease, self._claim(lease))) else None
 
     def _read(self, key: ThreadKey) -> Steps[tuple[Mapping[str, Any], int | None]]:
@@ -612,8 +610,6 @@ class Leases:
 
     def renew(self, lease: Lease) -> Steps[bool]:
         """Hold the lease anew; say whether it was still held."""
-        if self._state is None:
-            return True
         return (yield from self._write(lease, self._claim(lease)))
 
     def give_back(self, lease: Lease, ended: Ended) -> Steps[None]:
@@ -645,7 +641,9 @@ class Leases:
         return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
 
     def _write(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
-        state = cast("MessageLog", self._state)  # without documents no lease is taken
+        state = self._state
+        if state is None:
+            return True
         written: StateDocument | None = yield from perform(
             state.set_state,
             state.aset_state,
