@@ -59,19 +59,18 @@ def run_services(runs: int, seed: int) -> DrillReport:
 
 def _run_together(seed: int, numbers: range) -> list[str]:
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-    from botocore.config import Config  # type: ignore[import-untyped]
     from dynamodb_servers import (  # type: ignore[import-not-found]
         FaultyServer,
         moto_server,
         new_client,
+        once_only,
     )
 
     found = []
     no_pause = mock.patch("langchain_convmem.logs.dynamodb.client.choose_pause_s", return_value=0)
     with moto_server() as endpoint, FaultyServer(endpoint) as server, no_pause:
         plain = new_client(endpoint)
-        retries = Config(retries={"mode": "standard", "total_max_attempts": 1})
-        client = new_client(server.url, config=retries)
+        client = new_client(server.url, config=once_only())
         for number in numbers:
             chance = random.Random(seed * 1_000_003 + number)
             problems = _write_through(server, client, plain, f"log-{number}", chance)
