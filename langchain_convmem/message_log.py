@@ -9,14 +9,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, ClassVar, Self, TypeAlias
 
-from langchain_convmem.errors import LogError
+from langchain_convmem.errors import CorruptEntryError, LogError
 from langchain_convmem.records import (
     CacheDraft,
     Changes,
     Draft,
     Entry,
     ForgetReceipt,
-    IndexSnapshot,
     LineChanges,
     Owner,
     StateDocument,
@@ -201,6 +200,19 @@ class MessageLog(ABC):
     def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
         """Return the document, or None."""
 
+    def get_states(self, keys: Iterable[ThreadKey], name: str) -> dict[ThreadKey, StateDocument]:
+        """Return the documents of one name of some threads; a damaged one is left out."""
+
+        def read(key: ThreadKey) -> StateDocument | None:
+            with suppress(CorruptEntryError):
+                return self.get_state(key, name)
+            return None
+
+        wanted = list(keys)
+        with ThreadPoolExecutor(self.workers) as pool:
+            found = zip(wanted, pool.map(read, wanted), strict=True)
+            return {key: document for key, document in found if document is not None}
+
     @abstractmethod
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
@@ -320,23 +332,24 @@ class MessageLog(ABC):
         """Delete the owner's rows made under `fingerprint`; return how many there were."""
         return 0
 
-    def load_snapshot(self, owner: Owner, name: str) -> IndexSnapshot | None:
-        """Return the owner's snapshot if it was saved under this name, is sound and still holds.
+    def load_snapshot(self, owner: Owner, name: str) -> tuple[bytes, int] | None:
+        """Return the owner's snapshot and its generation, if it is of this name, and still holds.
 
-        Its bytes are the caller's. It holds as long as nothing of the owner's was forgotten.
+        One that is damaged counts as none. It holds until something of the owner's is forgotten.
 
         Raises:
             LogError: If the log cannot be read.
         """
         return None
 
-    def save_snapshot(self, owner: Owner, name: str, snapshot: IndexSnapshot) -> bool:
+    def save_snapshot(self, owner: Owner, name: str, data: bytes, generation: int) -> bool:
         """Put a snapshot in the place of the owner's last one.
 
         Args:
             owner: Whose lines it holds.
             name: Tells how it was made. What asks for another name gets none.
-            snapshot: The snapshot.
+            data: The snapshot.
+            generation: That of the log's `Changes` when it was made.
 
         Returns:
             Whether it was saved; not if something of the owner's was forgotten since it was made,
@@ -358,6 +371,7 @@ class MessageLog(ABC):
     aforget = to_async(forget)
     aclose = to_async(close)
     aget_state = to_async(get_state)
+    aget_states = to_async(get_states)
     aset_state = to_async(set_state)
     adelete_state = to_async(delete_state)
     aowners = to_async(owners)

@@ -391,19 +391,6 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexSnapshot:
-    """The index of an owner's lines as bytes; see `MessageLog.load_snapshot`.
-
-    Attributes:
-        data: What the index is made of.
-        generation: That of the log's `Changes` when it was read.
-    """
-
-    data: bytes
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
 class StoredSegment:
     """What an index derived from one segment of a line, kept so that a cold start is cheap.
 

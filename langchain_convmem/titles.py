@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Steps, perform
-from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import StateDocument, ThreadInfo, ThreadKey
 
@@ -94,18 +93,15 @@ def list_threads_steps(log: MessageLog, user_id: str | None) -> Steps[list[Threa
     """Return a user's threads, latest first, with their titles and whether they are archived."""
     infos = yield from perform(log.threads, log.athreads, user_id)
     found = yield from list_documents_steps(log, [info.key for info in infos])
-    return [_add_document(info, found.get(info.key.thread_id)) for info in infos]
+    return [_add_document(info, found.get(info.key)) for info in infos]
 
 
 def list_documents_steps(
     log: MessageLog, keys: Iterable[ThreadKey]
-) -> Steps[dict[str, StateDocument]]:
-    """Return the documents of a user's threads by thread id."""
-    found: dict[str, StateDocument] = {}
-    for key in keys:
-        with suppress(CorruptEntryError):  # a damaged one takes the list of threads not down
-            document = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
-            found |= {} if document is None else {key.thread_id: document}
+) -> Steps[dict[ThreadKey, StateDocument]]:
+    """Return the documents of threads that have one."""
+    found: dict[ThreadKey, StateDocument]
+    found = yield from perform(log.get_states, log.aget_states, keys, DOCUMENT)
     return found
 
 
@@ -113,7 +109,7 @@ def list_titles_steps(log: MessageLog, keys: Iterable[ThreadKey]) -> Steps[dict[
     """Return the titles of those threads of a user that have one."""
     wanted = list(keys)
     found = yield from list_documents_steps(log, wanted)
-    titles = {key: _read_member(found.get(key.thread_id), "title", "") for key in wanted}
+    titles = {key: _read_member(found.get(key), "title", "") for key in wanted}
     return {key: title for key, title in titles.items() if title}
 
 

@@ -19,36 +19,27 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
-    Executor,
     Future,
     ThreadPoolExecutor,
     wait,
 )
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from langchain_convmem.effects import mark_background, name_twin
 from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.priority import mark_background
 from langchain_convmem.records import ThreadKey
 
 T = TypeVar("T")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound="HasExecutor")
+S = TypeVar("S")
 
 _logger = logging.getLogger("langchain_convmem")
 
 _WORKERS = 4
-
-
-class HasExecutor(Protocol):
-    """What runs the asynchronous forms of its methods."""
-
-    def get_executor(self) -> Executor | None:
-        """Return the threads; None for those of the event loop."""
-        ...
 
 
 def to_async(
@@ -61,13 +52,11 @@ def to_async(
     name = method.__name__
 
     @wraps(method, updated=())  # not that it is abstract
-    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         run: Callable[[], R] = partial(getattr(self, name), *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self.get_executor(), run)
 
-    call.__name__ = f"a{name}"
-    call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
-    call.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{method.__doc__ or ''}"
+    name_twin(call, method, owner=method.__qualname__.rpartition(".")[0])
     return call
 
 

@@ -37,7 +37,6 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
-    IndexSnapshot,
     LineChanges,
     Owner,
     Role,
@@ -455,7 +454,7 @@ class SqlLog(kit.StoredLog):
             values = *_bind_range(owner), _encode(fingerprint)
             return tx.count(f"DELETE {_SEGMENTS} {_FINGERPRINT}", *values)
 
-    def load_snapshot(self, owner: Owner, name: str) -> IndexSnapshot | None:
+    def load_snapshot(self, owner: Owner, name: str) -> tuple[bytes, int] | None:
         """Return the snapshot of an owner's index; see `MessageLog.load_snapshot`."""
         found = self._rows(
             "SELECT o.generation, s.checksum, s.data FROM owners o JOIN snapshots s ON "
@@ -464,12 +463,11 @@ class SqlLog(kit.StoredLog):
         )
         for generation, checksum, data in found:
             if checksum == self._sign_snapshot(owner, name, generation, data):
-                return IndexSnapshot(data, generation)
+                return data, generation
         return None
 
-    def save_snapshot(self, owner: Owner, name: str, snapshot: IndexSnapshot) -> bool:
+    def save_snapshot(self, owner: Owner, name: str, data: bytes, generation: int) -> bool:
         """Keep the snapshot of an owner's index; see `MessageLog.save_snapshot`."""
-        data, generation = snapshot.data, snapshot.generation
         checksum = self._sign_snapshot(owner, name, generation, data)
         with self._transaction(write=True, durable=False) as tx:
             locked = _lock_owner(tx, self._signer, owner)

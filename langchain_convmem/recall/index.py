@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.causes import report_problem
 from langchain_convmem.columns import SavedColumns
-from langchain_convmem.effects import Effect
+from langchain_convmem.effects import Effect, mark_background
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.priority import mark_background
 from langchain_convmem.recall.embedding import (
     ChosenEmbedder,
     EmbeddedEmbeddings,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.columns import Buffer, SavedColumns
-from langchain_convmem.priority import give_way
+from langchain_convmem.effects import give_way
 from langchain_convmem.records import DialogLine, ThreadKey
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from langchain_convmem.columns import SavedColumns
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors
-from langchain_convmem.records import IndexSnapshot, Owner
+from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.words.bm25 import LexicalIndex
 
@@ -59,7 +59,7 @@ class SnapshotStore:
             # Whether the log can be read, the next step says.
             report_problem(_log, "the snapshot of an index could not be read", error, ())
             return None
-        return None if found is None else (SavedColumns.load(found.data), found.generation)
+        return None if found is None else (SavedColumns.load(found[0]), found[1])
 
     def note(self, segments: int) -> None:
         """Note that what is kept has so many segments."""
@@ -78,9 +78,9 @@ class SnapshotStore:
         """
         if self._log is None:
             return
-        snapshot = IndexSnapshot(columns.dump(), generation)
+        data = columns.dump()
         try:
-            self._log.save_snapshot(self._owner, _make_name(fingerprint), snapshot)
+            self._log.save_snapshot(self._owner, _make_name(fingerprint), data, generation)
         except LogClosedError:
             raise
         except LogError as error:

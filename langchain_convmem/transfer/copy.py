@@ -162,7 +162,7 @@ class _LogCopy:
                 continue
             there = yield from list_documents_steps(target, wanted)
             for key in wanted:
-                new, old = here.get(key.thread_id), there.get(key.thread_id)
+                new, old = here.get(key), there.get(key)
                 if new is not None and (old is None or new.value != old.value):
                     version = None if old is None else old.version
                     yield from perform(

@@ -240,8 +240,8 @@ class ThreadReader:
     async def _list_made_titles(self, infos: Sequence[ThreadInfo]) -> dict[str, str | None]:
         log = self.memory.log
         keys = [info.key for info in infos]
-        found = {key.thread_id: await log.aget_state(key, TITLE_DOCUMENT) for key in keys}
-        return {name: _read_text(document, "title") for name, document in found.items()}
+        found = await log.aget_states(keys, TITLE_DOCUMENT)
+        return {key.thread_id: _read_text(found.get(key), "title") for key in keys}
 
     async def _make_title(self, info: ThreadInfo) -> str:
         """Return a title made of what was said first, and keep it.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from langchain_convmem.priority import give_way
+from langchain_convmem.effects import give_way
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
 from langchain_convmem.words.dates import MONTH_OF, NAMES_OF_TIMES, WEEKDAY_OF
 

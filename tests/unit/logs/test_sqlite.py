@@ -20,7 +20,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import InMemoryLog, SQLiteLog, sqlite
-from langchain_convmem.records import CacheDraft, IndexSnapshot, StoredSegment, ThreadKey
+from langchain_convmem.records import CacheDraft, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say, say_all
 from langchain_convmem.views.codec import make_draft
 
@@ -140,8 +140,8 @@ def test_forgotten_text_is_not_in_the_files(path, whole):
         log.annotate(KEY, entry.id, aux={"note": "nothing"})
         row = StoredSegment(entry.position, 0, 0, SECRET, SECRET.encode())
         log.save_segments(KEY.owner, "model", [row])
-        snapshot = IndexSnapshot(SECRET.encode(), log.changes(KEY.owner).generation)
-        assert log.save_snapshot(KEY.owner, "index", snapshot)
+        generation = log.changes(KEY.owner).generation
+        assert log.save_snapshot(KEY.owner, "index", SECRET.encode(), generation)
         if whole:
             log.set_state(KEY, SECRET, SECRET, expected=None)
             log.forget(KEY.owner)

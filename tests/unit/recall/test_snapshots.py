@@ -234,7 +234,7 @@ def test_what_was_forgotten_meanwhile_is_not_saved(path):
         answer(log)
         snapshot = log.found[-1]
         log.forget(last.key, [last.id])
-        assert not log.save_snapshot(ANA, "name", snapshot)
+        assert not log.save_snapshot(ANA, "name", *snapshot)
         assert count(path) == 0
 
 
@@ -322,7 +322,7 @@ def test_lines_that_wait_for_their_vectors_are_not_saved(path, word_embeddings):
 
 def test_recall_goes_on_where_no_snapshot_can_be_written(path, caplog):
     class Full(SQLiteLog):
-        def save_snapshot(self, owner, name, snapshot):
+        def save_snapshot(self, *saved):
             raise LogUnavailableError("the disk is full")
 
     with Full(path) as log:
@@ -350,9 +350,9 @@ def test_an_index_is_saved_seldom(path):
     class Counting(SQLiteLog):
         saved = 0
 
-        def save_snapshot(self, owner, name, snapshot):
+        def save_snapshot(self, *saved):
             self.saved += 1
-            return super().save_snapshot(owner, name, snapshot)
+            return super().save_snapshot(*saved)
 
     with Counting(path) as log:
         recall = open_recall(log)
