@@ -43,8 +43,6 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 
-from benchmarks.terminal import make_parser
-
 _USER = "ana"
 _WORDS = re.findall(
     r"\w+",
@@ -346,7 +344,13 @@ def _read_version(text: str) -> tuple[Path, str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = make_parser("benchmarks.beside", __doc__)
+    # Of its own: it runs among the benchmarks of other versions.
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.beside",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("versions", nargs="*", type=_read_version, metavar="CHECKOUT=PYTHON")
     parser.add_argument("--rounds", type=int, help="samples of each (default 40; --quick: 3)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")

@@ -181,6 +181,9 @@ class ConversationMemory:
         self._has_own_recall = recall is not None
         drafting = DraftBuilder(before_write)
         counters = TokenCounters(read_counter(token_counter))
+        if not isinstance(log, MessageLog):
+            way = "ConversationMemory.open(path) opens one"
+            raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
         self.log = log
         self._recaller = Recaller(
             log,

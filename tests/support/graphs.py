@@ -108,6 +108,7 @@ class Crash(BaseException):
     """What stops a process in the middle of a node."""
 
 
+@MessageLog.register
 class CrashingLog:
     """Writes, and then stops the process instead of coming back, at the given appends."""
 

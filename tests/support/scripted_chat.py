@@ -144,6 +144,7 @@ WAYS: dict[str, Callable[[Runnable[Any, Any], Any, RunnableConfig], Any]] = {
 # -- logs ---------------------------------------------------------------------------------------
 
 
+@MessageLog.register
 class FailingLog:
     """A log whose storage is gone at the n-th append, counted from 1, and at that one only."""
 

@@ -128,6 +128,7 @@ def _template() -> TroubledTemplate:
 # -- conversations ------------------------------------------------------------------------------
 
 
+@MessageLog.register
 class TroubledLog:
     append_planned = MessageLog.append_planned
     aappend_planned = MessageLog.aappend_planned

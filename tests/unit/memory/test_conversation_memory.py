@@ -428,3 +428,9 @@ def test_nothing_of_what_was_forgotten_is_recalled_by_any_handle(tmp_path):
 def test_the_log_of_a_memory_is_the_one_it_was_given():
     log = InMemoryLog()
     assert ConversationMemory(log).log is log
+
+
+@pytest.mark.parametrize("log", ["chat.db", None, object()])
+def test_what_is_no_log_is_refused_with_what_to_write(log):
+    with pytest.raises(ConfigError, match=r"MessageLog.*ConversationMemory\.open"):
+        ConversationMemory(log)

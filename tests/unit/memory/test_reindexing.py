@@ -8,7 +8,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, EmbedderChangedError
-from langchain_convmem.logs import InMemoryLog
 
 
 class Counting(Embeddings):
@@ -86,14 +85,6 @@ def test_whose_lines_are_meant_must_be_said_once(memory, new, words, named):
     with pytest.raises(ConfigError, match=named):
         memory.reindex(**words)
     assert new.sent == []
-
-
-def test_all_users_of_a_log_that_cannot_list_them_is_refused():
-    class Closed(InMemoryLog):
-        owners = aowners = None
-
-    with pytest.raises(ConfigError, match="name each user"):
-        ConversationMemory(Closed()).reindex(all_users=True)
 
 
 @pytest.mark.parametrize("way", ["forget", "aforget"])

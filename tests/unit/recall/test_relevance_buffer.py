@@ -315,23 +315,6 @@ def test_asynchronous_recalls_keep_the_same_buffer(recall):
 # -- logs that cannot ---------------------------------------------------------------------------
 
 
-class Stateless:
-    """A log without state documents."""
-
-    def __init__(self, log):
-        self.append, self.entries, self.changes = log.append, log.entries, log.changes
-
-
-def test_a_log_without_state_shows_what_was_found_now_and_says_so(embedder, say):
-    plain = InMemoryLog()
-    say(plain, TALK)
-    recall = LineRecall(Stateless(plain), embedder, SETTINGS)
-    ask(recall, BOAT)
-    found = recall.recall(ANA, DOG, buffer=NOW)
-    assert numbers(found.buffer) == [[4, 5, 6]]
-    assert any("relevance buffer" in problem for problem in found.problems)
-
-
 class Refusing(InMemoryLog):
     """A log that cannot write documents."""
 

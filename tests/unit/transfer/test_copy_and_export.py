@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_convmem.errors import ConfigError, ImportFormatError, LogError
+from langchain_convmem.errors import ImportFormatError, LogError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Owner, ThreadKey
 from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLES, are_identical
@@ -262,19 +262,6 @@ def test_progress_counts_entries_from_none_to_all():
     assert calls[-1] == (1100, 1100)
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
     assert len({done for done, _ in calls}) > 2
-
-
-def test_all_users_are_copied_from_a_log_that_can_list_its_owners():
-    class UnlistedLog(InMemoryLog):
-        owners = None  # like a log that cannot list them
-
-    source, target = InMemoryLog(), InMemoryLog()
-    say(source, ANA, "one")
-    say(source, LONE, "two")
-    report = copy_log(source, target, source_name="here")
-    assert report.written == 2
-    with pytest.raises(ConfigError, match="users"):
-        copy_log(UnlistedLog(), target, source_name="here")
 
 
 def test_the_asynchronous_twin_does_the_same():
