@@ -58,7 +58,7 @@ _REMEMBERED = 4096
 """So many entries, and none of a larger body than this."""
 _REMEMBERED_BYTES = 20_000
 
-_COLUMNS = "place, id, turn, role, body, metadata, signature"
+_COLUMNS = "thread, place, id, turn, role, body, metadata, signature"
 _NUMBER = "(SELECT owner FROM owners WHERE name = ?)"
 _OWNED = f"place > ({_NUMBER} << 32) + ? AND place <= ({_NUMBER} << 32) + ?"
 _THREAD = f"SELECT {_COLUMNS} FROM entries WHERE thread = ? AND {_OWNED}"
@@ -154,7 +154,7 @@ class SqlLog(kit.StoredLog):
 
     def _decode_kept(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
         """Return an entry that others may hold, too, and that nobody changes."""
-        is_large = len(columns[4]) > _REMEMBERED_BYTES
+        is_large = len(columns[5]) > _REMEMBERED_BYTES
         return self._decode(key, columns) if is_large else self._decode_again(key, columns)
 
     # -- writing ----------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ class SqlLog(kit.StoredLog):
             query = f"SELECT coalesce(o.generation, m.epoch) FROM meta m {whose}"
             [generation] = _read_one(tx, query, _name_owner(owner))
             found = tx.rows(
-                f"SELECT thread, {_COLUMNS} FROM entries WHERE {_OWNED} ORDER BY place LIMIT ?",
+                f"SELECT {_COLUMNS} FROM entries WHERE {_OWNED} ORDER BY place LIMIT ?",
                 *(*_bind_range(owner, cursor), kit.cap_count(limit)),
             )
         return _add_keys(owner, found), generation
@@ -617,13 +617,13 @@ def _select_among(
 ) -> list[kit.Row]:
     """Return a thread's rows that have one of these values, in order."""
     # The thread is no condition: SQLite might then read all of it.
-    query = f"SELECT thread, {_COLUMNS} FROM entries WHERE {_OWNED} AND {column} IN"
+    query = f"SELECT {_COLUMNS} FROM entries WHERE {_OWNED} AND {column} IN"
     found: list[Any] = []
     for start in range(0, len(values), _AT_ONCE):
         some = values[start : start + _AT_ONCE]
         found += tx.rows(f"{query} ({', '.join('?' * len(some))})", *_bind_range(key.owner), *some)
     name = key.thread_id.encode()
-    return [read_row(row[1:]) for row in sorted(found, key=itemgetter(1)) if row[0] == name]
+    return [read_row(row) for row in sorted(found, key=itemgetter(1)) if row[0] == name]
 
 
 def _read_position(entry_id: str) -> int:
@@ -714,7 +714,7 @@ def _check_document(signer: Signer, row: Sequence[Any]) -> Iterator[StorageProbl
 
 def read_row(columns: Sequence[Any]) -> kit.Row:
     """Return the row of `_COLUMNS`, whatever they hold: if altered, its checksum is another."""
-    place, stored_id, turn, role, body, metadata, signature = columns
+    _, place, stored_id, turn, role, body, metadata, signature = columns
     position, entry_id = place & _LAST_POSITION, read_name(stored_id)
     if not is_ulid(entry_id) or get_ulid_number(entry_id) != position:
         entry_id = f"{kit.DAMAGED_NAME}{position}"
@@ -737,9 +737,10 @@ def _write_row(owner: _LockedOwner, key: ThreadKey, row: kit.Row) -> tuple[Any, 
 
 
 def _add_keys(owner: Owner, found: Iterable[Sequence[Any]]) -> Iterator[tuple[ThreadKey, kit.Row]]:
-    """Yield an owner's rows, each with its thread, from a thread's name and `_COLUMNS`."""
+    """Yield an owner's rows, each with its thread, from `_COLUMNS`."""
     keys: dict[Any, ThreadKey] = {}
-    for name, *columns in found:
+    for columns in found:
+        name = columns[0]
         key = keys.get(name)
         if key is None:
             # Under another name than its own, a row does not match its checksum.

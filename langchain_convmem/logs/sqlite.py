@@ -773,4 +773,4 @@ def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -
 def _is_sound(row: Sequence[Any], owner: Owner, signer: Signer) -> bool:
     place, thread, entry_id, turn, role, _, *rest = row
     key = ThreadKey(owner.user_id, read_name(thread) or "?")
-    return not signer.find_damage(key, read_row((place, entry_id, turn, role, *rest)))
+    return not signer.find_damage(key, read_row((thread, place, entry_id, turn, role, *rest)))

@@ -103,7 +103,7 @@ def test_who_lacks_the_key_cannot_sign_what_was_altered(path):
         entry = say(log, KEY, "one")
         with plain(path) as db:
             db.text_factory = bytes
-            columns = "place, id, turn, role, body, metadata, signature"
+            columns = "thread, place, id, turn, role, body, metadata, signature"
             altered = read_row(db.execute(f"SELECT {columns} FROM entries").fetchone())
             altered.body = altered.body.replace("one", "two")
             query = "UPDATE entries SET body = ?, signature = ?"
