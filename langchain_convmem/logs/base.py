@@ -249,7 +249,7 @@ def build_line_changes(
     count = 0
     for count, (key, row) in enumerate(rows, 1):  # noqa: B007 - what is left of it counts
         cursor = row.position
-        damage = find_damage(key, row, signer)
+        damage = row.damage if signer is None else signer.find_damage(key, row)
         if damage:
             controls.append(build_damaged_entry(key, row, damage))
             continue

@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.ids import get_now_ms, get_ulid_number, is_ulid, make_numbered_ulid
@@ -39,7 +39,6 @@ from langchain_convmem.records import (
     ForgetReceipt,
     LineChanges,
     Owner,
-    Role,
     StateDocument,
     StoredSegment,
     ThreadInfo,
@@ -317,15 +316,13 @@ class SqlLog(kit.StoredLog):
         self, owner: Owner, cursor: int, limit: int | None
     ) -> tuple[Iterator[tuple[ThreadKey, kit.Row]], int]:
         """Return an owner's rows after a cursor, each with its thread, and the generation."""
+        whose = "LEFT JOIN owners o ON o.name = ?"
+        query = f"SELECT {_COLUMNS} FROM entries WHERE {_OWNED} ORDER BY place LIMIT ?"
+        values = *_bind_range(owner, cursor), kit.cap_count(limit)
         with self._transaction() as tx:
-            whose = "LEFT JOIN owners o ON o.name = ?"
-            query = f"SELECT coalesce(o.generation, m.epoch) FROM meta m {whose}"
-            [generation] = _read_one(tx, query, _name_owner(owner))
-            found = tx.rows(
-                f"SELECT {_COLUMNS} FROM entries WHERE {_OWNED} ORDER BY place LIMIT ?",
-                *(*_bind_range(owner, cursor), kit.cap_count(limit)),
-            )
-        return _add_keys(owner, found), generation
+            newest = f"SELECT coalesce(o.generation, m.epoch) FROM meta m {whose}"
+            [generation] = _read_one(tx, newest, _name_owner(owner))
+            return _add_keys(owner, tx.rows(query, *values)), generation
 
     # -- erasing ----------------------------------------------------------------------------------
 
@@ -719,9 +716,11 @@ def read_row(columns: Sequence[Any]) -> kit.Row:
     if not is_ulid(entry_id) or get_ulid_number(entry_id) != position:
         entry_id = f"{kit.DAMAGED_NAME}{position}"
     turn_id = entry_id if turn is None else read_name(turn)
-    texts = read_name(body), None if metadata is None else read_name(metadata)
+    name: Any = role if type(role) is str else read_name(role)
+    text = body if type(body) is str else read_name(body)
     sound = signature if isinstance(signature, bytes) else b""
-    return kit.Row(entry_id, position, turn_id, cast("Role", read_name(role)), *texts, sound)
+    more = None if metadata is None else read_name(metadata)
+    return kit.Row(entry_id, position, turn_id, name, text, more, sound)
 
 
 def _read_span(first_id: object, last_id: object) -> tuple[int, int]:
