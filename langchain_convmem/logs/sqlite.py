@@ -363,20 +363,23 @@ class SQLiteLog(_SQLiteBase):
             LogUnavailableError: If the disk is full, or others read the old text all the while;
                 the message says what is erased and what to do.
         """
+        if not self._is_read_only:
+            # Then the write begins at the start of the write-ahead file, which a full disk allows.
+            self._fold("RESTART")
         return super().forget(scope, entry_ids)
 
     def _scrub(self) -> None:
         """Fold the write-ahead file into the database, so that erased text leaves it too."""
-        if not _await(self._fold, BUSY_S):
+        if not _await(lambda: self._fold("TRUNCATE"), BUSY_S):
             msg = "is in use: entries are deleted, but their text is still in the write-ahead file"
             raise LogUnavailableError(f"the log on {self.path} {msg}; forget them again")
 
-    def _fold(self) -> bool:
+    def _fold(self, how: str) -> bool:
         """Try once. While SQLite waits here for a reader, nobody can write: so not for long."""
         with self._use(self._writer) as tx:
             tx.do(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_FOLDING_S * 1000)}")
             try:
-                return not tx.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+                return not tx.rows(f"PRAGMA wal_checkpoint({how})")[0][0]
             finally:
                 tx.do(f"PRAGMA busy_timeout = {round(BUSY_S * 1000)}")
 

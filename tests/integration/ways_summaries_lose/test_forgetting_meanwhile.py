@@ -9,10 +9,12 @@ import pytest
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import StaleWindowError
+from langchain_convmem.message_log import MessageLog
 
 SECRET = "My secret word is marzipan."
 
 
+@MessageLog.register
 class LetsIn:
     """A log that lets something happen right before each of the first calls of a kind."""
 
