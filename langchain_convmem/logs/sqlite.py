@@ -580,7 +580,9 @@ def _is_own_wal(path: Path) -> bool:
         return before is None  # then it is none of ours yet; whoever opens it learns more
     # Each commit of the file has raised the number by one, and some may have been folded in.
     # They are counted last: what others commit meanwhile must not look like another file's.
-    return now - _count_commits(_find_wal(path)) <= before <= now
+    is_own = now - _count_commits(_find_wal(path)) <= before <= now
+    # What others fold in meanwhile changes the first of the two: then this tells nothing.
+    return is_own or _read_stamp(path, "immutable=1") != before
 
 
 def _read_stamp(path: Path, mode: str) -> int | None:
@@ -679,8 +681,7 @@ def restore(
     with SQLiteLog(source, signing_key=signing_key, read_only=True) as log:
         _find_wal(made).unlink(missing_ok=True)
         log.backup(made, overwrite=True)
-    is_there = target.exists()
-    held = _merge(target, made, Signer(signing_key)) if fetch and is_there else None
+    held = _merge(target, made, Signer(signing_key)) if fetch and target.exists() else None
     with closing(_connect(made, "immutable=1")) as db:
         [(entries,)] = db.execute("SELECT count(*) FROM entries").fetchall()
     kept = target.with_name(f"{target.name}.{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
