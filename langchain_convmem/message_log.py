@@ -155,7 +155,10 @@ class MessageLog(ABC):
 
     @abstractmethod
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return the owner's entries after `cursor` in commit order, at most `limit` of them."""
+        """Return the owner's entries after `cursor` in commit order, at most `limit` of them.
+
+        There are fewer only where the log ends.
+        """
 
     @abstractmethod
     def forget(
@@ -250,7 +253,7 @@ class MessageLog(ABC):
             # Without entries the log has ended, wherever it says that its cursor is.
             changes.cursor if changes.entries else cursor,
             changes.generation,
-            is_last=not changes.entries,
+            is_last=limit is None or len(changes.entries) < limit,
         )
 
     def read_thread(
@@ -302,7 +305,8 @@ class MessageLog(ABC):
         """
         found = self.find(key, message_ids) if message_ids else []
         there = {entry.position: entry for entry in (*found, *self.entries(key, after=after))}
-        appended = self.append(key, plan([there[at] for at in sorted(there)]))
+        planned = plan([there[at] for at in sorted(there)])
+        appended = self.append(key, planned) if planned else []
         for one in documents:
             with suppress(LogError):  # a cache
                 self.set_state(key, one.name, one.value, expected=one.expected)
