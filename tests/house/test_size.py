@@ -84,7 +84,7 @@ NOT_YET: dict[str, int] = {
     "settings of recall": 35,
     "public names of the root": 69,
     "public names": 130,
-    "lines of tests": 87_164,
+    "lines of tests": 87_166,
     "lines of benchmarks": 16_643,
 }
 """What is still above its ceiling, and what it may have until it is within."""
