@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -116,14 +116,14 @@ class SavedColumns:
     What reads a column has to know its type: nothing but its bytes is kept.
     """
 
-    def __init__(self, parts: Mapping[str, Buffer] | None = None) -> None:
-        """Create them from what `parts` was; empty without."""
-        self.parts: dict[str, Buffer] = dict(parts or {})
+    def __init__(self) -> None:
+        """Create an empty set of columns."""
+        self.parts: dict[str, Buffer] = {}
         """The bytes by name."""
 
     @classmethod
     def load(cls, data: bytes) -> Self:
-        """Return what `dump` was called of, without a copy."""
+        """Return the columns that `dump` wrote, without copying them."""
         end = data.index(b"\n")
         place, parts = end + 1, cls()
         for name, size in json.loads(data[:end]).items():
@@ -132,7 +132,7 @@ class SavedColumns:
         return parts
 
     def dump(self) -> bytes:
-        """Return all of it as one piece."""
+        """Return all columns in one piece."""
         sizes = json.dumps({name: len(data) for name, data in self.parts.items()})
         return b"\n".join([sizes.encode("ascii"), b"".join(self.parts.values())])
 

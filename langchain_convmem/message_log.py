@@ -1,4 +1,4 @@
-"""`MessageLog`: what every message log does, and what it may do better than by these methods."""
+"""`MessageLog`: what every message log must do, and defaults for what it may do better."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SHORTCUTS = {
     "load_snapshot": {"changes", "line_changes"},
     "save_snapshot": {"changes", "line_changes"},
 }
-"""What does by a shorter way what others do."""
+"""Methods that do the work of several others in one step, and the names of those others."""
 
 
 class MessageLog(ABC):
@@ -53,8 +53,8 @@ class MessageLog(ABC):
     forgotten, since it may tell of them. A reader from before a `forget` may write such a document
     after it; so keep in it the `Changes.generation` that it was made from, and trust no other.
 
-    A subclass that overrides `append`, and not what does the same by a shorter way
-    (`append_planned`), means every append: the shorter way then takes the longer one.
+    A subclass that overrides `append` but not `append_planned` gets the default of the latter, so
+    that every append goes through its override. The same holds for the other shortcuts.
 
     Attributes:
         workers: Threads of one log; with one, as by default, calls are made in their order.
@@ -69,7 +69,7 @@ class MessageLog(ABC):
     _executor_pid: int = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Have shortcuts of a base class take what this class has overridden."""
+        """Give the class the default of each shortcut for which it overrides a method."""
         super().__init_subclass__(**kwargs)
         for name, others in _SHORTCUTS.items():
             if name not in vars(cls) and not others.isdisjoint(vars(cls)):

@@ -31,11 +31,9 @@ from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.records import ThreadKey
 
-T = TypeVar("T")
-
 P = ParamSpec("P")
-R = TypeVar("R")
 S = TypeVar("S")
+T = TypeVar("T")
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -43,8 +41,8 @@ _WORKERS = 4
 
 
 def to_async(
-    method: Callable[Concatenate[S, P], R],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Return the asynchronous form of a method: it calls that method off the event loop.
 
     In the body of a class, `aowners = to_async(owners)`. Who overrides `owners` overrides both.
@@ -52,8 +50,8 @@ def to_async(
     name = method.__name__
 
     @wraps(method, updated=())  # not that it is abstract
-    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        run: Callable[[], R] = partial(getattr(self, name), *args, **kwargs)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        run: Callable[[], T] = partial(getattr(self, name), *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self.get_executor(), run)
 
     name_twin(call, method, owner=method.__qualname__.rpartition(".")[0])

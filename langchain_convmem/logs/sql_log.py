@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -122,13 +122,11 @@ class SqlLog(kit.StoredLog):
             once: Whether it is for one statement, which sees one state of the log by itself.
         """
 
-    @contextmanager
     def _transaction(
         self, *, write: bool = False, durable: bool = True, once: bool = False
-    ) -> Iterator[Transaction]:
+    ) -> AbstractContextManager[Transaction]:
         self._check_open()
-        with self._begin(write=write, durable=durable, once=once) as tx:
-            yield tx
+        return self._begin(write=write, durable=durable, once=once)
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of one statement."""

@@ -61,7 +61,7 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: top level": 2_051,
+    "room: top level": 2_050,
     "room: views": 4_978,
     "room: turns": 6_376,
     "room: recall": 6_106,
@@ -76,7 +76,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_611,
     "room: offline": 849,
     "room: testing": 2_816,
-    "package": 50_551,
+    "package": 50_548,
     "files of the package": 174,
     "code above 700 lines a file": 1_256,
     "code above 400 lines a class": 361,
