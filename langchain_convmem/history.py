@@ -15,8 +15,8 @@ from typing import Any, Literal, Self, TypeVar
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langchain_convmem.background import hop, to_async
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import Steps, perform, run_async, run_sync, sync, twin
 from langchain_convmem.errors import (
     BudgetError,
     ConfigError,
@@ -172,10 +172,9 @@ class ConversationHistory(BaseChatMessageHistory):
 
     # -- adding -----------------------------------------------------------------------------------
 
-    @sync
     def add(
         self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
-    ) -> Steps[AddedTurn]:
+    ) -> AddedTurn:
         """Add what one role said and return the turn that now holds it.
 
         If the write hook stores nothing of it, that turn has no entries.
@@ -189,15 +188,15 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._add_steps(_make_text_message(role, contents))
 
-    aadd = twin(add)
+    aadd = to_async(add)
     """Async `add`."""
 
-    def _add_steps(self, message: BaseMessage) -> Steps[AddedTurn]:
+    def _add_steps(self, message: BaseMessage) -> AddedTurn:
         draft = self.drafting.build(message)
         if draft is None:
             return AddedTurn.make_unstored(get_role(message), self.log)
-        [entry] = yield from self._append_drafts([draft])
-        return (yield from AddedTurn.find_holding_steps(entry, self.log))
+        [entry] = self._append_drafts([draft])
+        return AddedTurn.find_holding_steps(entry, self.log)
 
     def add_messages(self, messages: MessagesInput) -> None:
         """Store messages verbatim, all or none.
@@ -235,7 +234,6 @@ class ConversationHistory(BaseChatMessageHistory):
         """Return the model's view."""
         return (await self.acontext()).messages
 
-    @sync
     def context(
         self,
         *,
@@ -243,7 +241,7 @@ class ConversationHistory(BaseChatMessageHistory):
         max_tokens: int | None = None,
         summary: SummaryPlace = "user",
         token_counter: TokenCounter | None = None,
-    ) -> Steps[Context]:
+    ) -> Context:
         """Return what a model gets: valid messages within budget, and what had to be repaired.
 
         Args:
@@ -256,7 +254,7 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             BudgetError: If the latest exchange alone is larger than the budget.
         """
-        return build_context_steps(
+        return read_context(
             self.log,
             self.key,
             profile=profile,
@@ -265,7 +263,7 @@ class ConversationHistory(BaseChatMessageHistory):
             token_counter=token_counter or self._token_counter,
         )
 
-    acontext = twin(context)
+    acontext = to_async(context)
     """Async `context`."""
 
     # -- turns and entries ------------------------------------------------------------------------
@@ -301,8 +299,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     # -- taking back and replacing; the log keeps everything --------------------------------------
 
-    @sync
-    def undo(self, exchanges: int = 1) -> Steps[list[Turn]]:
+    def undo(self, exchanges: int = 1) -> list[Turn]:
         """Take back the last exchanges: what the user said and all that followed.
 
         Several messages of the user in a row are one question. System messages stay. A summary
@@ -319,16 +316,15 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._undo_steps(exchanges)
 
-    aundo = twin(undo)
+    aundo = to_async(undo)
     """Async `undo`."""
 
-    def _undo_steps(self, exchanges: int) -> Steps[list[Turn]]:
-        drafts, undone = plan_undo((yield from self._read_entries()), exchanges)
-        yield from self._append_drafts(drafts)
+    def _undo_steps(self, exchanges: int) -> list[Turn]:
+        drafts, undone = plan_undo(self._read_entries(), exchanges)
+        self._append_drafts(drafts)
         return [make_turn(parts) for parts in split_runs(undone)]
 
-    @sync
-    def redo(self) -> Steps[bool]:
+    def redo(self) -> bool:
         """Bring back what the latest undo or clear took out, summaries included.
 
         Returns:
@@ -336,27 +332,26 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._redo_steps()
 
-    aredo = twin(redo)
+    aredo = to_async(redo)
     """Async `redo`."""
 
-    def _redo_steps(self) -> Steps[bool]:
-        return bool((yield from self._apply_edit(plan_redo)))
+    def _redo_steps(self) -> bool:
+        return bool(self._apply_edit(plan_redo))
 
     def clear(self) -> None:
         """Let every view start anew; the log keeps what was said (`forget` erases)."""
-        run_sync(self._apply_edit(plan_clear))
+        self._apply_edit(plan_clear)
 
     async def aclear(self) -> None:
         """Let every view start anew; see `clear`."""
-        await run_async(self._apply_edit(plan_clear))
+        await hop(lambda: self._apply_edit(plan_clear))
 
-    def _apply_edit(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> Steps[list[Entry]]:
-        return (yield from self._append_drafts(edit((yield from self._read_entries()))))
+    def _apply_edit(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> list[Entry]:
+        return self._append_drafts(edit(self._read_entries()))
 
-    @sync
     def replace(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
-    ) -> Steps[AddedTurn]:
+    ) -> AddedTurn:
         """Put another message in the place of one, and return the turn that now holds it.
 
         The message keeps its id, its place and its metadata: when it was said, marks, and what was
@@ -377,13 +372,13 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._replace_steps(message_id, message, keep_later=keep_later)
 
-    areplace = twin(replace)
+    areplace = to_async(replace)
     """Async `replace`."""
 
     def _replace_steps(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool
-    ) -> Steps[AddedTurn]:
-        entries = yield from self._read_entries()
+    ) -> AddedTurn:
+        entries = self._read_entries()
         *edits, draft = plan_replace(entries, message_id, message, keep_later=keep_later)
         kept = self.drafting.filter_draft(draft)
         if kept is None:
@@ -392,13 +387,10 @@ class ConversationHistory(BaseChatMessageHistory):
                 "take it out with undo() or memory.forget()"
             )
             raise InvalidMessageError(msg)
-        added = yield from self._append_drafts([*edits, kept])
-        return AddedTurn.find_holding(added[-1], (yield from self._read_entries()), self.log)
+        added = self._append_drafts([*edits, kept])
+        return AddedTurn.find_holding(added[-1], self._read_entries(), self.log)
 
-    @sync
-    def cut_reply(
-        self, heard_until: Heard, *, message_id: str | None = None
-    ) -> Steps[AddedTurn | None]:
+    def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AddedTurn | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
 
         The reply keeps its id, its place and its metadata, and is marked `interrupted`, as an
@@ -419,21 +411,20 @@ class ConversationHistory(BaseChatMessageHistory):
             ConfigError: If the thread shows no such reply.
             InvalidMessageError: If the words are not in the reply; nothing is written.
         """
-        return self._cut_steps(heard_until, message_id)
+        return self._cut(heard_until, message_id)
 
-    acut_reply = twin(cut_reply)
+    acut_reply = to_async(cut_reply)
     """Async `cut_reply`."""
 
-    def _cut_steps(self, heard: Heard, message_id: str | None) -> Steps[AddedTurn | None]:
-        cut = yield from cut_reply_steps(self.log, self.key, self.drafting, heard, message_id)
+    def _cut(self, heard: Heard, message_id: str | None) -> AddedTurn | None:
+        cut = cut_reply(self.log, self.key, self.drafting, heard, message_id)
         if cut is None:
             return None
-        return AddedTurn.find_holding(cut, (yield from self._read_entries()), self.log)
+        return AddedTurn.find_holding(cut, self._read_entries(), self.log)
 
     # -- summaries --------------------------------------------------------------------------------
 
-    @sync
-    def summary_window(self) -> Steps[SummaryWindow]:
+    def summary_window(self) -> SummaryWindow:
         """Return what the next summary must cover, as it is now.
 
         It ends with the last reply after which no tool is awaited, so that what the user said
@@ -442,10 +433,9 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._read_view(partial(find_summary_window, self.key))
 
-    asummary_window = twin(summary_window)
+    asummary_window = to_async(summary_window)
     """Async `summary_window`."""
 
-    @sync
     def add_summary(
         self,
         text: str | Sequence[str],
@@ -453,7 +443,7 @@ class ConversationHistory(BaseChatMessageHistory):
         *,
         model: str = "",
         prompt_version: str = "",
-    ) -> Steps[AddedTurn]:
+    ) -> AddedTurn:
         """Put a summary in the place of a window's turns, and return its turn.
 
         The log keeps what it covers. What was added since the window was taken stays as it is,
@@ -474,12 +464,12 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._add_summary_steps(text, window, model, prompt_version)
 
-    aadd_summary = twin(add_summary)
+    aadd_summary = to_async(add_summary)
     """Async `add_summary`."""
 
     def _add_summary_steps(
         self, text: str | Sequence[str], window: SummaryWindow, model: str, prompt_version: str
-    ) -> Steps[AddedTurn]:
+    ) -> AddedTurn:
         if not isinstance(window, SummaryWindow) or window.key != self.key:
             raise ConfigError(
                 f"window must be one of thread {self.key.thread_id!r}, got {describe_value(window)}"
@@ -487,28 +477,28 @@ class ConversationHistory(BaseChatMessageHistory):
         pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
         if pieces is None:
             raise InvalidMessageError("before_write stores nothing of the summary; none was added")
-        before = yield from self._read_entries()
+        before = self._read_entries()
         added = find_applied_summary(pieces, window, before)
         if added is not None:
             return AddedTurn.find_holding(added, before, self.log)
         draft = draft_summary(pieces, window, before, model=model, prompt_version=prompt_version)
-        [added] = yield from self._append_drafts([draft])
-        entries = yield from self._read_entries()
+        [added] = self._append_drafts([draft])
+        entries = self._read_entries()
         try:
             check_kept(window, entries)
         except StaleWindowError:
-            yield from perform(self.log.forget, self.log.aforget, self.key, [added.id])
+            self.log.forget(self.key, [added.id])
             raise
         return AddedTurn.find_holding(added, entries, self.log)
 
     @property
     def last_summary(self) -> Turn | None:
         """The live summary: the newest that was written, not made by rule; if any."""
-        return run_sync(self._read_view(_find_last_summary))
+        return self._read_view(_find_last_summary)
 
     async def alast_summary(self) -> Turn | None:
         """Return the live summary, if any; see `last_summary`."""
-        return await run_async(self._read_view(_find_last_summary))
+        return await hop(lambda: self._read_view(_find_last_summary))
 
     @property
     def summaries(self) -> list[SummaryNode]:
@@ -516,14 +506,13 @@ class ConversationHistory(BaseChatMessageHistory):
 
         In the order of what they stand for; every entry stands under one of them, or is shown.
         """
-        return run_sync(self._read_view(build_summary_tree))
+        return self._read_view(build_summary_tree)
 
     async def asummaries(self) -> list[SummaryNode]:
         """Return the summaries that a model reads; see `summaries`."""
-        return await run_async(self._read_view(build_summary_tree))
+        return await hop(lambda: self._read_view(build_summary_tree))
 
-    @sync
-    def undo_summary(self) -> Steps[Turn | None]:
+    def undo_summary(self) -> Turn | None:
         """Take back the live summary: what it covers is shown again, or the summary it continues.
 
         The other summaries stay; where it stood under a parent, they are shown side by side again.
@@ -536,18 +525,17 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._undo_summary_steps()
 
-    aundo_summary = twin(undo_summary)
+    aundo_summary = to_async(undo_summary)
     """Async `undo_summary`."""
 
-    def _undo_summary_steps(self) -> Steps[Turn | None]:
-        entries = yield from self._read_entries()
-        yield from self._append_drafts(plan_undo_summary(entries))
+    def _undo_summary_steps(self) -> Turn | None:
+        entries = self._read_entries()
+        self._append_drafts(plan_undo_summary(entries))
         return _find_last_summary(entries)
 
-    @sync
     def edit_summary(
         self, text: str | Sequence[str], *, summary_id: str | None = None
-    ) -> Steps[AddedTurn]:
+    ) -> AddedTurn:
         """Put other words in the place of a summary, for all that it stands for.
 
         The record of the new summary says `edited`, and so does the name of its writer. Summaries
@@ -568,20 +556,18 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._edit_summary_steps(text, summary_id)
 
-    aedit_summary = twin(edit_summary)
+    aedit_summary = to_async(edit_summary)
     """Async `edit_summary`."""
 
-    def _edit_summary_steps(
-        self, text: str | Sequence[str], summary_id: str | None
-    ) -> Steps[AddedTurn]:
+    def _edit_summary_steps(self, text: str | Sequence[str], summary_id: str | None) -> AddedTurn:
         pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
         if pieces is None:
             raise InvalidMessageError("before_write stores nothing of the summary; it stays")
-        old, draft = plan_edit_summary((yield from self._read_entries()), pieces, summary_id)
-        [added] = yield from self._append_drafts([draft])
-        entries = yield from self._read_entries()
+        old, draft = plan_edit_summary(self._read_entries(), pieces, summary_id)
+        [added] = self._append_drafts([draft])
+        entries = self._read_entries()
         if old.id not in {entry.id for entry in entries}:
-            yield from perform(self.log.forget, self.log.aforget, self.key, [added.id])
+            self.log.forget(self.key, [added.id])
             msg = f"summary {old.id!r} was forgotten with what it told; nothing was written"
             raise StaleWindowError(msg, thread_id=self.key.thread_id)
         return AddedTurn.find_holding(added, entries, self.log)
@@ -597,8 +583,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """Return what is pinned; see `pins`."""
         return find_pins(await self.log.aentries(self.key))
 
-    @sync
-    def pin(self, text: str | None = None, *, message_id: str | None = None) -> Steps[Pin]:
+    def pin(self, text: str | None = None, *, message_id: str | None = None) -> Pin:
         """Keep words in view, as they are, in every context of the thread.
 
         They stand first in the summary's message. Words that a message says belong to it: they go
@@ -622,11 +607,11 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._pin_steps(text, message_id)
 
-    apin = twin(pin)
+    apin = to_async(pin)
     """Async `pin`."""
 
-    def _pin_steps(self, text: str | None, message_id: str | None) -> Steps[Pin]:
-        entries = yield from self._read_entries()
+    def _pin_steps(self, text: str | None, message_id: str | None) -> Pin:
+        entries = self._read_entries()
         words = self.drafting.filter_pieces([find_pinned_text(entries, text, message_id)])
         if not words:
             raise InvalidMessageError("before_write stores nothing of the words; none were pinned")
@@ -636,28 +621,25 @@ class ConversationHistory(BaseChatMessageHistory):
         made = [pin for pin in known if is_same_pin(pin, draft)]
         if made:
             return made[0]
-        [added] = yield from self._append_drafts([draft])
+        [added] = self._append_drafts([draft])
         if source is not None:
-            yield from self._check_source_kept(source, added)
+            self._check_source_kept(source, added)
         return read_pin(added)
 
-    def _check_source_kept(self, source: Entry, pinned: Entry) -> Steps[None]:
+    def _check_source_kept(self, source: Entry, pinned: Entry) -> None:
         """Erase a pin again if its message was erased while it was written.
 
         Raises:
             StaleWindowError: If so.
         """
-        there: list[Entry] = yield from perform(
-            self.log.find, self.log.afind, self.key, [source.message_id]
-        )
+        there: list[Entry] = self.log.find(self.key, [source.message_id])
         if there:
             return
-        yield from perform(self.log.forget, self.log.aforget, self.key, [pinned.id])
+        self.log.forget(self.key, [pinned.id])
         msg = f"message {source.message_id!r} was forgotten; nothing is pinned"
         raise StaleWindowError(msg, thread_id=self.key.thread_id)
 
-    @sync
-    def unpin(self, pin: Pin | str) -> Steps[bool]:
+    def unpin(self, pin: Pin | str) -> bool:
         """Take back a pin; the log keeps it, and `redo` brings it back.
 
         Args:
@@ -671,19 +653,18 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return self._unpin_steps(pin)
 
-    aunpin = twin(unpin)
+    aunpin = to_async(unpin)
     """Async `unpin`."""
 
-    def _unpin_steps(self, pin: Pin | str) -> Steps[bool]:
-        drafts = plan_unpin((yield from self._read_entries()), pin)
-        return bool((yield from self._append_drafts(drafts)))
+    def _unpin_steps(self, pin: Pin | str) -> bool:
+        drafts = plan_unpin(self._read_entries(), pin)
+        return bool(self._append_drafts(drafts))
 
     # -- maps for a NoSQL log, and tables for people ----------------------------------------------
 
-    @sync
     def to_maps(
         self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
-    ) -> Steps[list[dict[str, Any]]]:
+    ) -> list[dict[str, Any]]:
         """Return the conversation's turns as maps, to be stored by `id`.
 
         A map is `{"id", "message": {"role", "contents"}, "metadata"}`; `metadata` has `summaryIds`,
@@ -706,84 +687,76 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If `sink` is empty, or the log cannot keep cursors.
         """
-        return self._export_steps(incremental, exclude_last, sink)
+        return self._export(incremental, exclude_last, sink)
 
-    ato_maps = twin(to_maps)
+    ato_maps = to_async(to_maps)
     """Async `to_maps`."""
 
-    def _export_steps(
-        self, incremental: bool, exclude_last: bool, sink: str
-    ) -> Steps[list[dict[str, Any]]]:
+    def _export(self, incremental: bool, exclude_last: bool, sink: str) -> list[dict[str, Any]]:
         if not incremental:
-            shown = build_turns((yield from self._read_entries()))
+            shown = build_turns(self._read_entries())
             return [make_turn_map(turn) for turn in (shown[:-1] if exclude_last else shown)]
         while True:
             # The cursor first: entries read after it hold all that it counts.
-            before, version = yield from self._read_cursor(sink)
-            entries = yield from self._read_entries()
+            before, version = self._read_cursor(sink)
+            entries = self._read_entries()
             maps, after = export_maps(entries, before, exclude_last=exclude_last)
             if after == before:
                 return maps
-            written = yield from perform(
-                self.log.set_state,
-                self.log.aset_state,
-                self.key,
-                _name_cursor(sink),
-                after.write_document(),
-                expected=version,
+            written = self.log.set_state(
+                self.key, _name_cursor(sink), after.write_document(), expected=version
             )
             if written is not None:
                 return maps
 
-    @sync
-    def table(self) -> Steps[str]:
+    def table(self) -> str:
         """Return the conversation as text, one line per turn; `print(history)` shows the same.
 
         Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
         sink, `^` the live summary.
         """
-        return self._format_table_steps()
+        return self._format_table()
 
-    atable = twin(table)
+    atable = to_async(table)
     """Async `table`."""
 
-    def _format_table_steps(self) -> Steps[str]:
-        return format_text_table(*(yield from self._read_table()))
+    def _format_table(self) -> str:
+        return format_text_table(*self._read_table())
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
         """Return the latest turns as a table, for notebooks; what was said is escaped."""
-        return format_html_table(*run_sync(self._read_table()))
+        return format_html_table(*self._read_table())
 
-    def _read_table(self) -> Steps[tuple[Sequence[Entry], ExportCursor | None]]:
-        cursor, _ = yield from self._read_cursor(DEFAULT_SINK)
-        return (yield from self._read_entries()), cursor
+    def _read_table(self) -> tuple[Sequence[Entry], ExportCursor | None]:
+        cursor, _ = self._read_cursor(DEFAULT_SINK)
+        return self._read_entries(), cursor
 
-    def _read_cursor(self, sink: str) -> Steps[tuple[ExportCursor, int | None]]:
+    def _read_cursor(self, sink: str) -> tuple[ExportCursor, int | None]:
         """Return how far a sink was served, and the version of the document that says so."""
         log = self.log
-        document = yield from perform(log.get_state, log.aget_state, self.key, _name_cursor(sink))
+        document = log.get_state(self.key, _name_cursor(sink))
         if document is None:
             return ExportCursor(), None
         return ExportCursor.read(document.value), document.version
 
     # -- reading and writing the log --------------------------------------------------------------
 
-    def _read_entries(self) -> Steps[list[Entry]]:
-        found: list[Entry] = yield from perform(self.log.entries, self.log.aentries, self.key)
+    def _read_entries(self) -> list[Entry]:
+        found: list[Entry] = self.log.entries(self.key)
         return found
 
-    def _read_view(self, view: Callable[[Sequence[Entry]], T]) -> Steps[T]:
+    def _read_view(self, view: Callable[[Sequence[Entry]], T]) -> T:
         """Return what a view makes of the entries."""
-        return view((yield from self._read_entries()))
+        return view(self._read_entries())
 
-    def _append_drafts(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
+    def _append_drafts(self, drafts: Sequence[Draft]) -> list[Entry]:
         """Append, unless there is nothing to append."""
         if not drafts:
             return []
-        added: list[Entry] = yield from perform(self.log.append, self.log.aappend, self.key, drafts)
+        added: list[Entry] = self.log.append(self.key, drafts)
         return added
 
 
@@ -841,48 +814,43 @@ class AddedTurn(Turn):
         return cls.wrap(_find_holder(added, build_turns(entries)) or make_turn([added]), log)
 
     @classmethod
-    def find_holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
+    def find_holding_steps(cls, added: Entry, log: MessageLog) -> Self:
         """Return the turn that holds an entry just added, without reading more than it takes."""
-        page: list[Entry] = yield from perform(log.entries, log.aentries, added.key, last=_PAGE)
+        page: list[Entry] = log.entries(added.key, last=_PAGE)
         if len(page) < _PAGE:
             return cls.find_holding(added, page, log)
         latest = build_turns(page[1:]) if is_self_contained(page) else []
         holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
         if holder is not None:
             return cls.wrap(holder, log)
-        return cls.find_holding(
-            added, (yield from perform(log.entries, log.aentries, added.key)), log
-        )
+        return cls.find_holding(added, log.entries(added.key), log)
 
-    @sync
-    def add_attribute(self, name: str) -> Steps[None]:
+    def add_attribute(self, name: str) -> None:
         """Append a mark."""
-        return self._annotate_steps(attributes=(name,))
+        return self._annotate(attributes=(name,))
 
-    aadd_attribute = twin(add_attribute)
+    aadd_attribute = to_async(add_attribute)
     """Async `add_attribute`."""
 
-    @sync
-    def add_timing(self, name: str, at_ms: int | None = None) -> Steps[None]:
+    def add_timing(self, name: str, at_ms: int | None = None) -> None:
         """Set a time, milliseconds since the epoch; None is now."""
-        return self._annotate_steps(timing={name: get_now_ms() if at_ms is None else at_ms})
+        return self._annotate(timing={name: get_now_ms() if at_ms is None else at_ms})
 
-    aadd_timing = twin(add_timing)
+    aadd_timing = to_async(add_timing)
     """Async `add_timing`."""
 
-    @sync
-    def add_data(self, name: str, value: Any) -> Steps[None]:
+    def add_data(self, name: str, value: Any) -> None:
         """Set a plain value under `aux`.
 
         Raises:
             InvalidMessageError: If the value is not made of plain values.
         """
-        return self._annotate_steps(aux={name: value})
+        return self._annotate(aux={name: value})
 
-    aadd_data = twin(add_data)
+    aadd_data = to_async(add_data)
     """Async `add_data`."""
 
-    def _annotate_steps(self, **changes: Any) -> Steps[None]:
+    def _annotate(self, **changes: Any) -> None:
         if not self.entries:
             msg = (
                 "a placeholder, or a turn of which nothing was stored, is not in the log; "
@@ -890,7 +858,7 @@ class AddedTurn(Turn):
             )
             raise InvalidMessageError(msg)
         newest = self.entries[-1]
-        yield from perform(self.log.annotate, self.log.aannotate, newest.key, newest.id, **changes)
+        self.log.annotate(newest.key, newest.id, **changes)
 
 
 def _find_holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
@@ -899,15 +867,15 @@ def _find_holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
 
 
 # -- A spoken reply, cut to what was heard of it --------------------------------------------------
-def cut_reply_steps(
+def cut_reply(
     log: MessageLog, key: ThreadKey, drafting: DraftBuilder, heard: Heard, message_id: str | None
-) -> Steps[Entry | None]:
+) -> Entry | None:
     """Cut a reply of a thread; return its entry, None if nothing is left of it.
 
     If the write hook stores nothing of what is left, nothing is; see
     `ConversationHistory.cut_reply`.
     """
-    entries: list[Entry] = yield from perform(log.entries, log.aentries, key)
+    entries: list[Entry] = log.entries(key)
     reply = find_reply(entries, message_id)
     drafts = plan_cut(entries, reply, _apply_hook(heard, drafting))
     if not drafts:
@@ -916,7 +884,7 @@ def cut_reply_steps(
     if last is None:
         last = Draft(role="control", control=Control((reply.id,), "cancelled"))
     kept = [*filter(None, before), last]
-    added = yield from perform(log.append, log.aappend, key, kept)
+    added = log.append(key, kept)
     return added[-1] if added[-1].control is None else None
 
 
@@ -929,9 +897,9 @@ def _apply_hook(heard: Heard, drafting: DraftBuilder) -> Heard:
 
 
 # -- Forking: a new thread that goes on from a point of an old one --------------------------------
-def fork_steps(
+def fork_thread(
     log: MessageLog, origin: ThreadKey, at: str | Turn | None, new_thread_id: str | None
-) -> Steps[ThreadKey]:
+) -> ThreadKey:
     """Copy what a thread shows up to a point into another one of its user; return that one.
 
     Pins go along, but for those of messages that do not, and so does what undoing a summary
@@ -950,23 +918,23 @@ def fork_steps(
         ConfigError: If `at` is not in the view of `origin`, or the other thread is in use.
     """
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
-    entries: list[Entry] = yield from perform(log.entries, log.aentries, origin)
+    entries: list[Entry] = log.entries(origin)
     kept = find_entries_until(entries, at)
-    there: list[Entry] = yield from perform(log.entries, log.aentries, target)
+    there: list[Entry] = log.entries(target)
     check_target(target, there, origin)
     spoken = [entry for entry in kept if entry.role != "summary"]
     made: list[Entry] = []
     if spoken:
         drafts = [fork_entry(entry) for entry in spoken]
-        made = yield from perform(log.append, log.aappend, target, drafts)
+        made = log.append(target, drafts)
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
     summaries = [entry for entry in kept if entry.role == "summary"]
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
-        [copies[summary.id]] = yield from perform(log.append, log.aappend, target, [draft])
+        [copies[summary.id]] = log.append(target, [draft])
     marks = [*fork_pins(entries, copies, there), *fork_hold(entries, spoken, copies, there)]
     if marks:
-        yield from perform(log.append, log.aappend, target, marks)
+        log.append(target, marks)
     return target
 
 
@@ -1019,49 +987,47 @@ class LiveThread:
         return None if view.is_whole and not self.is_whole else view
 
 
-def build_context_steps(log: MessageLog, key: ThreadKey, **options: Any) -> Steps[Context]:
+def read_context(log: MessageLog, key: ThreadKey, **options: Any) -> Context:
     """Return what a model gets of a thread; the options are those of `build_context`."""
-    thread = yield from read_live_steps(log, key)
+    thread = read_live(log, key)
     view = thread.build_view(**options)
     if view is None:
-        thread = yield from read_all_steps(log, thread)
+        thread = read_all(log, thread)
         view = build_context(thread.entries, **options)
-    yield from note_steps(log, thread, view, options)
+    note(log, thread, view, options)
     return view
 
 
-def read_live_steps(log: MessageLog, key: ThreadKey) -> Steps[LiveThread]:
+def read_live(log: MessageLog, key: ThreadKey) -> LiveThread:
     """Return a thread's live part; all of it where nothing was noted, or no longer holds.
 
     The entries may be shared with others: read them, and change nothing.
     """
-    document, entries = yield from read_thread_steps(log, key, _DOCUMENT, _find_needed)
+    document, entries = read_thread(log, key, _DOCUMENT, _find_needed)
     version = None if document is None else document.version
     part = _read_part(document)
     if part is None or is_current(part, entries):
         return LiveThread(key, entries, part, version)
-    return LiveThread(key, (yield from perform(log.entries, log.aentries, key)), None, version)
+    return LiveThread(key, log.entries(key), None, version)
 
 
-def read_all_steps(log: MessageLog, thread: LiveThread) -> Steps[LiveThread]:
+def read_all(log: MessageLog, thread: LiveThread) -> LiveThread:
     """Return the same thread with all its entries; nothing is read if it has them."""
     if thread.part is None:
         return thread
     return LiveThread(
         thread.key,
-        (yield from perform(log.entries, log.aentries, thread.key)),
+        log.entries(thread.key),
         None,
         thread.version,
     )
 
 
-def note_steps(
-    log: MessageLog, thread: LiveThread, view: Context, options: dict[str, Any]
-) -> Steps[None]:
+def note(log: MessageLog, thread: LiveThread, view: Context, options: dict[str, Any]) -> None:
     """Write down what the next view needs, if this one could have done with much less."""
     note = make_note(thread, view, options)
     if note is not None:
-        yield from write_cache_steps(log, thread.key, note)
+        write_cache(log, thread.key, note)
 
 
 def make_note(thread: LiveThread, view: Context, options: dict[str, Any]) -> CacheDraft | None:
@@ -1107,19 +1073,19 @@ def _find_stretches(positions: Sequence[int]) -> list[Stretch]:
 
 
 # -- What a turn reads and writes: one transaction where the log can, else call by call -----------
-def read_thread_steps(
+def read_thread(
     log: MessageLog,
     key: ThreadKey,
     name: str,
     stretches: Callable[[StateDocument | None], Sequence[Stretch]],
-) -> Steps[tuple[StateDocument | None, list[Entry]]]:
+) -> tuple[StateDocument | None, list[Entry]]:
     """Return a document and entries of its thread; see `MessageLog.read_thread`."""
     found: tuple[StateDocument | None, list[Entry]]
-    found = yield from perform(log.read_thread, log.aread_thread, key, name, stretches)
+    found = log.read_thread(key, name, stretches)
     return found
 
 
-def append_planned_steps(
+def append_planned(
     log: MessageLog,
     key: ThreadKey,
     plan: Callable[[Sequence[Entry]], Sequence[Draft]],
@@ -1127,30 +1093,17 @@ def append_planned_steps(
     after: int,
     message_ids: Collection[str] = (),
     documents: Sequence[CacheDraft] = (),
-) -> Steps[list[Entry]]:
+) -> list[Entry]:
     """Append what `plan` makes of what is there; see `MessageLog.append_planned`."""
-    appended: list[Entry] = yield from perform(
-        log.append_planned,
-        log.aappend_planned,
-        key,
-        plan,
-        after=after,
-        message_ids=message_ids,
-        documents=documents,
+    appended: list[Entry] = log.append_planned(
+        key, plan, after=after, message_ids=message_ids, documents=documents
     )
     return appended
 
 
-def write_cache_steps(log: MessageLog, key: ThreadKey, document: CacheDraft) -> Steps[None]:
+def write_cache(log: MessageLog, key: ThreadKey, document: CacheDraft) -> None:
     """Write a document that is a cache; a log that refuses it costs time, and nothing else."""
     try:
-        yield from perform(
-            log.set_state,
-            log.aset_state,
-            key,
-            document.name,
-            document.value,
-            expected=document.expected,
-        )
+        log.set_state(key, document.name, document.value, expected=document.expected)
     except LogError as error:
         _logger.info("could not write %s of %r: %s", document.name, key.thread_id, error)

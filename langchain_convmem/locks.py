@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
 
-from langchain_convmem.effects import Effect, Steps, run_async, run_sync
 from langchain_convmem.forks import make_lock
 
 
@@ -76,7 +75,7 @@ class FifoLock:
         """
         waiter = self.enter()
         try:
-            run_sync(self.wait_steps(waiter, timeout_s))
+            self.wait(waiter, timeout_s)
             yield
         finally:
             self.leave(waiter)
@@ -86,38 +85,39 @@ class FifoLock:
         """Be inside without blocking the event loop; see `hold`."""
         waiter = self.enter()
         try:
-            await run_async(self.wait_steps(waiter, timeout_s))
+            await self.await_turn(waiter, timeout_s)
             yield
         finally:
             self.leave(waiter)
 
-    def wait_steps(
+    def wait(
         self,
         waiter: Waiter,
         timeout_s: float | None = None,
         stopped: Future[None] | None = None,
-    ) -> Steps[None]:
+    ) -> None:
         """Wait until a waiter is let through; see `hold`.
 
         Args:
             waiter: A place in the line.
             timeout_s: How long to wait at most.
-            stopped: Ends the wait of a thread by its exception; a task is cancelled instead.
+            stopped: Ends the wait by its exception.
         """
-
-        def wait() -> None:
-            if not waiter.done():
-                self._check_own_loop(waiter)
+        if not waiter.done():
+            self._check_own_loop(waiter)
+        try:
             _wait_for(waiter, timeout_s, stopped)
+        except TimeoutError:
+            raise self._make_late_error(timeout_s or 0) from None
+        note_held(frozenset({waiter}))
 
-        async def wait_in_loop() -> None:
-            waiter.loop = asyncio.get_running_loop()
+    async def await_turn(self, waiter: Waiter, timeout_s: float | None = None) -> None:
+        """Wait until a waiter is let through, without blocking the event loop; see `wait`."""
+        waiter.loop = asyncio.get_running_loop()
+        try:
             if not waiter.done():  # nothing is waited for then, not even if there is no time
                 async with asyncio.timeout(timeout_s):
                     await asyncio.wrap_future(waiter)
-
-        try:
-            yield Effect(wait, wait_in_loop)
         except TimeoutError:
             raise self._make_late_error(timeout_s or 0) from None
         note_held(frozenset({waiter}))

@@ -17,16 +17,16 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
+from langchain_convmem.background import BackgroundJobs, hop, to_async
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import Effect, Steps, perform, run_sync, sync, twin
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import (
     ConversationHistory,
-    build_context_steps,
-    fork_steps,
-    read_all_steps,
-    read_live_steps,
+    fork_thread,
+    read_all,
+    read_context,
+    read_live,
 )
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
@@ -46,15 +46,15 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.titles import (
     check_title,
-    list_threads_steps,
-    read_title_steps,
-    update_thread_steps,
+    list_threads,
+    read_title,
+    update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
-from langchain_convmem.turns.turn import WritingTurns, read_stretches_steps
+from langchain_convmem.turns.turn import WritingTurns, read_stretches
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.counting import (
@@ -76,7 +76,6 @@ from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Profile, resolve_profile
 from langchain_convmem.views.summaries import find_summaries_over
-from langchain_convmem.workers import BackgroundJobs, run_in_worker
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
@@ -650,28 +649,25 @@ class ConversationMemory:
             token_counter=CurrentCounter(self._turn_memory.token_counters),
         )
 
-    @sync
-    def threads(self, user_id: str | None = None) -> Steps[list[ThreadInfo]]:
+    def threads(self, user_id: str | None = None) -> list[ThreadInfo]:
         """Return a user's threads, latest first, with their titles, archived ones as well.
 
         Args:
             user_id: Whose threads; None lists the threads of no user.
         """
-        return list_threads_steps(self.log, user_id)
+        return list_threads(self.log, user_id)
 
-    athreads = twin(threads)
+    athreads = to_async(threads)
     """Async `threads`."""
 
-    @sync
-    def get_title(self, thread_id: str, *, user_id: str | None = None) -> Steps[str]:
+    def get_title(self, thread_id: str, *, user_id: str | None = None) -> str:
         """Return the title of a thread; empty if nobody gave it one."""
-        return read_title_steps(self.log, ThreadKey(user_id, thread_id))
+        return read_title(self.log, ThreadKey(user_id, thread_id))
 
-    aget_title = twin(get_title)
+    aget_title = to_async(get_title)
     """Async `get_title`."""
 
-    @sync
-    def set_title(self, thread_id: str, title: str, *, user_id: str | None = None) -> Steps[None]:
+    def set_title(self, thread_id: str, title: str, *, user_id: str | None = None) -> None:
         """Give a thread a title, which lists of threads show; no model reads it.
 
         Imports bring the titles of their files along, and leave one that was given here.
@@ -685,17 +681,12 @@ class ConversationMemory:
             ConfigError: If the title is too long or more than a line, the thread has no entries,
                 or the log keeps no documents beside threads.
         """
-        return update_thread_steps(
-            self.log, ThreadKey(user_id, thread_id), {"title": check_title(title)}
-        )
+        return update_thread(self.log, ThreadKey(user_id, thread_id), {"title": check_title(title)})
 
-    aset_title = twin(set_title)
+    aset_title = to_async(set_title)
     """Async `set_title`."""
 
-    @sync
-    def archive(
-        self, thread_id: str, *, user_id: str | None = None, archived: bool = True
-    ) -> Steps[None]:
+    def archive(self, thread_id: str, *, user_id: str | None = None, archived: bool = True) -> None:
         """Mark a thread as put away, or not; it is kept, shown and recalled as before.
 
         Args:
@@ -706,14 +697,11 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread has no entries, or the log keeps no documents beside threads.
         """
-        return update_thread_steps(
-            self.log, ThreadKey(user_id, thread_id), {"archived": bool(archived)}
-        )
+        return update_thread(self.log, ThreadKey(user_id, thread_id), {"archived": bool(archived)})
 
-    aarchive = twin(archive)
+    aarchive = to_async(archive)
     """Async `archive`."""
 
-    @sync
     def fork(
         self,
         thread_id: str,
@@ -721,7 +709,7 @@ class ConversationMemory:
         at: str | Turn | None = None,
         new_thread_id: str | None = None,
         user_id: str | None = None,
-    ) -> Steps[ConversationHistory]:
+    ) -> ConversationHistory:
         """Return a new thread with copies of what another shows: messages, ids and summaries.
 
         Args:
@@ -735,17 +723,16 @@ class ConversationMemory:
         """
         return self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id)
 
-    afork = twin(fork)
+    afork = to_async(fork)
     """Async `fork`."""
 
     def _fork_steps(
         self, key: ThreadKey, at: str | Turn | None, new_thread_id: str | None
-    ) -> Steps[ConversationHistory]:
-        fork = yield from fork_steps(self.log, key, at, new_thread_id)
+    ) -> ConversationHistory:
+        fork = fork_thread(self.log, key, at, new_thread_id)
         return self.history(fork.thread_id, user_id=fork.user_id)
 
-    @sync
-    def stats(self, thread_id: str, *, user_id: str | None = None) -> Steps[ThreadStats]:
+    def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
         """Return statistics of a thread: messages, turns, tokens, times, bytes.
 
         Nothing is counted while turns run: each call reads the whole thread, so ask as often as
@@ -755,18 +742,17 @@ class ConversationMemory:
             thread_id: The thread; one that does not exist has nothing.
             user_id: Its user.
         """
-        return self._count_steps(ThreadKey(user_id, thread_id))
+        return self._count(ThreadKey(user_id, thread_id))
 
-    astats = twin(stats)
+    astats = to_async(stats)
     """Async `stats`."""
 
-    def _count_steps(self, key: ThreadKey) -> Steps[ThreadStats]:
-        entries: list[Entry] = yield from perform(self.log.entries, self.log.aentries, key)
+    def _count(self, key: ThreadKey) -> ThreadStats:
+        entries: list[Entry] = self.log.entries(key)
         return compute_stats(entries)
 
     # -- Messages and files -----------------------------------------------------------------------
 
-    @sync
     def add_messages(
         self,
         messages: MessagesInput,
@@ -775,7 +761,7 @@ class ConversationMemory:
         user_id: str | None = None,
         turn_id: str | None = None,
         durable: bool = True,
-    ) -> Steps[list[Entry]]:
+    ) -> list[Entry]:
         """Store messages verbatim in a thread, all or none.
 
         Args:
@@ -800,20 +786,17 @@ class ConversationMemory:
         """
         return self._add_steps(ThreadKey(user_id, thread_id), messages, turn_id, durable)
 
-    aadd_messages = twin(add_messages)
+    aadd_messages = to_async(add_messages)
     """Async `add_messages`."""
 
     def _add_steps(
         self, key: ThreadKey, messages: MessagesInput, turn_id: str | None, durable: bool
-    ) -> Steps[list[Entry]]:
+    ) -> list[Entry]:
         drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
-        entries: list[Entry] = yield from perform(
-            self.log.append, self.log.aappend, key, drafts, durable=durable
-        )
+        entries: list[Entry] = self.log.append(key, drafts, durable=durable)
         self._recaller.embed_soon(key.owner)
         return entries
 
-    @sync
     def import_file(
         self,
         path: str | os.PathLike[str],
@@ -822,7 +805,7 @@ class ConversationMemory:
         thread_id: str | None = None,
         format: str | None = None,  # noqa: A002 - what it is called everywhere
         progress: Callable[[int, int], None] | None = None,
-    ) -> Steps[ImportReport]:
+    ) -> ImportReport:
         """Import the conversations of a file and return a report.
 
         The file is checked to its last line before the first write, and importing it again doubles
@@ -847,27 +830,27 @@ class ConversationMemory:
                 nothing is written.
             MissingExtraError: If its format needs a package that is not installed.
         """
-        return self._import_steps(path, user_id, thread_id, format, progress)
+        return self._import(path, user_id, thread_id, format, progress)
 
-    aimport_file = twin(import_file)
+    aimport_file = to_async(import_file)
     """Async `import_file`."""
 
-    def _import_steps(
+    def _import(
         self,
         path: str | os.PathLike[str],
         user_id: str | None,
         thread_id: str | None,
         form: str | None,
         progress: Callable[[int, int], None] | None,
-    ) -> Steps[ImportReport]:
+    ) -> ImportReport:
         from langchain_convmem.transfer.imports import read_file, store_file_steps
 
         def read() -> ImportedFile:
             return read_file(path, thread_id=thread_id, format=form)
 
-        file: ImportedFile = yield Effect(read, lambda: asyncio.to_thread(read))
+        file: ImportedFile = read()
         drafting = self._turn_memory.drafting
-        report = yield from store_file_steps(self.log, file, user_id, drafting, progress)
+        report = store_file_steps(self.log, file, user_id, drafting, progress)
         for thread in report.thread_ids:
             self._recaller.embed_soon(ThreadKey(user_id, thread).owner)
         return report
@@ -938,7 +921,6 @@ class ConversationMemory:
         retriever.check_scope()
         return retriever
 
-    @sync
     def recall(
         self,
         query: str,
@@ -954,7 +936,7 @@ class ConversationMemory:
         until: Moment | None = None,
         remember: bool = True,
         before: str | None = None,
-    ) -> Steps[Recall]:
+    ) -> Recall:
         """Return the dialog lines that fit a query best, with the lines around them.
 
         Args:
@@ -999,13 +981,12 @@ class ConversationMemory:
             before=before,
         )
 
-    arecall = twin(recall)
+    arecall = to_async(recall)
     """Async `recall`."""
 
-    @sync
     def search(
         self, words: str, *, user_id: str | None = None, thread_id: str | None = None
-    ) -> Steps[list[DialogLine]]:
+    ) -> list[DialogLine]:
         """Return the lines that hold all of these words, the latest first.
 
         Letters are compared without case, and parts of longer words count. `recall` finds what
@@ -1025,12 +1006,12 @@ class ConversationMemory:
         if not wanted:
             raise ConfigError("words is blank; give at least one word to search for")
         recall, owner = self.line_recall, _find_owner(user_id, thread_id)
-        lines = yield from perform(recall.find_lines, recall.afind_lines, owner, wanted)
+        lines = recall.find_lines(owner, wanted)
         # Of two of the same millisecond, the one stored later leads.
         lines.sort(key=lambda line: line.time_ms)
         return lines[::-1]
 
-    asearch = twin(search)
+    asearch = to_async(search)
     """Async `search`."""
 
     def _recall_steps(
@@ -1040,27 +1021,26 @@ class ConversationMemory:
         thread_id: str | None,
         user_ids: Collection[str] | None,
         **options: Any,
-    ) -> Steps[Recall]:
+    ) -> Recall:
         owners = _find_searched(user_id, thread_id, user_ids)
         current: ThreadKey | None = None
         exclude: Mapping[ThreadKey, Collection[int]] = {}
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
-            view = yield from build_context_steps(self.log, current)
+            view = read_context(self.log, current)
             exclude = {current: view.positions}
-        found: Recall = yield from self.line_recall.recall_steps(
+        found: Recall = self.line_recall.recall_steps(
             owners, query, exclude=exclude, buffer=current, now_ms=self.time_ms, **options
         )
         return found
 
-    @sync
     def refresh(
         self,
         *,
         user_id: str | None = None,
         thread_id: str | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Steps[tuple[str, ...]]:
+    ) -> tuple[str, ...]:
         """Index new lines now, so that the next recall does not have to.
 
         Args:
@@ -1076,12 +1056,11 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
         """
         recall, owner = self.line_recall, _find_owner(user_id, thread_id)
-        return perform(recall.refresh, recall.arefresh, owner, progress)
+        return recall.refresh(owner, progress)
 
-    arefresh = twin(refresh)
+    arefresh = to_async(refresh)
     """Async `refresh`; `progress` is called in a worker."""
 
-    @sync
     def reindex(
         self,
         *,
@@ -1089,7 +1068,7 @@ class ConversationMemory:
         thread_id: str | None = None,
         all_users: bool = False,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Steps[tuple[str, ...]]:
+    ) -> tuple[str, ...]:
         """Re-embed lines after a change of the embedder, then delete the old vectors.
 
         Until then nothing is sent to the new embedder: lines are found by their words, and
@@ -1112,7 +1091,7 @@ class ConversationMemory:
         """
         return self._reindex_steps(user_id, thread_id, all_users, progress)
 
-    areindex = twin(reindex)
+    areindex = to_async(reindex)
     """Async `reindex`."""
 
     def _reindex_steps(
@@ -1121,18 +1100,16 @@ class ConversationMemory:
         thread_id: str | None,
         all_users: bool,
         progress: Callable[[int, int], None] | None,
-    ) -> Steps[tuple[str, ...]]:
+    ) -> tuple[str, ...]:
         if not all_users:
             owners: Sequence[Owner] = [_find_owner(user_id, thread_id)]
         elif user_id is not None or thread_id is not None:
             raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
         else:
-            owners = yield from perform(self.log.owners, self.log.aowners)
+            owners = self.log.owners()
         problems: dict[str, None] = {}
         for owner in owners:
-            found = yield from perform(
-                self.line_recall.reindex, self.line_recall.areindex, owner, progress
-            )
+            found = self.line_recall.reindex(owner, progress)
             problems |= dict.fromkeys(found)
         return tuple(problems)
 
@@ -1155,16 +1132,11 @@ class ConversationMemory:
         self, *, user_id: str | None = None, thread_id: str | None = None
     ) -> EmbedderUse:
         """Return the embedder of an owner's lines; see `get_embedder_use`."""
-        return await run_in_worker(
-            partial(self.get_embedder_use, user_id=user_id, thread_id=thread_id)
-        )
+        return await hop(partial(self.get_embedder_use, user_id=user_id, thread_id=thread_id))
 
     # -- What is known of a user ------------------------------------------------------------------
 
-    @sync
-    def profile(
-        self, user_id: str | None = None, *, thread_id: str | None = None
-    ) -> Steps[UserProfile]:
+    def profile(self, user_id: str | None = None, *, thread_id: str | None = None) -> UserProfile:
         """Return what is known of a user: what they said of themselves, verbatim, with its dates.
 
         A view of the log: made without a model, the same in every process, and forgotten with what
@@ -1179,15 +1151,14 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
-        return self._profiles.read_steps(_find_owner(user_id, thread_id))
+        return self._profiles.read(_find_owner(user_id, thread_id))
 
-    aprofile = twin(profile)
+    aprofile = to_async(profile)
     """Async `profile`."""
 
-    @sync
     def update_profile(
         self, user_id: str | None = None, *, thread_id: str | None = None
-    ) -> Steps[ProfilerReport]:
+    ) -> ProfilerReport:
         """Have the profiler read now what it has not read, without waiting for more turns.
 
         For scripts, for queues where no thread outlives a request, and for what was said before
@@ -1203,9 +1174,9 @@ class ConversationMemory:
             ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
             LogError: If the log cannot be read or written.
         """
-        return self._profiles.update_steps(_find_owner(user_id, thread_id), thread_id)
+        return self._profiles.update(_find_owner(user_id, thread_id), thread_id)
 
-    aupdate_profile = twin(update_profile)
+    aupdate_profile = to_async(update_profile)
     """Async `update_profile`."""
 
     # -- Time travel ------------------------------------------------------------------------------
@@ -1253,10 +1224,9 @@ class ConversationMemory:
         """Whether the memory has a summarizer."""
         return self._summaries.has_summarizer
 
-    @sync
     def summarize(
         self, thread_id: str, *, user_id: str | None = None, force: bool = False
-    ) -> Steps[SummaryReport]:
+    ) -> SummaryReport:
         """Compact a thread now if due.
 
         Args:
@@ -1270,19 +1240,18 @@ class ConversationMemory:
         Raises:
             ConfigError: If the memory has no summarizer.
         """
-        return self._summaries.compactor.compact_steps(ThreadKey(user_id, thread_id), force=force)
+        return self._summaries.compactor.compact(ThreadKey(user_id, thread_id), force=force)
 
-    asummarize = twin(summarize)
+    asummarize = to_async(summarize)
     """Async `summarize`."""
 
-    @sync
     def resummarize(
         self,
         thread_id: str,
         *,
         user_id: str | None = None,
         summarizer: SummarizerLike | None = None,
-    ) -> Steps[SummaryReport]:
+    ) -> SummaryReport:
         """Rewrite the live summary of a thread from everything it covers.
 
         Args:
@@ -1293,13 +1262,12 @@ class ConversationMemory:
         Raises:
             ConfigError: If the memory has no summarizer.
         """
-        return self._summaries.rewrite_steps(ThreadKey(user_id, thread_id), summarizer)
+        return self._summaries.rewrite(ThreadKey(user_id, thread_id), summarizer)
 
-    aresummarize = twin(resummarize)
+    aresummarize = to_async(resummarize)
     """Async `resummarize`."""
 
-    @sync
-    def summary_record(self, thread_id: str, *, user_id: str | None = None) -> Steps[SummaryRecord]:
+    def summary_record(self, thread_id: str, *, user_id: str | None = None) -> SummaryRecord:
         """Return what became of every fact that the summaries of a thread stand for.
 
         Read from the whole log, so it is what a full reading finds, however many summaries there
@@ -1314,15 +1282,14 @@ class ConversationMemory:
         Raises:
             LogError: If the log cannot be read.
         """
-        return self._summaries.record_steps(ThreadKey(user_id, thread_id))
+        return self._summaries.record(ThreadKey(user_id, thread_id))
 
-    asummary_record = twin(summary_record)
+    asummary_record = to_async(summary_record)
     """Async `summary_record`."""
 
-    @sync
     def explain_summary(
         self, thread_id: str, *, user_id: str | None = None, summary_id: str | None = None
-    ) -> Steps[list[CitedSentence]]:
+    ) -> list[CitedSentence]:
         """Return the sentences of a summary, each with the entries that it comes from.
 
         Those are the entries whose ids it names in square brackets; where no sentence of a summary
@@ -1338,15 +1305,15 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread has no such summary.
         """
-        return self._explain_steps(ThreadKey(user_id, thread_id), summary_id)
+        return self._explain(ThreadKey(user_id, thread_id), summary_id)
 
-    aexplain_summary = twin(explain_summary)
+    aexplain_summary = to_async(explain_summary)
     """Async `explain_summary`."""
 
-    def _explain_steps(self, key: ThreadKey, summary_id: str | None) -> Steps[list[CitedSentence]]:
+    def _explain(self, key: ThreadKey, summary_id: str | None) -> list[CitedSentence]:
         from langchain_convmem.summarizing.citations import explain_summaries
 
-        entries: list[Entry] = yield from perform(self.log.entries, self.log.aentries, key)
+        entries: list[Entry] = self.log.entries(key)
         live = find_live_entries(entries)
         known = find_frontier(live) if summary_id is None else entries
         wanted = [one for one in known if one.role == "summary" and summary_id in (None, one.id)]
@@ -1376,14 +1343,13 @@ class ConversationMemory:
 
     # -- Forgetting -------------------------------------------------------------------------------
 
-    @sync
     def forget(
         self,
         *,
         user_id: str | None = None,
         thread_id: str | None = None,
         entry_ids: Iterable[str] | None = None,
-    ) -> Steps[ForgetReceipt]:
+    ) -> ForgetReceipt:
         """Permanently erase a user with all threads, a thread, or entries of a thread.
 
         What recall keeps of it in this process's memory goes too; other processes notice when they
@@ -1403,12 +1369,12 @@ class ConversationMemory:
         """
         return self._forget_steps(user_id, thread_id, entry_ids)
 
-    aforget = twin(forget)
+    aforget = to_async(forget)
     """Async `forget`."""
 
     def _forget_steps(
         self, user_id: str | None, thread_id: str | None, entry_ids: Iterable[str] | None
-    ) -> Steps[ForgetReceipt]:
+    ) -> ForgetReceipt:
         owner = _find_owner(user_id, thread_id)
         if thread_id is None and entry_ids is not None:
             raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
@@ -1417,18 +1383,18 @@ class ConversationMemory:
         ids = None if entry_ids is None else list(entry_ids)
         key = None if thread_id is None else ThreadKey(user_id, thread_id)
         receipt: ForgetReceipt
-        copies = yield from self._recaller.list_copies_steps(key or owner, ids)
+        copies = self._recaller.list_copies(key or owner, ids)
         if key is not None and ids:
-            receipt = yield from _erase_entries_steps(self.log, key, ids)
+            receipt = _erase_entries(self.log, key, ids)
         else:
-            receipt = yield from perform(self.log.forget, self.log.aforget, key or owner, ids)
-        yield from self._recaller.drop_forgotten_steps(owner, copies)
+            receipt = self.log.forget(key or owner, ids)
+        self._recaller.drop_forgotten(owner, copies)
         from langchain_convmem.summarizing.branches import BRANCHES
 
         BRANCHES.drop(self._turn_memory.log_place, owner)
         if key is not None and ids:
             # What else the summaries covered is shown again.
-            yield from self._turn_memory.compact_steps(key)
+            self._turn_memory.compact(key)
         return receipt
 
 
@@ -1524,9 +1490,9 @@ class TurnServices:
         """Return the token budget for what is known of the user in a turn with these options."""
         return self.profile_tokens if options.profile_tokens is None else options.profile_tokens
 
-    def read_profile_steps(self, owner: Owner) -> Steps[FollowedProfile]:
+    def read_profile(self, owner: Owner) -> FollowedProfile:
         """Return what is known of a user."""
-        return self.profiles.reader.read_steps(owner)
+        return self.profiles.reader.read(owner)
 
     def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Have threads summarised before the window of a turn's model is full."""
@@ -1545,15 +1511,15 @@ class TurnServices:
         self.recaller.embed_soon(key.owner)
         self.profiles.note_turn(key)
 
-    def compact_steps(
+    def compact(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> Steps[None]:
-        """Compact a thread if that is due, now or later; see `finish_turn_steps`."""
-        return self.summaries.compact_steps(key, view, replies)
+    ) -> None:
+        """Compact a thread if that is due, now or later; see `finish_turn`."""
+        return self.summaries.compact(key, view, replies)
 
-    def finish_turn_steps(
+    def finish_turn(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> Steps[None]:
+    ) -> None:
         """Do what is due after a turn was stored: note it, compact the thread.
 
         Args:
@@ -1562,7 +1528,7 @@ class TurnServices:
             replies: What was stored of the answer.
         """
         self.note_turn(key)
-        yield from self.compact_steps(key, view, replies)
+        self.compact(key, view, replies)
 
 
 # -- The recall of a memory -----------------------------------------------------------------------
@@ -1643,18 +1609,16 @@ class Recaller:
         if recall is not None:
             recall.embed_later(owner)
 
-    def list_copies_steps(
-        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
-    ) -> Steps[list[str]]:
+    def list_copies(self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> list[str]:
         """List which lines are kept outside the log, before they are forgotten."""
         recall = self._recall or self._given
-        return [] if recall is None else (yield from recall.list_copies_steps(scope, entry_ids))
+        return [] if recall is None else recall.list_copies(scope, entry_ids)
 
-    def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str]) -> Steps[None]:
+    def drop_forgotten(self, owner: Owner, copies: Sequence[str]) -> None:
         """Drop what the log has forgotten of an owner."""
         recall = self._recall or self._given
         if recall is not None:
-            yield from recall.drop_forgotten_steps(owner, copies)
+            recall.drop_forgotten(owner, copies)
 
     def close(self) -> None:
         """End the work in the background; a recall that was given goes on."""
@@ -1664,7 +1628,7 @@ class Recaller:
     async def aclose(self) -> None:
         """End the work in the background, without blocking the event loop; see `close`."""
         if self._recall is not None:
-            await run_in_worker(self.close)
+            await hop(self.close)
 
 
 def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) -> None:
@@ -1727,13 +1691,13 @@ class Profiles:
                 self._reader = ProfileReader(self._log, now_ms=self._now_ms)
             return self._reader
 
-    def read_steps(self, owner: Owner) -> Steps[UserProfile]:
+    def read(self, owner: Owner) -> UserProfile:
         """Return the profile of an owner, which people can decide of."""
-        return self.reader.read_profile_steps(owner)
+        return self.reader.read_profile(owner)
 
     # -- a model that proposes --------------------------------------------------------------------
 
-    def update_steps(self, owner: Owner, thread_id: str | None) -> Steps[ProfilerReport]:
+    def update(self, owner: Owner, thread_id: str | None) -> ProfilerReport:
         """Have the profiler read a thread, or all threads of an owner.
 
         Raises:
@@ -1746,9 +1710,9 @@ class Profiles:
             keys = [ThreadKey(owner.user_id, thread_id)]
         else:
             log = self._log
-            threads = yield from perform(log.threads, log.athreads, owner.user_id)
+            threads = log.threads(owner.user_id)
             keys = [thread.key for thread in threads]
-        return (yield from self._profiler.read_threads_steps(keys))
+        return self._profiler.read_threads(keys)
 
     def note_turn(self, key: ThreadKey) -> None:
         """Have what was said read in the background, if it is time."""
@@ -1758,7 +1722,7 @@ class Profiles:
 
     def _read_waiting(self, key: ThreadKey) -> None:
         if self._profiler is not None:
-            run_sync(self._profiler.read_waiting_steps(key.owner))
+            self._profiler.read_waiting(key.owner)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for the readings under way; return whether they ended within this time."""
@@ -1865,8 +1829,8 @@ class Summaries:
             self._summarizer,
             self._prepare_settings(self._settings or SummarySettings()),
             drafting=self._drafting,
-            read=self._read_steps,
-            findable=self._find_some_steps,
+            read=self._read,
+            findable=self._find_some,
             on_report=self._report,
         )
 
@@ -1883,14 +1847,12 @@ class Summaries:
         for event in list_events(report):
             self._on_summary(event)
 
-    def rewrite_steps(
-        self, key: ThreadKey, summarizer: SummarizerLike | None
-    ) -> Steps[SummaryReport]:
+    def rewrite(self, key: ThreadKey, summarizer: SummarizerLike | None) -> SummaryReport:
         """Write the live summary of a thread anew; see `ConversationMemory.resummarize`."""
         from langchain_convmem.summarizing.summarizers import as_summarizer
 
         by = None if summarizer is None else as_summarizer(summarizer)
-        return (yield from self.compactor.redo_steps(key, by))
+        return self.compactor.redo(key, by)
 
     # -- after turns ------------------------------------------------------------------------------
 
@@ -1928,21 +1890,19 @@ class Summaries:
                 if model.window_tokens is not None:
                     compactor.settings = compactor.settings.fit_input(model.window_tokens)
 
-    def compact_steps(
-        self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]
-    ) -> Steps[None]:
-        """Compact a thread if that is due, now or later; see `TurnServices.finish_turn_steps`."""
+    def compact(self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]) -> None:
+        """Compact a thread if that is due, now or later; see `TurnServices.finish_turn`."""
         if self._summarizer is None or not self._may_be_due(view, replies):
             return
         if self._when == "background":
             self._background.submit(key)
         elif self._when == "foreground":
             try:
-                yield from self.compactor.compact_steps(key)
+                self.compactor.compact(key)
             except ConvMemError:
                 # The reply is there and stored; the next turn tries again.
                 _logger.exception("could not compact thread %r", key.thread_id)
-        elif (yield from self.compactor.is_due_steps(key)):
+        elif self.compactor.is_due(key):
             from langchain_convmem.summarizing.summarizers import notify_application
 
             notify_application(self._when, key, f"the compaction of thread {key.thread_id!r}")
@@ -1974,27 +1934,27 @@ class Summaries:
         with self._lock:
             if self._jobs is None:
                 self._jobs = BackgroundJobs(
-                    lambda key: run_sync(self._compact_and_prepare_steps(compactor, key)),
+                    lambda key: self._compact_and_prepare(compactor, key),
                     name="compaction",
                 )
             return self._jobs
 
-    def _compact_and_prepare_steps(self, compactor: Compactor, key: ThreadKey) -> Steps[None]:
+    def _compact_and_prepare(self, compactor: Compactor, key: ThreadKey) -> None:
         """Compact a thread, and take up what is folded now, which the next turn would have to."""
         from langchain_convmem.recall.embedding import EmbeddedEmbeddings
         from langchain_convmem.summarizing.branches import (
             BRANCHES,
             find_folding,
-            read_folded_steps,
+            read_folded,
         )
 
-        yield from compactor.compact_steps(key)
-        entries = yield from self._read_steps(key)
+        compactor.compact(key)
+        entries = self._read(key)
         roots = find_folding(find_live_entries(entries))
         if roots:
             branches = BRANCHES.get(_find_place(self._log), key)
-            read = partial(read_stretches_steps, self._log, key)
-            yield from read_folded_steps(branches, roots, read)
+            read = partial(read_stretches, self._log, key)
+            read_folded(branches, roots, read)
             branches.prepare(EmbeddedEmbeddings().embed_documents)
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -2013,26 +1973,26 @@ class Summaries:
 
     # -- what the compactor asks ------------------------------------------------------------------
 
-    def _read_steps(self, key: ThreadKey) -> Steps[Sequence[Entry]]:
-        thread = yield from read_live_steps(self._log, key)
+    def _read(self, key: ThreadKey) -> Sequence[Entry]:
+        thread = read_live(self._log, key)
         if not thread.is_whole:
             # Noted for a budget: what it leaves out is covered by no summary yet.
-            thread = yield from read_all_steps(self._log, thread)
+            thread = read_all(self._log, thread)
         return thread.entries
 
-    def record_steps(self, key: ThreadKey) -> Steps[SummaryRecord]:
+    def record(self, key: ThreadKey) -> SummaryRecord:
         """Return what became of all that is covered in a thread."""
-        from langchain_convmem.summarizing.record import record_steps
+        from langchain_convmem.summarizing.record import record
 
-        entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
-        return (yield from record_steps(key, entries, self._find_words_steps))
+        entries: list[Entry] = self._log.entries(key)
+        return record(key, entries, self._find_words)
 
-    def _find_some_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[str]]:
+    def _find_some(self, key: ThreadKey, facts: Sequence[Fact]) -> list[str]:
         """Return the words by which recall finds facts, of as many as a compaction looks for."""
-        found = yield from self._find_words_steps(key, facts[:_MOST_SOUGHT])
+        found = self._find_words(key, facts[:_MOST_SOUGHT])
         return found + [""] * (len(facts) - len(found))
 
-    def _find_words_steps(self, key: ThreadKey, facts: Sequence[Fact]) -> Steps[list[str]]:
+    def _find_words(self, key: ThreadKey, facts: Sequence[Fact]) -> list[str]:
         """Return for each fact words that are not its own and by which recall finds it, or ""."""
         from langchain_convmem.summarizing.record import pick_words
         from langchain_convmem.words.facts import check_told
@@ -2045,7 +2005,7 @@ class Summaries:
         found: dict[str, str] = {}
         for words, wanted in by_asked.items():
             if words:
-                lines = yield from recall.recall_steps(
+                lines = recall.recall_steps(
                     key.owner, words, k=_BLOCKS, ranking=0, settings=by_words
                 )
                 text = "\n".join(block.text for block in lines.blocks)
@@ -2062,26 +2022,24 @@ def _find_place(log: MessageLog) -> Hashable:
 # -- Erasing entries, with the summaries that tell of them ----------------------------------------
 
 
-def _erase_entries_steps(
-    log: MessageLog, key: ThreadKey, ids: Sequence[str]
-) -> Steps[ForgetReceipt]:
+def _erase_entries(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt:
     """Erase entries, the summaries that cover them and what a provider compacted of them."""
-    known: list[Entry] = yield from perform(log.entries, log.aentries, key)
+    known: list[Entry] = log.entries(key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
     drafts, compacted = plan_without_compactions(known, named)
     if drafts:
-        yield from perform(log.append, log.aappend, key, drafts)
+        log.append(key, drafts)
     telling = [*_list_telling(known, named), *compacted]
-    receipt: ForgetReceipt = yield from perform(log.forget, log.aforget, key, [*ids, *telling])
+    receipt: ForgetReceipt = log.forget(key, [*ids, *telling])
     while True:
         # A summary may have been written since the thread was read.
         seen = known[-1].position if known else 0
-        known = [*known, *(yield from perform(log.entries, log.aentries, key, after=seen))]
+        known = [*known, *log.entries(key, after=seen)]
         late = [name for name in _list_telling(known, named) if name not in telling]
         if not late:
             return receipt
         telling += late
-        more: ForgetReceipt = yield from perform(log.forget, log.aforget, key, late)
+        more: ForgetReceipt = log.forget(key, late)
         receipt = _add_receipts(receipt, more)
 
 

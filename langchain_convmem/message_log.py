@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, ClassVar, Self, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
+from langchain_convmem.background import to_async
 from langchain_convmem.errors import CorruptEntryError, LogError
 from langchain_convmem.records import (
     CacheDraft,
@@ -24,7 +28,8 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.views.lines import make_dialog_lines
-from langchain_convmem.workers import to_async
+
+T = TypeVar("T")
 
 CACHE_PREFIX = "cache:"
 """How the names of state documents begin that are caches; see `MessageLog.set_state`."""
@@ -382,9 +387,10 @@ class MessageLog(ABC):
     aread_thread = to_async(read_thread)
     aappend_planned = to_async(append_planned)
 
-    def get_executor(self) -> Executor:
-        """Return what runs the asynchronous calls; threads do not survive a fork."""
-        if self._executor is None or self._executor_pid != os.getpid():
+    async def _run_off_loop(self, call: Callable[[], T]) -> T:
+        """Make a call in a thread of this log: in the order of arrival, if it has but one."""
+        if self._executor is None or self._executor_pid != os.getpid():  # threads survive no fork
             self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="convmem-log")
             self._executor_pid = os.getpid()
-        return self._executor
+        run = partial(contextvars.copy_context().run, call)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, run)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_convmem.effects import Steps
     from langchain_convmem.locks import FifoLock
     from langchain_convmem.records import (
         SummaryRequest,
@@ -76,8 +75,8 @@ class ThreadView(NamedTuple):
 class ThreadMemory(Protocol):
     """One thread, as a conversation reads and writes it.
 
-    The conversation runs one turn at a time: `select_asked_steps` and `read_view_steps`, then
-    `begin_steps` before the model is called, and at its end `add_steps` or `retract_steps`. Until
+    The conversation runs one turn at a time: `select_asked` and `read_view`, then
+    `begin` before the model is called, and at its end `add` or `retract`. Until
     it is added, the turn shows in no other answer of the thread.
     """
 
@@ -90,20 +89,18 @@ class ThreadMemory(Protocol):
         """Return the config of a send, with what its runs are found by."""
         ...
 
-    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+    def select_asked(self, sent: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what is asked with these messages; writes nothing.
 
         Who shows a chat may send all of it every time; what the thread has of it is left out.
         """
         ...
 
-    def read_view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+    def read_view(self, asked: Sequence[BaseMessage]) -> ThreadView:
         """Return what the model sees when these messages are said; writes nothing."""
         ...
 
-    def begin_steps(
-        self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int
-    ) -> Steps[None]:
+    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
         """Make what is asked durable, where a turn that fails can be taken back.
 
         Args:
@@ -113,9 +110,7 @@ class ThreadMemory(Protocol):
         """
         ...
 
-    def add_steps(
-        self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
-    ) -> Steps[None]:
+    def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
         """Store the rest of a turn that has begun: all of it or nothing.
 
         Args:
@@ -125,21 +120,21 @@ class ThreadMemory(Protocol):
         """
         ...
 
-    def retract_steps(
+    def retract(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
-    ) -> Steps[None]:
+    ) -> None:
         """Take back a turn that has begun, however far it was written; it shows in no view."""
         ...
 
-    def read_messages_steps(self) -> Steps[list[BaseMessage]]:
+    def read_messages(self) -> list[BaseMessage]:
         """Return copies of all that was said, in order."""
         ...
 
-    def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
+    def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last turns; return what they held."""
         ...
 
-    def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
+    def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it.
 
         Args:
@@ -155,11 +150,11 @@ class ThreadMemory(Protocol):
         """
         ...
 
-    def mark_steps(self) -> Steps[Any]:
+    def mark(self) -> Any:
         """Return a mark of where the thread stands, of plain values."""
         ...
 
-    def rewind_steps(self, mark: Any) -> Steps[None]:
+    def rewind(self, mark: Any) -> None:
         """Take back everything that was said since a mark.
 
         Raises:
@@ -167,7 +162,7 @@ class ThreadMemory(Protocol):
         """
         ...
 
-    def branch_steps(self) -> Steps[ThreadMemory]:
+    def branch(self) -> ThreadMemory:
         """Return a thread that holds the same and goes on by itself."""
         ...
 

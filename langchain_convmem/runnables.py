@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
+from langchain_convmem.background import ask
 from langchain_convmem.causes import ErrorTrap
-from langchain_convmem.effects import Effect, Steps, make_effect
 from langchain_convmem.errors import SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS
 
@@ -57,26 +57,33 @@ def make_config(run_name: str) -> RunnableConfig:
     return {"run_name": run_name, "tags": tags, "metadata": metadata}
 
 
-def ask_runnable_steps(
+def ask_runnable(
     runnable: Runnable[Any, Any], messages: list[BaseMessage], run_name: str, texts: Iterable[str]
-) -> Steps[AskedAnswer]:
-    """Return what a Runnable answers to messages; see `ask_steps` and `make_config`."""
-    effect = make_effect(runnable.invoke, runnable.ainvoke, messages, make_config(run_name))
-    return (yield from ask_steps(effect, texts))
+) -> AskedAnswer:
+    """Return what a Runnable answers to messages; see `ask_safely` and `make_config`."""
+    config = make_config(run_name)
+    return ask_safely(
+        partial(runnable.invoke, messages, config),
+        partial(runnable.ainvoke, messages, config),
+        texts,
+    )
 
 
-def ask_steps(effect: Effect, texts: Iterable[str]) -> Steps[AskedAnswer]:
+def ask_safely(
+    call: Callable[[], Any], acall: Callable[[], Awaitable[Any]], texts: Iterable[str]
+) -> AskedAnswer:
     """Return the answer of code that is not ours; what it raises becomes a reason.
 
     Args:
-        effect: The call, and its asynchronous twin.
+        call: The call.
+        acall: Its asynchronous twin; see `background.ask`.
         texts: What it was given, which no error may quote.
 
     Raises:
         SummaryError: If it raises one.
     """
     with ErrorTrap(Exception, texts=texts, passes=SummaryError) as trap:
-        return AskedAnswer((yield effect))
+        return AskedAnswer(ask(call, acall))
     return AskedAnswer(None, trap.reason, trap.cause)
 
 

@@ -23,8 +23,8 @@ from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
 from pydantic import ConfigDict, Field, InstanceOf, field_validator
 
+from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import Steps, run_async, run_sync
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
@@ -33,7 +33,7 @@ from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.summarizing.compactor import Ended, Leases, list_pieces
 from langchain_convmem.summarizing.planning import SummarySettings, make_plan
-from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
+from langchain_convmem.summarizing.summarizers import as_summarizer, write
 from langchain_convmem.turns.turn import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
@@ -154,11 +154,11 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
         def replace_messages(state: Any) -> dict[str, Any]:
             before = self._read_messages(state)
-            return update(before, run_sync(self._compact_steps(before)))
+            return update(before, self._compact_steps(before))
 
         async def areplace_messages(state: Any) -> dict[str, Any]:
             before = self._read_messages(state)
-            return update(before, await run_async(self._compact_steps(before)))
+            return update(before, await hop(lambda: self._compact_steps(before)))
 
         return RunnableLambda(replace_messages, areplace_messages, name="summarize")
 
@@ -170,21 +170,21 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         """
 
         def summarize(messages: Any) -> str:
-            return run_sync(self._write_text_steps(messages))
+            return self._write_text(messages)
 
         async def asummarize(messages: Any) -> str:
-            return await run_async(self._write_text_steps(messages))
+            return await hop(lambda: self._write_text(messages))
 
         return RunnableLambda(summarize, asummarize, name="convmem_summary")
 
     # -- shapes ----------------------------------------------------------------------------------
 
     def _compact(self, value: Any) -> Any:
-        return self._restore_shape(value, run_sync(self._compact_steps(self._read_messages(value))))
+        return self._restore_shape(value, self._compact_steps(self._read_messages(value)))
 
     async def _acompact(self, value: Any) -> Any:
         return self._restore_shape(
-            value, await run_async(self._compact_steps(self._read_messages(value)))
+            value, await hop(lambda: self._compact_steps(self._read_messages(value)))
         )
 
     def _read_messages(self, value: Any) -> list[BaseMessage]:
@@ -216,7 +216,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     # -- compacting ------------------------------------------------------------------------------
 
-    def _compact_steps(self, messages: list[BaseMessage]) -> Steps[list[BaseMessage]]:
+    def _compact_steps(self, messages: list[BaseMessage]) -> list[BaseMessage]:
         parts = _SplitMessages.from_messages(messages)
         names = compute_digests(parts.summary, parts.said)
         done, pieces = self.cache.find_longest(names)
@@ -225,35 +225,35 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         plan = make_plan(_KEY, entries, self.settings)
         # A conversation is known by how it begins, its first reply included.
         key = ThreadKey(None, names[min(done + _FIRST_EXCHANGE, len(names) - 1)])
-        written = None if plan is None else (yield from self._write_steps(key, plan.window))
+        written = None if plan is None else self._write(key, plan.window)
         if plan is not None and written is not None:
             pieces = written
             done += plan.window.cover.ranges[-1][1]
             self.cache.keep(names[done], pieces)
         return parts.replace_beginning(pieces, done) if done else messages
 
-    def _write_steps(self, key: ThreadKey, window: SummaryWindow) -> Steps[tuple[str, ...] | None]:
+    def _write(self, key: ThreadKey, window: SummaryWindow) -> tuple[str, ...] | None:
         """Return a summary; None while another call writes it, or it rests after a failure."""
         leases = self.cache.get_leases(self.settings)
-        lease = yield from leases.take(key)
+        lease = leases.take(key)
         if lease is None:
             return None
         ended: Ended = "stopped"
         try:
-            pieces = yield from self._summarize_steps(window)
+            pieces = self._summarize(window)
             ended = "done"
         except SummaryError as error:
             ended = "failed"
             _logger.warning("messages pass without a new summary: %s", error)
         finally:
-            yield from leases.give_back(lease, ended)
+            leases.give_back(lease, ended)
         return pieces if ended == "done" else None
 
-    def _summarize_steps(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
-        written = yield from write_steps(self.summarizer, window, self.settings)
+    def _summarize(self, window: SummaryWindow) -> tuple[str, ...]:
+        written = write(self.summarizer, window, self.settings)
         return list_pieces(written, (), self.settings)[0]
 
-    def _write_text_steps(self, messages: Any) -> Steps[str]:
+    def _write_text(self, messages: Any) -> str:
         parts = _SplitMessages.from_messages(convert_to_messages(messages))
         entries = _build_entries(parts.summary, parts.said)
         before = [entry for entry in entries if entry.role == "summary"]
@@ -261,7 +261,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         window = make_window(_KEY, entries, said, before[0] if before else None)
         if window.is_empty:
             return "\n".join(parts.summary)
-        return "\n".join((yield from self._summarize_steps(window)))
+        return "\n".join(self._summarize(window))
 
 
 @dataclass(frozen=True, slots=True)

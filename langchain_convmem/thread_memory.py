@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import (
     ConfigError,
     HistoryWriteError,
@@ -18,9 +17,9 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
 )
 from langchain_convmem.history import (
-    cut_reply_steps,
-    fork_steps,
-    read_live_steps,
+    cut_reply,
+    fork_thread,
+    read_live,
 )
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
@@ -100,7 +99,7 @@ class MemoryThread:
 
     # -- what is asked ----------------------------------------------------------------------------
 
-    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+    def select_asked(self, sent: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what is new of what is sent, and what only this call shows; see `ThreadMemory`.
 
         System messages steer the call that brings them. A list that holds replies and fits the
@@ -111,15 +110,15 @@ class MemoryThread:
         if not said:
             return list(sent)
         if _is_chat(said):
-            said = yield from self._reconcile_steps(said)
+            said = self._reconcile(said)
         return [*steering, *said]
 
-    def _reconcile_steps(self, said: list[BaseMessage]) -> Steps[list[BaseMessage]]:
+    def _reconcile(self, said: list[BaseMessage]) -> list[BaseMessage]:
         log = self.memory.log
-        thread = yield from read_live_steps(log, self.key)
+        thread = read_live(log, self.key)
         shown = {entry.id for entry in thread.entries}
         form = self.memory.drafting.filter_message
-        thread, meant = yield from reconcile_steps(log, thread, said, form)
+        thread, meant = reconcile_steps(log, thread, said, form)
         if meant.replaces is not None:
             if meant.replaces.id not in shown:
                 return said[-1:]  # the archive is not taken back
@@ -136,7 +135,7 @@ class MemoryThread:
 
     # -- what the model sees ----------------------------------------------------------------------
 
-    def read_view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+    def read_view(self, asked: Sequence[BaseMessage]) -> ThreadView:
         """Return the summary, what was said since, and what is asked with recalled lines."""
         look = self._look()
         with look.trace.mark_internal():
@@ -149,7 +148,7 @@ class MemoryThread:
             is_edit = begins is not None and begins.id in self.edited
             turn_id = make_ulid()
             locate = partial(self._locate, asked, begins, turn_id, is_edit)
-            context = yield from look.read_view_steps(locate)
+            context = look.read_view(locate)
             again = _find_replaced(context.thread.entries, begins, is_edit=is_edit)
             self.edited.clear()
             start = context.turn.start
@@ -157,8 +156,8 @@ class MemoryThread:
             if not asked:
                 return ThreadView(tuple(context.view.messages), (), note)
             query = "" if kept is None else "\n".join(get_text_pieces(kept))
-            context = look.add_recalled(context, (yield from look.recall_steps(context, query)))
-            yield from look.trace.dispatch_event("convmem.context", context.counts)
+            context = look.add_recalled(context, look.recall_steps(context, query))
+            look.trace.dispatch_event("convmem.context", context.counts)
         return _split_view(context, asked, note)
 
     def _look(self) -> TurnView:
@@ -215,171 +214,157 @@ class MemoryThread:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def begin_steps(
-        self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int
-    ) -> Steps[None]:
+    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
         """Store what is asked before the model is called: it was said, whatever happens now."""
         note: _Note = view.note
         self.running.add(note.turn_id)
         self.memory.active_turns.begin(note.turn_id)
         made = Metadata(timing={"creation": asked_ms})
-        drafts = [
-            replace(draft, metadata=made) for draft in (yield from self._draft_steps(asked, note))
-        ]
+        drafts = [replace(draft, metadata=made) for draft in self._draft(asked, note)]
         if not drafts:
             return
         if note.again:
             drafts.insert(0, note.retract(note.again, "replaced"))
         try:
-            yield from perform(self.memory.log.append, self.memory.log.aappend, self.key, drafts)
+            self.memory.log.append(self.key, drafts)
         except LogError as error:
             msg = f"what was asked could not be stored ({error}); the model was not called"
             raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
 
-    def add_steps(
-        self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
-    ) -> Steps[None]:
+    def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
         """Store the rest of the turn in one write; then compact the thread if that is due."""
         note: _Note = view.note
         trace = note.look.trace
         with trace.mark_internal():
-            drafts = yield from self._draft_steps(said, note)
+            drafts = self._draft(said, note)
             if drafts:
                 known, own = drafts[-1].metadata, trace.own_tokens.to_counts()
                 aux = {**known.aux, OWN_TOKENS: own} if own else known.aux
                 metadata = replace(known, timing=dict(timing), aux=aux)
                 drafts[-1] = replace(drafts[-1], metadata=metadata)
                 try:
-                    yield from perform(
-                        self.memory.log.append, self.memory.log.aappend, self.key, drafts
-                    )
-                    yield from trace.report_stored(drafts)
-                    yield from trace.report_own_models()
+                    self.memory.log.append(self.key, drafts)
+                    trace.report_stored(drafts)
+                    trace.report_own_models()
                 except LogError as error:
                     msg = f"the turn could not be stored ({error}); the reply is in `text`"
                     thread_id = self.key.thread_id
                     raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
             self.running.discard(note.turn_id)
             if drafts:
-                yield from self.memory.finish_turn_steps(self.key, note.view, said)
+                self.memory.finish_turn(self.key, note.view, said)
             self.memory.active_turns.end(note.turn_id)
 
-    def retract_steps(
+    def retract(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
-    ) -> Steps[None]:
+    ) -> None:
         """Retract the turn: views skip it, but the log keeps what was stored."""
         note: _Note = view.note
         try:
-            yield from self._retract_steps(said, note, reason)
+            self._retract(said, note, reason)
         finally:
             self.running.discard(note.turn_id)
             self.memory.active_turns.end(note.turn_id)
 
-    def _retract_steps(
+    def _retract(
         self, said: Sequence[BaseMessage], note: _Note, reason: Literal["failed", "cancelled"]
-    ) -> Steps[None]:
+    ) -> None:
         log = self.memory.log
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
-        entries: list[Entry] = yield from perform(
-            log.entries, log.aentries, self.key, after=note.position
-        )
+        entries: list[Entry] = log.entries(self.key, after=note.position)
         # With the control entry that took an earlier answer back: it counts again.
         stored = [one for one in entries if one.turn_id == note.turn_id]
         try:
-            rest = yield from self._draft_steps(map(_drop_id, said), note)
+            rest = self._draft(map(_drop_id, said), note)
             if rest:
-                stored += yield from perform(log.append, log.aappend, self.key, rest)
+                stored += log.append(self.key, rest)
         finally:  # also where the write hook refuses what was said
             if stored:
                 control = note.retract((entry.id for entry in stored), reason)
-                yield from perform(log.append, log.aappend, self.key, [control])
+                log.append(self.key, [control])
 
-    def _draft_steps(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
+    def _draft(self, messages: Iterable[BaseMessage], note: _Note) -> list[Draft]:
         if not note.look.options.remember:
             return []
         kept = [message for message in messages if is_remembered(message)]
         names = {message.id for message in kept if message.id}
-        taken = yield from self._find_taken_steps(names, note.again)
+        taken = self._find_taken(names, note.again)
         fresh = list(map(make_storable, assign_free_ids(kept, taken, lambda _: None)))
         # The write hook was asked about the user's message for the view.
         answers = {number: note.kept for number, one in enumerate(kept) if one is note.human}
         drafts = self.memory.drafting.build_all(fresh, turn_id=note.turn_id, answers=answers)
         return [_mark_interrupted(draft) for draft in drafts]
 
-    def _find_taken_steps(self, names: Collection[str], gone: Collection[str]) -> Steps[set[str]]:
+    def _find_taken(self, names: Collection[str], gone: Collection[str]) -> set[str]:
         """Return those of these ids that messages of the thread bear; retracted ones do not."""
         if not names:
             return set()
         log = self.memory.log
-        found: list[Entry] = yield from perform(log.find, log.afind, self.key, names)
+        found: list[Entry] = log.find(self.key, names)
         if not found:
             return set()
         first = min(entry.position for entry in found)
-        later: list[Entry] = yield from perform(
-            log.entries, log.aentries, self.key, after=first - 1
-        )
+        later: list[Entry] = log.entries(self.key, after=first - 1)
         dead = find_retracted_ids(later)
         return {entry.message_id for entry in found if entry.id not in {*dead, *gone}}
 
     # -- looking back -----------------------------------------------------------------------------
 
-    def read_messages_steps(self) -> Steps[list[BaseMessage]]:
+    def read_messages(self) -> list[BaseMessage]:
         """Return copies of all messages, including those covered by summaries."""
-        return [build_message(entry) for entry in (yield from self._read_said_steps())]
+        return [build_message(entry) for entry in self._read_said()]
 
-    def _read_said_steps(self) -> Steps[list[Entry]]:
-        entries = yield from self._read_entries_steps()
+    def _read_said(self) -> list[Entry]:
+        entries = self._read_entries()
         return [
             entry
             for entry in find_live_entries(entries)
             if entry.role != "summary" and entry.turn_id not in self.running
         ]
 
-    def _read_entries_steps(self) -> Steps[list[Entry]]:
-        entries: list[Entry] = yield from perform(
-            self.memory.log.entries, self.memory.log.aentries, self.key
-        )
+    def _read_entries(self) -> list[Entry]:
+        entries: list[Entry] = self.memory.log.entries(self.key)
         return entries
 
-    def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
+    def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
-        drafts, undone = plan_undo((yield from self._read_entries_steps()), turns)
-        yield from self._append_steps(drafts)
+        drafts, undone = plan_undo(self._read_entries(), turns)
+        self._append(drafts)
         return [build_message(entry) for entry in undone]
 
-    def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
+    def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
         log, drafting = self.memory.log, self.memory.drafting
-        cut = yield from cut_reply_steps(log, self.key, drafting, heard, message_id)
+        cut = cut_reply(log, self.key, drafting, heard, message_id)
         return None if cut is None else build_message(cut)
 
-    def mark_steps(self) -> Steps[Any]:
+    def mark(self) -> Any:
         """Return the id of the last message; None if nothing was said."""
-        said = yield from self._read_said_steps()
+        said = self._read_said()
         return said[-1].message_id if said else None
 
-    def rewind_steps(self, mark: Any) -> Steps[None]:
+    def rewind(self, mark: Any) -> None:
         """Take back what was said since a mark; see `ThreadMemory`."""
         try:
-            drafts = plan_rewind((yield from self._read_entries_steps()), mark)
+            drafts = plan_rewind(self._read_entries(), mark)
         except LookupError as error:
             raise UnknownCheckpointError(
                 f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
             ) from error
-        yield from self._append_steps(drafts)
+        self._append(drafts)
 
-    def _append_steps(self, drafts: Sequence[Draft]) -> Steps[None]:
+    def _append(self, drafts: Sequence[Draft]) -> None:
         if drafts:
-            yield from perform(self.memory.log.append, self.memory.log.aappend, self.key, drafts)
+            self.memory.log.append(self.key, drafts)
 
-    def branch_steps(self) -> Steps[MemoryThread]:
+    def branch(self) -> MemoryThread:
         """Return a fork of the thread, without the turn that runs."""
-        last = (yield from self.mark_steps()) if self.running else None
+        last = self.mark() if self.running else None
         if self.running and last is None:
             return replace(
                 self, key=ThreadKey(self.key.user_id, make_ulid()), running=set(), edited=set()
             )
-        key = yield from fork_steps(self.memory.log, self.key, last, None)
+        key = fork_thread(self.memory.log, self.key, last, None)
         return replace(self, key=key, running=set(), edited=set())
 
 

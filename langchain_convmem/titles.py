@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import StateDocument, ThreadInfo, ThreadKey
@@ -48,75 +47,69 @@ def shorten_title(text: str) -> str:
     return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1].rstrip() + "…"
 
 
-def update_thread_steps(
-    log: MessageLog, key: ThreadKey, changes: Mapping[str, str | bool]
-) -> Steps[None]:
+def update_thread(log: MessageLog, key: ThreadKey, changes: Mapping[str, str | bool]) -> None:
     """Change members of a thread's document; what others change at the same time is kept.
 
     Raises:
         ConfigError: If the thread has no entries.
         LogError: If others changed the document at every attempt.
     """
-    if not (yield from perform(log.entries, log.aentries, key, last=1)):
+    if not log.entries(key, last=1):
         msg = (
             f"thread {key.thread_id!r} has no entries; give a title to one that "
             "memory.threads() lists"
         )
         raise ConfigError(msg)
     for _ in range(_ATTEMPTS):
-        found = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
+        found = log.get_state(key, DOCUMENT)
         value = {**(found.value if found is not None else {}), **changes}
         version = None if found is None else found.version
-        if (yield from _write_steps(log, key, value, version)) is not None:
+        if _write(log, key, value, version) is not None:
             return
     msg = f"thread {key.thread_id!r} is renamed by others all the time; try again"
     raise LogError(msg, thread_id=key.thread_id)
 
 
-def add_titles_steps(
-    log: MessageLog, user_id: str | None, titles: Mapping[str, str]
-) -> Steps[None]:
+def add_titles(log: MessageLog, user_id: str | None, titles: Mapping[str, str]) -> None:
     """Give threads titles, by thread id, unless somebody gave them one already; for imports."""
     values = {name: {"title": shorten_title(one)} for name, one in titles.items() if one}
     for thread_id, value in values.items():
-        yield from _write_steps(log, ThreadKey(user_id, thread_id), value, None)
+        _write(log, ThreadKey(user_id, thread_id), value, None)
 
 
-def read_title_steps(log: MessageLog, key: ThreadKey) -> Steps[str]:
+def read_title(log: MessageLog, key: ThreadKey) -> str:
     """Return a thread's title; empty if it has none."""
-    found = yield from perform(log.get_state, log.aget_state, key, DOCUMENT)
+    found = log.get_state(key, DOCUMENT)
     title: str = _read_member(found, "title", "")
     return title
 
 
-def list_threads_steps(log: MessageLog, user_id: str | None) -> Steps[list[ThreadInfo]]:
+def list_threads(log: MessageLog, user_id: str | None) -> list[ThreadInfo]:
     """Return a user's threads, latest first, with their titles and whether they are archived."""
-    infos = yield from perform(log.threads, log.athreads, user_id)
-    found = yield from list_documents_steps(log, [info.key for info in infos])
+    infos = log.threads(user_id)
+    found = list_documents(log, [info.key for info in infos])
     return [_add_document(info, found.get(info.key)) for info in infos]
 
 
-def list_documents_steps(
-    log: MessageLog, keys: Iterable[ThreadKey]
-) -> Steps[dict[ThreadKey, StateDocument]]:
+def list_documents(log: MessageLog, keys: Iterable[ThreadKey]) -> dict[ThreadKey, StateDocument]:
     """Return the documents of threads that have one."""
     found: dict[ThreadKey, StateDocument]
-    found = yield from perform(log.get_states, log.aget_states, keys, DOCUMENT)
+    found = log.get_states(keys, DOCUMENT)
     return found
 
 
-def list_titles_steps(log: MessageLog, keys: Iterable[ThreadKey]) -> Steps[dict[ThreadKey, str]]:
+def list_titles(log: MessageLog, keys: Iterable[ThreadKey]) -> dict[ThreadKey, str]:
     """Return the titles of those threads of a user that have one."""
     wanted = list(keys)
-    found = yield from list_documents_steps(log, wanted)
+    found = list_documents(log, wanted)
     titles = {key: _read_member(found.get(key), "title", "") for key in wanted}
     return {key: title for key, title in titles.items() if title}
 
 
-def _write_steps(
+def _write(
     log: MessageLog, key: ThreadKey, value: Mapping[str, Any], version: int | None
-) -> Steps[StateDocument | None]:
-    return perform(log.set_state, log.aset_state, key, DOCUMENT, dict(value), expected=version)
+) -> StateDocument | None:
+    return log.set_state(key, DOCUMENT, dict(value), expected=version)
 
 
 def _add_document(info: ThreadInfo, document: StateDocument | None) -> ThreadInfo:

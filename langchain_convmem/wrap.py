@@ -20,8 +20,8 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
-from langchain_convmem.effects import Steps, perform, run_async, run_sync
-from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
+from langchain_convmem.background import finish, hop
+from langchain_convmem.history import LiveThread, read_all, read_live
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.streams import (
@@ -29,7 +29,6 @@ from langchain_convmem.streams import (
     aclose_quietly,
     merge_chunks,
     require_complete,
-    shield_write,
 )
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.messages import (
@@ -62,7 +61,7 @@ from langchain_convmem.turns.turn import (
     make_entry,
     measure_times,
     note_recalled,
-    store_reply_steps,
+    store_reply,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.counting import get_text_counter
@@ -170,10 +169,10 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Any:
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         with self._hold(turn):
-            payload = run_sync(turn.begin())
+            payload = turn.begin()
             heard = turn.listen()
             output = self.inner.invoke(payload, heard.listen(config), **kwargs)
-            run_sync(turn.finish(output, heard.message))
+            turn.finish(output, heard.message)
         return output
 
     async def _ainvoke(
@@ -185,10 +184,10 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Any:
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         async with self._ahold(turn):
-            payload = await run_async(turn.begin())
+            payload = await hop(turn.begin)
             heard = turn.listen()
             output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
-            await shield_write(run_async(turn.finish(output, heard.message)))
+            await finish(lambda: turn.finish(output, heard.message))
         return output
 
     # -- streams --------------------------------------------------------------------------------
@@ -202,7 +201,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Iterator[Any]:
         turn = self._make_turn(merge_chunks(list(inputs)), config, run_manager.parent_run_id)
         with self._hold(turn):
-            payload = run_sync(turn.begin())
+            payload = turn.begin()
             reply = ReplyCollector()
             heard = turn.listen()
             try:
@@ -211,9 +210,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
-                run_sync(turn.cut(reply))
+                turn.cut(reply)
                 raise
-            run_sync(turn.complete(reply, heard.message))
+            turn.complete(reply, heard.message)
 
     async def _astream(
         self,
@@ -225,7 +224,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         parts = [part async for part in inputs]
         turn = self._make_turn(merge_chunks(parts), config, run_manager.parent_run_id)
         async with self._ahold(turn):
-            payload = await run_async(turn.begin())
+            payload = await hop(turn.begin)
             reply = ReplyCollector()
             heard = turn.listen()
             stream = self.inner.astream(payload, heard.listen(config), **kwargs)
@@ -234,11 +233,11 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
-                await shield_write(run_async(turn.cut(reply)))
+                await finish(lambda: turn.cut(reply))
                 raise
             finally:
                 await aclose_quietly(stream)
-            await shield_write(run_async(turn.complete(reply, heard.message)))
+            await finish(lambda: turn.complete(reply, heard.message))
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -377,18 +376,18 @@ class WrappedTurn:
 
     # -- before the model -------------------------------------------------------------------------
 
-    def begin(self) -> Steps[Any]:
+    def begin(self) -> Any:
         """Store the user's message and return the input of the inner chain.
 
         Raises:
             InvalidMessageError: If the call goes on with a turn that is not open.
         """
         with self.trace.mark_internal():
-            thread = yield from read_live_steps(self.memory.log, self.key)
+            thread = read_live(self.memory.log, self.key)
             if self.incoming.continues:
-                opening = yield from self._continue_steps(thread)
+                opening = self._continue(thread)
             else:
-                thread, opening = yield from self._open_steps(thread)
+                thread, opening = self._open(thread)
             shape = self.shape
             view = TurnView(
                 self.memory,
@@ -400,21 +399,19 @@ class WrappedTurn:
                 shape.model.name,
             )
             query = "" if opening.kept is None else "\n".join(get_text_pieces(opening.kept))
-            context = yield from view.build_context_steps(
-                opening.locate, query, thread=thread, note_later=True
-            )
-            yield from self.trace.dispatch_event("convmem.context", context.counts)
+            context = view.build_context(opening.locate, query, thread=thread, note_later=True)
+            self.trace.dispatch_event("convmem.context", context.counts)
         self.opening, self.context, self.started_ms = opening, context, get_now_ms()
         payload = context.build_payload(self.incoming.extra)
         return self.keys.rename(payload) if isinstance(payload, dict) else payload
 
-    def _open_steps(self, thread: LiveThread) -> Steps[tuple[LiveThread, Opening]]:
+    def _open(self, thread: LiveThread) -> tuple[LiveThread, Opening]:
         """Store what is new, and return the thread as it was before, with the turn."""
         human = cast("HumanMessage", self.incoming.human)
         asked = self._find_attempt(thread.entries, human)
         meant = Reconciled(new=[human])
         if asked is None:
-            whole, meant = yield from reconcile_steps(
+            whole, meant = reconcile_steps(
                 self.memory.log, thread, self.incoming.said, self._to_stored_form
             )
             if meant.again is not None or meant.replaces is not None:
@@ -425,9 +422,9 @@ class WrappedTurn:
         if asked is None:
             if self.options.remember and self.kept is not None:
                 turn_id = make_ulid()
-                earlier, asked = yield from self._store_new_steps(thread, meant, turn_id)
+                earlier, asked = self._store_new(thread, meant, turn_id)
                 if meant.replaces is None and asked.turn_id != turn_id:
-                    thread = yield from self._take_back_after_steps(thread, asked)
+                    thread = self._take_back_after(thread, asked)
             else:
                 aside += meant.new[:-1]
         return thread, Opening(
@@ -448,9 +445,9 @@ class WrappedTurn:
 
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
-    def _store_new_steps(
+    def _store_new(
         self, thread: LiveThread, meant: Reconciled, turn_id: str
-    ) -> Steps[tuple[Sequence[Entry], Entry]]:
+    ) -> tuple[Sequence[Entry], Entry]:
         """Return the entries of what is new; the last is what the user says, in a turn of this id.
 
         The log keeps the turn of a message whose id it knows.
@@ -464,26 +461,24 @@ class WrappedTurn:
             *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
         aux = {} if self.attempt_of is None else {_ATTEMPT: self.attempt_of}
         drafts = [*retracting, *drafts, replace(draft, metadata=Metadata(aux=aux))]
-        added: list[Entry] = yield from perform(
-            self.memory.log.append, self.memory.log.aappend, self.key, drafts
-        )
+        added: list[Entry] = self.memory.log.append(self.key, drafts)
         *earlier, asked = added[len(retracting) :]
         return earlier, asked
 
-    def _take_back_after_steps(self, thread: LiveThread, asked: Entry) -> Steps[LiveThread]:
+    def _take_back_after(self, thread: LiveThread, asked: Entry) -> LiveThread:
         """Retract what followed a message of the archive, if its id was said with another text.
 
         Returns:
             All of the thread.
         """
         last = thread.entries[-1].position if thread.entries else 0
-        thread = yield from read_all_steps(self.memory.log, thread)
+        thread = read_all(self.memory.log, thread)
         is_older = any(
             entry.turn_id == asked.turn_id and entry.id != asked.id for entry in thread.entries
         )
         if is_older and asked.position > last:
             drafts = plan_rewind(thread.entries, asked.id)
-            yield from perform(self.memory.log.append, self.memory.log.aappend, self.key, drafts)
+            self.memory.log.append(self.key, drafts)
         return thread
 
     def _draft_earlier(self, messages: Sequence[BaseMessage]) -> Iterator[Draft]:
@@ -516,12 +511,12 @@ class WrappedTurn:
             and entry.message.content == self.kept.content
         )
 
-    def _continue_steps(self, thread: LiveThread) -> Steps[Opening]:
+    def _continue(self, thread: LiveThread) -> Opening:
         """Store the results of tools that an open turn goes on with, and return that turn."""
         found = continue_turn(thread.entries, self.incoming.results)
         asked = found.asked
         last = thread.entries[-1].position
-        results = yield from self._store_results_steps(found.results, asked, last)
+        results = self._store_results(found.results, asked, last)
         others = {asked.id, *(entry.id for entry in results)}
         loop = [
             entry
@@ -537,9 +532,9 @@ class WrappedTurn:
             instructions=self.incoming.instructions,
         )
 
-    def _store_results_steps(
+    def _store_results(
         self, results: Sequence[BaseMessage], asked: Entry, last: int
-    ) -> Steps[Sequence[Entry]]:
+    ) -> Sequence[Entry]:
         drafts = self.memory.drafting.build_all(results, turn_id=asked.turn_id)
         if not self.options.remember or len(drafts) < len(results):
             return [
@@ -555,7 +550,7 @@ class WrappedTurn:
         if not drafts:
             return []
         log = self.memory.log
-        return (yield from perform(log.append, log.aappend, self.key, drafts))
+        return log.append(self.key, drafts)
 
     # -- after the model --------------------------------------------------------------------------
 
@@ -569,7 +564,7 @@ class WrappedTurn:
         """Return what hears the models of the chain, and learns what they take."""
         return PartialReplyHandler(self.memory.token_counters.learn)
 
-    def finish(self, output: Any, heard: AIMessage | None = None) -> Steps[None]:
+    def finish(self, output: Any, heard: AIMessage | None = None) -> None:
         """Store a complete reply, or one that its provider never finished.
 
         Args:
@@ -578,30 +573,30 @@ class WrappedTurn:
         """
         reply = read_reply(output, self._given, heard=heard, output_key=self.keys.output_key)
         if reply.messages and is_unfinished(reply.messages[-1]):
-            yield from self._store_steps(settle_unfinished(reply.messages), reply.aux, INTERRUPTED)
+            self._store(settle_unfinished(reply.messages), reply.aux, INTERRUPTED)
         else:
-            yield from self._store_steps(reply.messages, reply.aux)
+            self._store(reply.messages, reply.aux)
 
-    def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> Steps[None]:
+    def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> None:
         """Store the reply of a stream that came to its end, its provider's last word included."""
         if reply.is_unfinished:
-            yield from self._store_steps(reply.collect_unfinished(self._given), {}, INTERRUPTED)
+            self._store(reply.collect_unfinished(self._given), {}, INTERRUPTED)
         else:
             whole = reply.complete(self._given, heard=heard, output_key=self.keys.output_key)
-            yield from self._store_steps(whole.messages, whole.aux)
+            self._store(whole.messages, whole.aux)
 
-    def cut(self, reply: ReplyCollector) -> Steps[None]:
+    def cut(self, reply: ReplyCollector) -> None:
         """Store the part of a stream received before it was cut off, marked `interrupted`."""
-        yield from self._store_steps(reply.collect_interrupted(self._given), {}, INTERRUPTED)
+        self._store(reply.collect_interrupted(self._given), {}, INTERRUPTED)
 
     @property
     def _given(self) -> Sequence[BaseMessage]:
         """The messages that the inner chain was called with."""
         return () if self.context is None else self.context.given
 
-    def _store_steps(
+    def _store(
         self, messages: Sequence[BaseMessage], aux: Mapping[str, Any], *attributes: str
-    ) -> Steps[None]:
+    ) -> None:
         context, opening = self.context, self.opening
         if context is None or opening is None or not (messages and self.options.remember):
             return
@@ -609,7 +604,7 @@ class WrappedTurn:
             own = self.trace.own_tokens.to_counts()
             timing = measure_times(self.started_ms, self.first_token_ms)
             aux = {**aux, **self._note_recall(context), **({OWN_TOKENS: own} if own else {})}
-            drafts = yield from store_reply_steps(
+            drafts = store_reply(
                 self.memory.log,
                 self.key,
                 self.memory.drafting,
@@ -621,10 +616,10 @@ class WrappedTurn:
                 documents=() if context.note is None else (context.note,),
             )
             if drafts:
-                yield from self.trace.report_stored(drafts)
-                yield from self.trace.report_own_models()
+                self.trace.report_stored(drafts)
+                self.trace.report_own_models()
                 said = [draft.message for draft in drafts if draft.message is not None]
-                yield from self.memory.finish_turn_steps(self.key, context.view, said)
+                self.memory.finish_turn(self.key, context.view, said)
 
     def _note_recall(self, context: ModelContext) -> dict[str, Any]:
         """Return what the reply's metadata says of recall; nothing where none was asked for."""

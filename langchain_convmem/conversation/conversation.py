@@ -47,6 +47,7 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
+from langchain_convmem.background import run_in_thread, start_in_thread
 from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.conversation.chat_backend import (
     Backend,
@@ -60,7 +61,7 @@ from langchain_convmem.conversation.inputs import (
     ConversationInput,
     SendOptions,
     copy_message,
-    prepare_steps,
+    prepare,
 )
 from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
 from langchain_convmem.conversation.tools import ToolSet
@@ -95,7 +96,6 @@ from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.views.edits import Heard, cut_to_heard
-from langchain_convmem.workers import run_in_thread, start_in_thread
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
         """
         engine = model if isinstance(model, Engine) else Engine(model)
-        self._begin(run_sync(engine.open_steps(config, history, settings)))
+        self._begin(run_sync(engine.open(config, history, settings)))
         if self.config.prefill_preface:
             run_sync(self.prefill_steps())
 
@@ -400,11 +400,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def history(self) -> list[BaseMessage]:
         """Copies of all messages but the preface, tool calls and results included."""
-        return run_sync(self._thread.read_messages_steps())
+        return run_sync(self._thread.read_messages())
 
     async def aget_history(self) -> list[BaseMessage]:
         """Return copies of all messages; see `history`."""
-        return await run_async(self._thread.read_messages_steps())
+        return await run_async(self._thread.read_messages())
 
     @property
     def pending(self) -> list[BaseMessage]:
@@ -443,7 +443,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def token_count(self) -> int:
         """Tokens that the session holds; for a chat model, those of what it would be sent."""
-        view = run_sync(self._thread.read_view_steps(()))
+        view = run_sync(self._thread.read_view(()))
         return self._backend.count_tokens([*self._config.preface.messages, *view.before])
 
     # -- prompts ----------------------------------------------------------------------------------
@@ -456,7 +456,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ChatTemplateError: If the template refuses the message.
         """
         asked = run_sync(self._prepare_steps(message))
-        view = run_sync(self._thread.read_view_steps(asked))
+        view = run_sync(self._thread.read_view(asked))
         request = self._build_request(SendOptions.parse(options))
         return self._backend.render(request, view.before, view.asked)
 
@@ -491,7 +491,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     """Async `checkpoint`."""
 
     def _mark_steps(self, label: str | None) -> Steps[Checkpoint]:
-        return Checkpoint(label, (yield from self._thread.mark_steps()))
+        return Checkpoint(label, (yield from self._thread.mark()))
 
     @sync
     def rewind(self, checkpoint: Checkpoint) -> Steps[None]:
@@ -500,7 +500,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             UnknownCheckpointError: If the history no longer holds what the checkpoint saw.
         """
-        return self._run_alone_steps(self._thread.rewind_steps(checkpoint.mark), drops_pending=True)
+        return self._run_alone_steps(self._thread.rewind(checkpoint.mark), drops_pending=True)
 
     arewind = twin(rewind)
     """Async `rewind`."""
@@ -508,7 +508,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @sync
     def undo(self, turns: int = 1) -> Steps[list[BaseMessage]]:
         """Take back the last turns; return what they held. What is pending is dropped."""
-        return self._run_alone_steps(self._thread.undo_steps(turns), drops_pending=True)
+        return self._run_alone_steps(self._thread.undo(turns), drops_pending=True)
 
     aundo = twin(undo)
     """Async `undo`."""
@@ -546,7 +546,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             InvalidMessageError: If the words are not in the reply.
             UnsupportedError: If the history is in a store that takes nothing back.
         """
-        cut = self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))
+        cut = self._run_alone_steps(self._thread.cut(heard_until, message_id))
         return cast("Steps[AIMessage | None]", cut)
 
     acut_reply = twin(cut_reply)
@@ -682,7 +682,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         control = sending.control
         waiter = control.waiter = control.waiter or self._enter()
         try:
-            yield from self._lock.wait_steps(waiter, self._config.busy_timeout_s, control.stopped)
+            yield from self._lock.wait(waiter, self._config.busy_timeout_s, control.stopped)
             self._turns.check_open()
             asked = yield from self._prepare_steps(message)
             turn = self._build_turn(asked, config, sending)
@@ -724,7 +724,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Keep what is said so far for the turn that it begins; let the model read it already."""
         if not turn.asked:
             raise InvalidMessageError("nothing is sent that could be pending")
-        view = yield from self._thread.read_view_steps(())
+        view = yield from self._thread.read_view(())
         missing = turn.find_missing_answers(view._replace(asked=tuple(turn.asked)))
         context = [*view.before, *missing, *turn.asked]
         yield from self._backend.read_ahead_steps(turn.request, context)
@@ -773,8 +773,8 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def _prepare_steps(self, message: ConversationInput) -> Steps[list[BaseMessage]]:
         """Return what is said, each message with an id of its own, after what is pending."""
-        sent = yield from prepare_steps(message, limits=self._config.media_limits)
-        asked = yield from self._thread.select_asked_steps(sent)
+        sent = yield from prepare(message, limits=self._config.media_limits)
+        asked = yield from self._thread.select_asked(sent)
         taken: set[str] = set()
         for one in asked:
             if not one.id or one.id in taken:
@@ -832,7 +832,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         with self._turns.count(control, None):
             waiter = control.waiter = self._lock.enter()
             try:
-                yield from self._lock.wait_steps(waiter, self._config.busy_timeout_s)
+                yield from self._lock.wait(waiter, self._config.busy_timeout_s)
                 result = yield from steps
                 if drops_pending:
                     self._pending = ()
@@ -841,7 +841,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
                 self._lock.leave(waiter)
 
     def _score_steps(self, texts: Sequence[str], options: Mapping[str, Any]) -> Steps[list[float]]:
-        view = yield from self._thread.read_view_steps(())
+        view = yield from self._thread.read_view(())
         request = self._build_request(SendOptions.parse(options))
         return (yield from self._backend.score_steps(request, view.before, texts))
 
@@ -854,7 +854,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         self._turns.check_open()
         # First what the session holds: if a turn ends meanwhile, its messages are only to be read.
         backend, turns = self._backend.branch(), self._turns.create_sibling()
-        thread = yield from self._thread.branch_steps()
+        thread = yield from self._thread.branch()
         state = ConversationState(thread, backend, self._config, self._tools, turns)
         twin: Conversation = Conversation.from_state(state)
         twin._pending = self._pending
@@ -954,13 +954,13 @@ class Engine:
     ) -> Conversation:
         """Begin a conversation; see `create_conversation`."""
         conversation = Conversation.from_state(
-            await run_async(self.open_steps(config, history, settings))
+            await run_async(self.open(config, history, settings))
         )
         if conversation.config.prefill_preface:
             await run_async(conversation.prefill_steps())
         return conversation
 
-    def open_steps(
+    def open(
         self,
         config: ConversationConfig | None,
         history: MessageStore | Sequence[Any] | ThreadMemory | None,
@@ -1030,7 +1030,7 @@ def _open_thread_steps(
         return history
     if isinstance(history, MessageStore):
         return (yield from ListThread.from_store_steps(history))
-    return ListThread((yield from prepare_steps(list(history or ()))))
+    return ListThread((yield from prepare(list(history or ()))))
 
 
 def _find_template(config: ConversationConfig, engine: TextEngine) -> ChatTemplate:
@@ -1164,37 +1164,35 @@ class ListThread:
         """Return the config as it is: a list has no name."""
         return config
 
-    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+    def select_asked(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
         """Return everything: what is sent is said now; see `ThreadMemory`."""
         yield from ()
         return list(sent)
 
-    def read_view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+    def read_view(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return everything; see `ThreadMemory`."""
         yield from ()
         with self._lock:
             return ThreadView(tuple(self._messages), tuple(asked))
 
-    def begin_steps(
-        self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int
-    ) -> Steps[None]:
+    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> Steps[None]:
         """Do nothing: a list does not outlive the process, and a store takes nothing back."""
         del asked, view, asked_ms
         yield from ()
 
-    def add_steps(
+    def add(
         self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
     ) -> Steps[None]:
         """Store the turn, what was asked included; see `ThreadMemory`."""
         del timing
         named = _add_ids([*view.asked, *said])
         if self._store is not None:
-            yield from self._store_steps(self._store, named)
+            yield from self._store(self._store, named)
         with self._lock:
             self._starts.append(len(self._messages))
             self._messages += named
 
-    def _store_steps(self, store: MessageStore, messages: Sequence[BaseMessage]) -> Steps[None]:
+    def _store(self, store: MessageStore, messages: Sequence[BaseMessage]) -> Steps[None]:
         copies = [copy_message(message) for message in messages]
         reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
         # Border to foreign code: a store may fail in any way, and the reply must not be lost.
@@ -1207,14 +1205,14 @@ class ListThread:
         msg = f"the turn could not be stored ({trap.reason}); the reply is in `text`"
         raise HistoryWriteError(msg, text=reply) from trap.cause
 
-    def retract_steps(
+    def retract(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
         """Forget the turn: a list keeps no failures."""
         del said, view, reason
         yield from ()
 
-    def read_messages_steps(self) -> Steps[list[BaseMessage]]:
+    def read_messages(self) -> Steps[list[BaseMessage]]:
         """Return copies of all messages."""
         yield from ()
         return [copy_message(message) for message in self.get_messages()]
@@ -1224,7 +1222,7 @@ class ListThread:
         with self._lock:
             return tuple(self._messages)
 
-    def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
+    def undo(self, turns: int) -> Steps[list[BaseMessage]]:
         """Take back the last turns; see `ThreadMemory`."""
         yield from ()
         if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
@@ -1235,7 +1233,7 @@ class ListThread:
             first = self._starts[-turns] if turns <= len(self._starts) else 0
             return self._cut(first)
 
-    def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
+    def cut(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
         """Cut a reply to what was heard of it; see `ThreadMemory`."""
         yield from ()
         with self._lock:
@@ -1263,13 +1261,13 @@ class ListThread:
         named = "" if message_id is None else f" {message_id!r}"
         raise ConfigError(f"the conversation holds no reply{named} that could be cut")
 
-    def mark_steps(self) -> Steps[Any]:
+    def mark(self) -> Steps[Any]:
         """Return how many messages there are, and the latest one's id."""
         yield from ()
         with self._lock:
             return [len(self._messages), self._messages[-1].id if self._messages else None]
 
-    def rewind_steps(self, mark: Any) -> Steps[None]:
+    def rewind(self, mark: Any) -> Steps[None]:
         """Take back what was said since a mark; see `ThreadMemory`."""
         yield from ()
         count, last = mark
@@ -1297,7 +1295,7 @@ class ListThread:
                 "in a ConversationMemory, or in no store"
             )
 
-    def branch_steps(self) -> Steps[ListThread]:
+    def branch(self) -> Steps[ListThread]:
         """Return a list that goes on by itself; what it adds goes to no store."""
         yield from ()
         with self._lock:

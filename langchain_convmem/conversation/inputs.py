@@ -32,6 +32,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
+from langchain_convmem.background import run_in_thread
 from langchain_convmem.causes import ErrorTrap, describe_name, describe_value
 from langchain_convmem.effects import Effect, Steps, run_sync
 from langchain_convmem.errors import ConfigError, InvalidMessageError
@@ -47,7 +48,6 @@ from langchain_convmem.views.messages import (
     get_block_type,
     read_messages,
 )
-from langchain_convmem.workers import run_in_thread
 
 M = TypeVar("M", bound=BaseMessage)
 ConversationInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage]
@@ -177,10 +177,10 @@ def coerce_messages(
         InvalidMessageError: If it is nothing that could be a message, lacks its role or content,
             or holds parts or media that cannot be read.
     """
-    return run_sync(prepare_steps(value, limits=limits))
+    return run_sync(prepare(value, limits=limits))
 
 
-def prepare_steps(
+def prepare(
     value: ConversationInput, *, limits: MediaLimits | None = None
 ) -> Steps[list[BaseMessage]]:
     """Do what `coerce_messages` does; media are read and checked in a step, off an event loop."""

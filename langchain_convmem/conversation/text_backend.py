@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from langchain_convmem.background import run_in_thread
 from langchain_convmem.conversation.chat_backend import (
     ChunkStream,
     Flow,
@@ -51,7 +52,6 @@ from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
 from langchain_convmem.views.content import drop_reasoning
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.workers import run_in_thread
 
 T = TypeVar("T")
 
@@ -562,13 +562,13 @@ class SessionPool:
 
         Args:
             live: What holds the session, or will.
-            stopped: Ends the wait; see `FifoLock.wait_steps`.
+            stopped: Ends the wait; see `FifoLock.wait`.
         """
         if live not in self._busy:
             waiter = None if self._max_live is None else self._queue.enter()
             try:
                 if waiter is not None:
-                    yield from self._queue.wait_steps(waiter, stopped=stopped)
+                    yield from self._queue.wait(waiter, stopped=stopped)
                 self._make_room(live, waiter)
             except BaseException:
                 if waiter is not None:

@@ -19,12 +19,12 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
+from langchain_convmem.background import run_in_own_loop, run_in_thread, run_in_threads
 from langchain_convmem.causes import describe_value
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.media import read_media
 from langchain_convmem.views.tool_calls import find_calls
-from langchain_convmem.workers import run_in_own_loop, run_in_thread, run_in_threads
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | type[BaseModel] | Mapping[str, Any]
 """A tool or function, which can be run; a class of pydantic or a typed dict, or a map, which only
@@ -104,7 +104,7 @@ class ToolSet:
         """Return whether the tool can be run here; what is only described cannot."""
         return name in self._runnable
 
-    def answer_steps(
+    def answer(
         self,
         calls: Sequence[ToolCall],
         *,
@@ -137,7 +137,7 @@ class ToolSet:
         """
         decided: list[ToolCall | ToolMessage] = []
         for call in calls:
-            decided.append((yield from _decide_steps(self._runnable, call, handler)))  # noqa: PERF401
+            decided.append((yield from _decide(self._runnable, call, handler)))  # noqa: PERF401
         allowed = [
             (self._runnable[call["name"]], call)
             for call in decided
@@ -215,7 +215,7 @@ def _describe_map(given: dict[str, Any]) -> _Tool:
 # -- Whether a call may run -----------------------------------------------------------------------
 
 
-def _decide_steps(
+def _decide(
     tools: Mapping[str, BaseTool], call: ToolCall, handler: ToolHandler | None
 ) -> Steps[ToolCall | ToolMessage]:
     """Return the call to run, or the answer to one that does not run."""

@@ -74,7 +74,7 @@ class ConversationTurn:
 
     def run_flow(self) -> Flow[ModelReply]:
         """Run the turn, and store it; on any error the conversation is as before."""
-        view = yield from self.thread.read_view_steps(self.asked)
+        view = yield from self.thread.read_view(self.asked)
         missing = self.find_missing_answers(view)
         if missing:
             self.asked = [*missing, *self.asked]
@@ -99,7 +99,7 @@ class ConversationTurn:
     def _begin(self, view: ThreadView) -> Steps[None]:
         """Make what is asked durable; a cancellation meanwhile takes it back."""
         late: list[BaseException] = []
-        yield from shield_steps(self.thread.begin_steps(self.asked, view, self.asked_ms), late)
+        yield from shield_steps(self.thread.begin(self.asked, view, self.asked_ms), late)
         if late:
             raise late[0]
 
@@ -188,7 +188,7 @@ class ConversationTurn:
 
     def _answer_calls(self, message: AIMessage) -> Flow[list[ToolMessage]]:
         config = self.request.config
-        made = yield from self.request.tools.answer_steps(
+        made = yield from self.request.tools.answer(
             message.tool_calls,
             config=self.request.run,
             handler=config.tool_handler,
@@ -202,7 +202,7 @@ class ConversationTurn:
 
     def _store(self, view: ThreadView, transaction: TurnTransaction) -> Steps[None]:
         self.control.seal()
-        steps = self.thread.add_steps(self.said, view, self.timing)
+        steps = self.thread.add(self.said, view, self.timing)
         yield from shield_steps(steps, self.late)
         transaction.commit()
         self.on_commit(transaction.stats)
@@ -233,7 +233,7 @@ class ConversationTurn:
             # Nobody cancelled it, and the model did not say why it stopped.
             said[-1].response_metadata.pop("finish_reason", None)
         try:
-            yield from shield_steps(self.thread.retract_steps(said, view, reason), self.late)
+            yield from shield_steps(self.thread.retract(said, view, reason), self.late)
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlia
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem.effects import Steps, run_async, run_sync
+from langchain_convmem.background import finish, hop
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.streams import shield_write
 from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.provenance import NodeContext
@@ -77,7 +76,7 @@ T = TypeVar("T")
 _ToolResult: TypeAlias = "ToolMessage | Command[Any]"
 
 
-_StoreResult: TypeAlias = "Callable[[ToolMessage, AgentHook], Steps[ToolMessage]]"
+_StoreResult: TypeAlias = "Callable[[ToolMessage, AgentHook], ToolMessage]"
 
 
 class RememberedState(AgentState[Any]):
@@ -166,19 +165,19 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the user's message and anything else missing from the log."""
-        return run_sync(self._run_steps(partial(self._begin, state), runtime))
+        return self._run(partial(self._begin, state), runtime)
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store the user's message; see `before_agent`."""
-        return await run_async(self._run_steps(partial(self._begin, state), runtime))
+        return await hop(lambda: self._run(partial(self._begin, state), runtime))
 
-    def _begin(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
+    def _begin(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
         messages: list[Any] = state["messages"]
         if messages:
             check_question(messages[-1])
-        begun = yield from hook.sync.begin(messages, state.get(NOTE_KEY))
+        begun = hook.sync.begin(messages, state.get(NOTE_KEY))
         note, messages = begun.note, begun.apply(messages)
         if note is None:
             return None
@@ -196,20 +195,20 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the last changes by other middleware and retract answers that were replaced."""
-        return run_sync(self._run_steps(partial(self._end, state), runtime))
+        return self._run(partial(self._end, state), runtime)
 
     async def aafter_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what is missing from the log; see `after_agent`."""
-        return await run_async(self._run_steps(partial(self._end, state), runtime))
+        return await hop(lambda: self._run(partial(self._end, state), runtime))
 
-    def _end(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
-        note = yield from hook.find_note(state)
+    def _end(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
+        note = hook.find_note(state)
         if note is None:
             return None
-        yield from hook.sync.finish(note, state["messages"])
-        yield from self._turn_memory.finish_turn_steps(hook.sync.context.key)
+        hook.sync.finish(note, state["messages"])
+        self._turn_memory.finish_turn(hook.sync.context.key)
         removed = remove_superseded(state["messages"], note)
         return {"messages": removed} if removed else None
 
@@ -221,16 +220,16 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply."""
-        asked = run_sync(self._run_steps(partial(self._prepare, request), request.runtime))
+        asked = self._run(partial(self._prepare, request), request.runtime)
         with collect_replies(self._turn_memory.token_counters.learn) as heard:
             try:
                 response = handler(asked.request)
             except BaseException:
                 storing = partial(_store_broken, asked, heard)
-                run_sync(self._run_steps(storing, request.runtime))
+                self._run(storing, request.runtime)
                 raise
         answering = partial(_store_answer, asked, response, heard)
-        return run_sync(self._run_steps(answering, request.runtime))
+        return self._run(answering, request.runtime)
 
     async def awrap_model_call(
         self,
@@ -238,7 +237,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply; see `wrap_model_call`."""
-        asked = await run_async(self._run_steps(partial(self._prepare, request), request.runtime))
+        asked = await hop(lambda: self._run(partial(self._prepare, request), request.runtime))
         with collect_replies(self._turn_memory.token_counters.learn) as heard:
             try:
                 response = await handler(asked.request)
@@ -246,18 +245,18 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
                 storing = partial(_store_broken, asked, heard)
-                await shield_write(run_async(self._run_steps(storing, request.runtime)))
+                await finish(lambda: self._run(storing, request.runtime))
                 raise
         answering = partial(_store_answer, asked, response, heard)
-        return await shield_write(run_async(self._run_steps(answering, request.runtime)))
+        return await finish(lambda: self._run(answering, request.runtime))
 
-    def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> Steps[AgentCall]:
+    def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> AgentCall:
         sync, trace = hook.sync, hook.trace
         state: Any = request.state
-        note = yield from hook.find_note(state)
+        note = hook.find_note(state)
         if note is None:
             return AgentCall(request, None, get_now_ms())
-        loop = yield from sync.catch_up(state["messages"], note)
+        loop = sync.catch_up(state["messages"], note)
         profile = self._profile or find_profile(request.model)
         model = ModelFacts.read(request.model)
         self._turn_memory.use_model(model)
@@ -268,9 +267,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         shown = loop.apply_edits(shown, held)
         ids = {message.id for message in held}
         aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
-        context = yield from _read_context(view, loop, held, shown, aside)
+        context = _read_context(view, loop, held, shown, aside)
         loop.own_tokens = trace.own_tokens.to_counts()
-        yield from trace.dispatch_event("convmem.context", context.counts)
+        trace.dispatch_event("convmem.context", context.counts)
         return AgentCall(_show(request, context.given), loop, get_now_ms())
 
     # -- Tools ----------------------------------------------------------------------------------
@@ -282,9 +281,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may also return lists of messages and commands, despite LangChain's types.
         """
-        keep = run_sync(self._run_steps(partial(_store_call, request), request.runtime))
+        keep = self._run(partial(_store_call, request), request.runtime)
         storing = partial(_store_results, handler(request), keep)
-        kept: _ToolResult = run_sync(self._run_steps(storing, request.runtime))
+        kept: _ToolResult = self._run(storing, request.runtime)
         return kept
 
     async def awrap_tool_call(
@@ -293,14 +292,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store a tool's result; see `wrap_tool_call`."""
-        keep = await run_async(self._run_steps(partial(_store_call, request), request.runtime))
+        keep = await hop(lambda: self._run(partial(_store_call, request), request.runtime))
         storing = partial(_store_results, await handler(request), keep)
-        kept: _ToolResult = await shield_write(run_async(self._run_steps(storing, request.runtime)))
+        kept: _ToolResult = await finish(lambda: self._run(storing, request.runtime))
         return kept
 
     # -- The run --------------------------------------------------------------------------------
 
-    def _run_steps(self, steps_of: Callable[[AgentHook], Steps[T]], runtime: Any) -> Steps[T]:
+    def _run(self, steps_of: Callable[[AgentHook], T], runtime: Any) -> T:
         """Run the steps of a hook as the memory's own work, and report what it took.
 
         Raises:
@@ -322,7 +321,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             is_one_turn=True,
             trace=trace,
         )
-        return (yield from trace.run_internal(steps_of(AgentHook(sync, options, trace))))
+        return trace.run_internal(steps_of(AgentHook(sync, options, trace)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,9 +338,9 @@ class AgentHook:
     options: TurnOptions
     trace: TurnTrace
 
-    def find_note(self, state: Any) -> Steps[TurnNote | None]:
+    def find_note(self, state: Any) -> TurnNote | None:
         """Return the turn under way, also where the run went past the hook that notes it."""
-        return (yield from self.sync.find_note(state["messages"], state.get(NOTE_KEY)))
+        return self.sync.find_note(state["messages"], state.get(NOTE_KEY))
 
 
 # -- What the model says, and what its tools return -----------------------------------------------
@@ -364,51 +363,51 @@ class AgentCall:
 
 def _store_answer(
     asked: AgentCall, response: ModelResponse[Any], heard: PartialReplyHandler, hook: AgentHook
-) -> Steps[ModelResponse[Any]]:
+) -> ModelResponse[Any]:
     if asked.turn is None:
         return response
     timing = measure_times(asked.started_ms, heard.first_token_ms)
     held = asked.request.state["messages"]
-    said = yield from hook.sync.store_reply(asked.turn, response.result, held, timing)
+    said = hook.sync.store_reply(asked.turn, response.result, held, timing)
     return replace(response, result=said)
 
 
-def _store_broken(asked: AgentCall, heard: PartialReplyHandler, hook: AgentHook) -> Steps[None]:
+def _store_broken(asked: AgentCall, heard: PartialReplyHandler, hook: AgentHook) -> None:
     said = heard.collect_broken()
     if asked.turn is not None and said:
         timing = measure_times(asked.started_ms, heard.first_token_ms)
         held = asked.request.state["messages"]
-        yield from hook.sync.store_broken_reply(asked.turn, said, held, timing)
+        hook.sync.store_broken_reply(asked.turn, said, held, timing)
 
 
-def _store_call(request: ToolCallRequest, hook: AgentHook) -> Steps[_StoreResult | None]:
+def _store_call(request: ToolCallRequest, hook: AgentHook) -> _StoreResult | None:
     """Make sure that the call is stored; return what stores its result."""
     call_id = request.tool_call["id"]
     state: Any = request.state
-    note = yield from hook.find_note(state)
+    note = hook.find_note(state)
     if note is None or call_id is None:
         return None
-    caller = yield from hook.sync.store_call(note, state["messages"], call_id)
+    caller = hook.sync.store_call(note, state["messages"], call_id)
     if caller is None:
         return None
     return lambda result, later: later.sync.store_result(note, caller, result, call_id)
 
 
-def _store_results(result: Any, keep: _StoreResult | None, hook: AgentHook) -> Steps[Any]:
+def _store_results(result: Any, keep: _StoreResult | None, hook: AgentHook) -> Any:
     """Return what a tool returned, with each tool message in it as `keep` returns it."""
     if keep is None:
         return result
     if isinstance(result, ToolMessage):
-        return (yield from keep(result, hook))
+        return keep(result, hook)
     if isinstance(result, list):
         every = list(result)
         for number, one in enumerate(result):
-            every[number] = yield from _store_results(one, keep, hook)
+            every[number] = _store_results(one, keep, hook)
         return every
     if isinstance(result, Command):
         update = _read_update(result)
         if isinstance(update.get("messages"), list):
-            messages = yield from _store_results(update["messages"], keep, hook)
+            messages = _store_results(update["messages"], keep, hook)
             return replace(result, update={**update, "messages": messages})
     return result
 
@@ -454,7 +453,7 @@ def _read_context(
     state: Sequence[BaseMessage],
     shown: Sequence[BaseMessage],
     aside: CallContext,
-) -> Steps[ModelContext]:
+) -> ModelContext:
     """Build the model's messages: the thread, the turn, and recalled lines in the question.
 
     Args:
@@ -476,7 +475,7 @@ def _read_context(
         return aside.add_to(TurnEntries(before, placed, find_turn_start(entries, asked)))
 
     query = join_searchable(_select_opening(loop.messages), view.memory.drafting)
-    return (yield from view.build_context_steps(locate, query))
+    return view.build_context(locate, query)
 
 
 def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

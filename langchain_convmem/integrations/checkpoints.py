@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 
-from langchain_convmem.effects import Steps, perform, sync, twin
+from langchain_convmem.background import ask, to_async
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.records import Entry, ThreadKey
@@ -55,7 +56,6 @@ class CheckpointReport:
     skipped: tuple[str, ...] = ()
 
 
-@sync
 def import_checkpoints(
     memory: ConversationMemory,
     checkpointer: BaseCheckpointSaver[Any],
@@ -64,7 +64,7 @@ def import_checkpoints(
     find_user: UserFinder | None = None,
     thread_ids: Iterable[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Steps[CheckpointReport]:
+) -> CheckpointReport:
     """Bring the threads of a checkpointer into a memory, each as its latest checkpoint has it.
 
     Messages keep their ids, so importing again doubles nothing and adds what is new. Afterwards
@@ -90,10 +90,10 @@ def import_checkpoints(
     """
     _check_checkpointer(checkpointer)
     wanted = _Wanted(user_id, find_user, thread_ids, progress)
-    return _import_steps(memory, checkpointer, wanted)
+    return _import(memory, checkpointer, wanted)
 
 
-aimport_checkpoints = twin(import_checkpoints)
+aimport_checkpoints = to_async(import_checkpoints)
 """Async `import_checkpoints`, by the checkpointer's asynchronous methods."""
 
 
@@ -157,31 +157,33 @@ class _Wanted:
         return self.find_user(name, checkpoint.metadata or {})
 
 
-def _import_steps(
+def _import(
     memory: ConversationMemory, checkpointer: BaseCheckpointSaver[Any], wanted: _Wanted
-) -> Steps[CheckpointReport]:
+) -> CheckpointReport:
     if wanted.thread_ids is not None:
         names = list(dict.fromkeys(wanted.thread_ids))
     else:
-        names = yield from perform(_list_names, _alist_names, checkpointer)
+        names = ask(partial(_list_names, checkpointer), partial(_alist_names, checkpointer))
     report = CheckpointReport()
     for number, name in enumerate(names, 1):
         place: RunnableConfig = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
-        checkpoint = yield from perform(checkpointer.get_tuple, checkpointer.aget_tuple, place)
+        checkpoint = ask(
+            partial(checkpointer.get_tuple, place), partial(checkpointer.aget_tuple, place)
+        )
         messages = [] if checkpoint is None else _read_messages(checkpoint)
         if checkpoint is None or not messages:
             report = _add(report, CheckpointReport(empty=(name,)))
         else:
             whose = wanted.find_owner(name, checkpoint)
-            report = _add(report, (yield from _store_steps(memory, name, whose, messages)))
+            report = _add(report, _store(memory, name, whose, messages))
         if wanted.progress is not None:
             wanted.progress(number, len(names))
     return report
 
 
-def _store_steps(
+def _store(
     memory: ConversationMemory, name: str, user_id: str | None, messages: Sequence[BaseMessage]
-) -> Steps[CheckpointReport]:
+) -> CheckpointReport:
     path = f"checkpoints of thread {name!r}"
     found = [
         repair_timestamp(message.model_copy(deep=True), f"message {number}")
@@ -190,11 +192,9 @@ def _store_steps(
     thread = build_thread(name, found, path, number_repeats=True)
     file = list_threads(path, [thread])
     drafting = memory.turn_memory.drafting
-    stored = yield from store_file_steps(memory.log, file, user_id, drafting, None)
+    stored = store_file_steps(memory.log, file, user_id, drafting, None)
     key = ThreadKey(user_id, name)
-    entries: list[Entry] = yield from perform(
-        memory.log.find, memory.log.afind, key, [str(one.id) for one in thread.messages]
-    )
+    entries: list[Entry] = memory.log.find(key, [str(one.id) for one in thread.messages])
     latest = {entry.message_id: entry.message for entry in entries}
     return CheckpointReport(
         threads=(name,),

@@ -19,14 +19,13 @@ from langchain_core.runnables.base import RunnableLike
 from langchain_core.runnables.config import ensure_config
 from typing_extensions import TypedDict
 
-from langchain_convmem.effects import Steps, perform, run_async, run_sync
+from langchain_convmem.background import finish, hop
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.streams import shield_write
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
@@ -331,7 +330,7 @@ def model_messages(
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key)
     reading = partial(nodes.read_context, shape=_describe_profile(profile))
-    return run_sync(nodes.run_steps(reading, state, config)).given
+    return nodes.run(reading, state, config).given
 
 
 async def amodel_messages(
@@ -346,7 +345,7 @@ async def amodel_messages(
     """Return the messages to call a model with; see `model_messages`."""
     nodes = _make_nodes(memory, options, messages_key=messages_key)
     reading = partial(nodes.read_context, shape=_describe_profile(profile))
-    return (await run_async(nodes.run_steps(reading, state, config))).given
+    return (await hop(lambda: nodes.run(reading, state, config))).given
 
 
 # -- The nodes as runnables -----------------------------------------------------------------------
@@ -375,19 +374,19 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
 def _make_node(
     name: str,
     nodes: MemoryNodes,
-    steps_of: Callable[[NodeRun], Steps[Update]],
+    steps_of: Callable[[NodeRun], Update],
     *,
     is_last: bool = False,
 ) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        update = run_sync(nodes.run_steps(steps_of, state, config))
+        update = nodes.run(steps_of, state, config)
         reader = StreamReader.find(config) if is_last else None
         if reader is not None:
             reader.settle()
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        return await run_async(nodes.run_steps(steps_of, state, config))
+        return await hop(lambda: nodes.run(steps_of, state, config))
 
     return RunnableLambda(call, acall, name=name)
 
@@ -396,23 +395,23 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     model = cast("Runnable[Any, Any]", nodes.model)
 
     def call(state: Any, config: RunnableConfig) -> Update:
-        asked = run_sync(nodes.run_steps(nodes.prepare_call, state, config))
+        asked = nodes.run(nodes.prepare_call, state, config)
         heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
             update = asked.answer(model.invoke(asked.payload, heard.listen(config)), heard)
         except BaseException:
             storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            run_sync(nodes.run_steps(storing, state, config))
+            nodes.run(storing, state, config)
             raise
-        run_sync(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
+        nodes.run(partial(nodes.store_tool_calls, update=update), state, config)
         reader = StreamReader.find(config)
         if reader is not None:
             leaving = partial(nodes.store_reply, update=update)
-            reader.expect(lambda: run_sync(nodes.run_steps(leaving, state, config)))
+            reader.expect(lambda: nodes.run(leaving, state, config))
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        asked = await run_async(nodes.run_steps(nodes.prepare_call, state, config))
+        asked = await hop(lambda: nodes.run(nodes.prepare_call, state, config))
         heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
             output = await model.ainvoke(asked.payload, heard.listen(config))
@@ -421,11 +420,9 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
             storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            await shield_write(run_async(nodes.run_steps(storing, state, config)))
+            await finish(lambda: nodes.run(storing, state, config))
             raise
-        await run_async(
-            nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config)
-        )
+        await hop(lambda: nodes.run(partial(nodes.store_tool_calls, update=update), state, config))
         return update
 
     return RunnableLambda(call, acall, name="model")
@@ -477,36 +474,34 @@ class MemoryNodes:
     speaker: str | None = None
     keeps_lines: bool = True
 
-    def run_steps(
-        self, steps_of: Callable[[NodeRun], Steps[T]], state: Any, config: RunnableConfig
-    ) -> Steps[T]:
+    def run(self, steps_of: Callable[[NodeRun], T], state: Any, config: RunnableConfig) -> T:
         """Run the steps of a node as the memory's own work, and report what it took."""
         configurable = config.get("configurable", {})
         node = NodeContext.read(config, read_key(configurable, host="the graph"))
         options = self.options.merge_call(configurable, self.model)
         trace = TurnTrace(config)
         run = NodeRun(state, self.messages_key, node, options, trace)
-        return (yield from trace.run_internal(steps_of(run)))
+        return trace.run_internal(steps_of(run))
 
     # -- Recall ---------------------------------------------------------------------------------
 
-    def recall(self, run: NodeRun) -> Steps[Update]:
+    def recall(self, run: NodeRun) -> Update:
         """Store the user's message and recall lines."""
         messages = run.messages
         if messages is None:
-            return (yield from self._recall_input(run))
+            return self._recall_input(run)
         _check_answerable(messages)
         check_question(messages[-1])
         note: TurnNote | None = None
         changes: list[BaseMessage] = []
         if run.options.remember:
-            begun = yield from self._sync(run).begin(messages, run.note)
+            begun = self._sync(run).begin(messages, run.note)
             note, messages = begun.note, begun.apply(messages)
             changes = list(begun.changes)
-        turn, found = yield from self._find_exchange(run, messages, note)
+        turn, found = self._find_exchange(run, messages, note)
         update: Update = {NOTE_KEY: note}
         if self.keeps_lines:
-            context = yield from self._gather_context(run, turn)
+            context = self._gather_context(run, turn)
             turn_id = found[-1].turn_id if found else ""
             update |= {"turn_id": turn_id, "recalled_ids": context.line_refs}
         if not run.options.remember and not run.node.is_sent:
@@ -515,14 +510,14 @@ class MemoryNodes:
             changes = [mark_unstored(message) for message in new]
         return {**update, self.messages_key: changes} if changes else update
 
-    def _recall_input(self, run: NodeRun) -> Steps[Update]:
+    def _recall_input(self, run: NodeRun) -> Update:
         asked = _read_asked(run.state, run.node)
         if not run.options.remember or self.memory.drafting.build(asked) is None:
-            context = yield from self._gather_context(run, StateTurn(run.node.key, (), [asked]))
+            context = self._gather_context(run, StateTurn(run.node.key, (), [asked]))
             reply = CarriedReply((), is_kept=False).to_text()
             return {"reply": reply, "answer": "", "recalled_ids": context.line_refs}
-        entry = yield from _store_asked(self.memory, run.node, asked, run.read("turn_id"))
-        context = yield from self._gather_context(run, StateTurn(run.node.key, [entry.message_id]))
+        entry = _store_asked(self.memory, run.node, asked, run.read("turn_id"))
+        context = self._gather_context(run, StateTurn(run.node.key, [entry.message_id]))
         return {
             "reply": "",
             "answer": "",
@@ -533,19 +528,19 @@ class MemoryNodes:
 
     # -- Record ---------------------------------------------------------------------------------
 
-    def record(self, run: NodeRun) -> Steps[Update]:
+    def record(self, run: NodeRun) -> Update:
         """Store the reply."""
-        update = yield from self._store_reply(run)
+        update = self._store_reply(run)
         if run.options.remember:
             self.memory.note_turn(run.node.key)
         return update
 
-    def _store_reply(self, run: NodeRun) -> Steps[Update]:
+    def _store_reply(self, run: NodeRun) -> Update:
         if run.messages is not None:
-            note, _ = yield from self._catch_up(run, run.messages)
+            note, _ = self._catch_up(run, run.messages)
             removed = remove_superseded(run.messages, note)
             return {self.messages_key: removed} if removed else {}
-        reply = yield from self._store_carried(run, run.state)
+        reply = self._store_carried(run, run.state)
         if reply is None:
             return {}
         update: Update = {"reply": "", "answer": reply.text}
@@ -553,21 +548,21 @@ class MemoryNodes:
 
     # -- Summarize ------------------------------------------------------------------------------
 
-    def summarize(self, run: NodeRun) -> Steps[Update]:
+    def summarize(self, run: NodeRun) -> Update:
         """Compact the thread if due; the state does not change."""
         if run.options.remember:
-            yield from self.memory.compact_steps(run.node.key)
+            self.memory.compact(run.node.key)
         return {}
 
     # -- Model ----------------------------------------------------------------------------------
 
-    def prepare_call(self, run: NodeRun) -> Steps[ModelCall]:
+    def prepare_call(self, run: NodeRun) -> ModelCall:
         """Return the call of the model."""
         shape = _PLAIN
         if self.model is not None:
             shape = ChainShape.from_chain(self.model, run.node.configurable, self.profile)
             self.memory.use_model(shape.model, self.model)
-        context = yield from self.read_context(run, shape=shape)
+        context = self.read_context(run, shape=shape)
         has_messages = run.messages is not None
         return ModelCall(
             context,
@@ -579,50 +574,46 @@ class MemoryNodes:
             self.speaker,
         )
 
-    def read_context(self, run: NodeRun, *, shape: ChainShape) -> Steps[ModelContext]:
+    def read_context(self, run: NodeRun, *, shape: ChainShape) -> ModelContext:
         """Store what is new and return the context to answer from."""
         if run.messages is not None:
-            note, synced = yield from self._catch_up(run, run.messages)
+            note, synced = self._catch_up(run, run.messages)
             messages = synced.apply_edits(run.messages, run.messages)
-            turn, _ = yield from self._find_exchange(run, messages, note)
+            turn, _ = self._find_exchange(run, messages, note)
         elif CarriedReply.is_kept_in(run.read("reply")):
-            entries = yield from _read_turn(self.memory.log, run.node, run.turn_id)
+            entries = _read_turn(self.memory.log, run.node, run.turn_id)
             known = [entry.message_id for entry in entries if entry.role == "user"]
             turn = StateTurn(run.node.key, known)
         else:
             turn = StateTurn(run.node.key, (), [_read_asked(run.state, run.node)])
-        context = yield from self._gather_context(
-            run, turn, shape=shape, only=run.read("recalled_ids")
-        )
-        yield from run.trace.dispatch_event("convmem.context", context.counts)
+        context = self._gather_context(run, turn, shape=shape, only=run.read("recalled_ids"))
+        run.trace.dispatch_event("convmem.context", context.counts)
         return context
 
-    def store_tool_calls(self, run: NodeRun, *, update: Update) -> Steps[None]:
+    def store_tool_calls(self, run: NodeRun, *, update: Update) -> None:
         """Store a reply that calls tools before they run."""
         replies = update.get(self.messages_key)
         if replies and getattr(replies[-1], "tool_calls", None):
-            yield from self.store_reply(run, update=update)
+            self.store_reply(run, update=update)
 
-    def store_reply(self, run: NodeRun, *, update: Update) -> Steps[None]:
+    def store_reply(self, run: NodeRun, *, update: Update) -> None:
         """Store a reply that is not yet in the state."""
         if run.messages is None:
-            yield from self._store_carried(run, update)
+            self._store_carried(run, update)
         else:
-            yield from self._catch_up(run, [*run.messages, *update[self.messages_key]])
+            self._catch_up(run, [*run.messages, *update[self.messages_key]])
 
-    def store_broken(
-        self, run: NodeRun, *, asked: ModelCall, heard: PartialReplyHandler
-    ) -> Steps[None]:
+    def store_broken(self, run: NodeRun, *, asked: ModelCall, heard: PartialReplyHandler) -> None:
         """Store the text of an interrupted reply."""
         said, timing = heard.collect_broken(), measure_times(asked.started_ms, heard.first_token_ms)
         if not (said and asked.is_kept and run.options.remember):
             return
         if run.messages is None:
             reply = CarriedReply(said, timing)
-            yield from _store_carried_reply(self.memory, run, reply, is_broken=True)
+            _store_carried_reply(self.memory, run, reply, is_broken=True)
         else:
-            _, turn = yield from self._catch_up(run, run.messages)
-            yield from self._sync(run).store_broken_reply(turn, said, run.messages, timing)
+            _, turn = self._catch_up(run, run.messages)
+            self._sync(run).store_broken_reply(turn, said, run.messages, timing)
 
     # -- What they share ------------------------------------------------------------------------
 
@@ -637,24 +628,24 @@ class MemoryNodes:
 
     def _catch_up(
         self, run: NodeRun, messages: Sequence[BaseMessage]
-    ) -> Steps[tuple[TurnNote | None, SyncedTurn]]:
+    ) -> tuple[TurnNote | None, SyncedTurn]:
         """Store what these messages have new of the latest turn; return its note, and the turn."""
         if not run.options.remember:
             return run.note, SyncedTurn()
         sync = self._sync(run)
-        note = yield from sync.find_note(messages, run.note)
-        return note, (yield from sync.catch_up(messages, note))
+        note = sync.find_note(messages, run.note)
+        return note, sync.catch_up(messages, note)
 
-    def _store_carried(self, run: NodeRun, carrier: Any) -> Steps[CarriedReply | None]:
+    def _store_carried(self, run: NodeRun, carrier: Any) -> CarriedReply | None:
         """Store the reply that a state or an update carries; return it, or None without one."""
         reply = CarriedReply.read(_read_value(carrier, "reply"), _read_value(carrier, "answer"))
         if reply is not None and reply.is_kept and run.options.remember:
-            yield from _store_carried_reply(self.memory, run, reply)
+            _store_carried_reply(self.memory, run, reply)
         return reply
 
     def _find_exchange(
         self, run: NodeRun, messages: Sequence[BaseMessage], note: TurnNote | None
-    ) -> Steps[tuple[StateTurn, list[Entry]]]:
+    ) -> tuple[StateTurn, list[Entry]]:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
         spoken = select_spoken(messages, run.node, note)
         start = find_exchange(spoken)
@@ -662,9 +653,7 @@ class MemoryNodes:
         if note is not None and note["first"] in names[start:]:
             start = names.index(note["first"])  # what stands before was forgotten, or answered
         now, names = spoken[start:], names[start:]
-        found: list[Entry] = yield from perform(
-            self.memory.log.find, self.memory.log.afind, run.node.key, names
-        )
+        found: list[Entry] = self.memory.log.find(run.node.key, names)
         known = {entry.message_id for entry in found}
         return StateTurn(run.node.key, known, now, find_aside(messages, note, run.node)), found
 
@@ -675,7 +664,7 @@ class MemoryNodes:
         *,
         shape: ChainShape = _PLAIN,
         only: Collection[str] | None = None,
-    ) -> Steps[ModelContext]:
+    ) -> ModelContext:
         """Return what there is to answer from.
 
         Args:
@@ -687,7 +676,7 @@ class MemoryNodes:
         key, trace = run.node.key, run.trace
         name = shape.model.name
         view = TurnView(self.memory, key, run.options, shape.profile, trace, shape.slots, name)
-        return (yield from view.build_context_steps(turn.locate, only=only))
+        return view.build_context(turn.locate, only=only)
 
 
 @dataclass(frozen=True)
@@ -985,7 +974,7 @@ def _decode_reply(reply: Any) -> CarriedReply:
 # -- A state without messages --------------------------------------------------------------------
 def _store_asked(
     memory: TurnMemory, context: NodeContext, asked: HumanMessage, current: str | None
-) -> Steps[Entry]:
+) -> Entry:
     """Store the user's message; rewind first if the run starts from an earlier checkpoint.
 
     The same text without an id of its own is the same turn until it is answered.
@@ -1000,36 +989,36 @@ def _store_asked(
         The entry, which may have been there before.
     """
     log = memory.log
-    back = yield from _draft_rewind(log, context, current)
+    back = _draft_rewind(log, context, current)
     metadata = context.make_metadata("turn", current or None)
     draft = memory.drafting.build(asked, metadata=metadata)
     is_unnamed = asked.id == context.place.task
     if is_unnamed and context.since is None and not context.is_sent:
         said = [asked.model_copy(update={"id": None})]
-        entries = yield from perform(log.entries, log.aentries, context.key, last=_PAGE)
+        entries = log.entries(context.key, last=_PAGE)
         kept = None if draft is None else draft.message
         meant = reconcile(entries, said, stored_form=lambda _: kept)
         if meant is not None and meant.again is not None:
             return meant.again
     fresh = [*back, *filter(None, [draft])]
-    *_, entry = yield from perform(log.append, log.aappend, context.key, fresh)
+    *_, entry = log.append(context.key, fresh)
     return entry
 
 
 def _store_carried_reply(
     memory: TurnMemory, run: NodeRun, reply: CarriedReply, *, is_broken: bool = False
-) -> Steps[None]:
+) -> None:
     """Store the reply of a turn, in the place of an earlier one, and report it.
 
     An interrupted reply never replaces a complete one.
     """
     log, node, turn_id = memory.log, run.node, run.turn_id
-    turn = yield from _read_turn(log, node, turn_id)
-    back = yield from _draft_rewind(log, node, turn_id)
+    turn = _read_turn(log, node, turn_id)
+    back = _draft_rewind(log, node, turn_id)
     names = {message.id for message in reply.messages if message.id}
-    found: list[Entry] = yield from perform(log.find, log.afind, node.key, names)
+    found: list[Entry] = log.find(node.key, names)
     start = find_turn_start(turn, turn[0])
-    entries: list[Entry] = yield from perform(log.entries, log.aentries, node.key, after=start - 1)
+    entries: list[Entry] = log.entries(node.key, after=start - 1)
     if is_broken and is_answered(find_live_entries(entries), turn_id):
         return
     drafts = draft_reply(
@@ -1042,19 +1031,19 @@ def _store_carried_reply(
         new_id=lambda number: f"{turn_id}-{number}",  # the same in every attempt
     )
     if back or drafts:
-        yield from perform(log.append, log.aappend, node.key, [*back, *drafts])
+        log.append(node.key, [*back, *drafts])
     if drafts or not is_broken:
-        yield from run.trace.report_stored(drafts)
+        run.trace.report_stored(drafts)
 
 
-def _read_turn(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[list[Entry]]:
+def _read_turn(log: MessageLog, context: NodeContext, turn_id: str) -> list[Entry]:
     """Return the live entries of a turn.
 
     Raises:
         ConfigError: If the thread has none.
     """
     for last in (_PAGE, None):
-        entries: list[Entry] = yield from perform(log.entries, log.aentries, context.key, last=last)
+        entries: list[Entry] = log.entries(context.key, last=last)
         turn = [entry for entry in find_live_entries(entries) if entry.turn_id == turn_id]
         # Where the page begins within the turn, some of it may lie before.
         is_all = last is None or len(entries) < last
@@ -1069,13 +1058,11 @@ def _read_turn(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[lis
     raise ConfigError(msg)
 
 
-def _draft_rewind(log: MessageLog, context: NodeContext, current: str | None) -> Steps[list[Draft]]:
+def _draft_rewind(log: MessageLog, context: NodeContext, current: str | None) -> list[Draft]:
     """Return what takes back the turns that the graph has left by beginning from a checkpoint."""
     if context.since is None:
         return []
-    return rewind_turns(
-        (yield from perform(log.entries, log.aentries, context.key)), context, current
-    )
+    return rewind_turns(log.entries(context.key), context, current)
 
 
 # -- A graph's turn among the entries of its thread -----------------------------------------------

@@ -10,8 +10,8 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
+from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
@@ -81,11 +81,11 @@ def read_message_tool(
 
     def read(message_id: str, config: RunnableConfig, start: int = 0) -> _Answer:
         key = _read_key(config, user_id)
-        return run_sync(_read_steps(memory, key, message_id, start, max_tokens))
+        return _read(memory, key, message_id, start, max_tokens)
 
     async def aread(message_id: str, config: RunnableConfig, start: int = 0) -> _Answer:
         key = _read_key(config, user_id)
-        return await run_async(_read_steps(memory, key, message_id, start, max_tokens))
+        return await hop(lambda: _read(memory, key, message_id, start, max_tokens))
 
     return StructuredTool.from_function(
         read,
@@ -107,10 +107,10 @@ def _read_key(config: RunnableConfig, user_id: str | None) -> ThreadKey:
     return ThreadKey(read_tool_user(configurable, user_id), thread_id)
 
 
-def _read_steps(
+def _read(
     memory: ConversationMemory, key: ThreadKey, message_id: str, start: int, max_tokens: int
-) -> Steps[_Answer]:
-    entries: list[Entry] = yield from perform(memory.log.entries, memory.log.aentries, key)
+) -> _Answer:
+    entries: list[Entry] = memory.log.entries(key)
     message = _find_message(entries, message_id)
     if message is None:
         return "This conversation has no message of that id.", {}

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
-from langchain_convmem.effects import Steps, perform, run_async, run_sync
+from langchain_convmem.background import hop
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
 from langchain_convmem.turns.turn import SPOKEN, fence_blocks, select_visible
@@ -86,10 +86,10 @@ def search_dialog_tool(
     limits = {"k": k, "max_tokens": max_tokens, "threshold": threshold}
 
     def search(query: str, config: RunnableConfig) -> _Answer:
-        return run_sync(_search_steps(memory, query, _read_scope(config, user_id), limits))
+        return _search(memory, query, _read_scope(config, user_id), limits)
 
     async def asearch(query: str, config: RunnableConfig) -> _Answer:
-        return await run_async(_search_steps(memory, query, _read_scope(config, user_id), limits))
+        return await hop(lambda: _search(memory, query, _read_scope(config, user_id), limits))
 
     return StructuredTool.from_function(
         search,
@@ -113,25 +113,21 @@ def _read_scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, Thr
     return (Owner(user_id=user) if key is None else key.owner), key
 
 
-def _search_steps(
+def _search(
     memory: ConversationMemory,
     query: str,
     scope: tuple[Owner, ThreadKey | None],
     limits: Mapping[str, Any],
-) -> Steps[_Answer]:
+) -> _Answer:
     if not query.strip():
         return "The query is blank; say what to look for.", []
     owner, key = scope
     exclude: dict[ThreadKey, set[int]] = {}
     if key is not None:
-        latest: list[Entry] = yield from perform(
-            memory.log.entries, memory.log.aentries, key, last=_LATEST
-        )
+        latest: list[Entry] = memory.log.entries(key, last=_LATEST)
         exclude[key] = _find_open_turn(latest)
     engine = memory.line_recall
-    found: Recall = yield from engine.recall_steps(
-        owner, query, exclude=exclude, buffer=key, **limits
-    )
+    found: Recall = engine.recall_steps(owner, query, exclude=exclude, buffer=key, **limits)
     has_buffer = key is not None and bool(engine.settings.buffer_size)
     blocks, by_time = select_visible(found, has_buffer=has_buffer)
     return fence_blocks(blocks, by_time=by_time) or _NOTHING, [

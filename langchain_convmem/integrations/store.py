@@ -19,8 +19,8 @@ from urllib.parse import quote, unquote
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
+from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import Steps, perform, run_async, run_sync
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.records import (
     Entry,
@@ -123,44 +123,44 @@ class ConversationStore(BaseStore):
             ConfigError: If a namespace names no user, or an option is not supported.
             InvalidMessageError: If a value is not JSON; nothing of the batch is written.
         """
-        return run_sync(self._run_batch_steps(list(ops)))
+        return self._run_batch(list(ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations; see `batch`."""
-        return await run_async(self._run_batch_steps(list(ops)))
+        return await hop(lambda: self._run_batch(list(ops)))
 
-    def _run_batch_steps(self, ops: Sequence[Op]) -> Steps[list[Result]]:
+    def _run_batch(self, ops: Sequence[Op]) -> list[Result]:
         for op in ops:
             validate_op_namespace(op)
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         written = [self._plan_put(op) for op in puts.values()]
         results: dict[int, Result] = {}
         for at, op in enumerate(ops):
-            results[at] = yield from self._read_steps(op)
+            results[at] = self._read(op)
         for key, message_id, message in written:
-            yield from self._write_steps(key, message_id, message)
+            self._write(key, message_id, message)
         return list(results.values())
 
-    def _read_steps(self, op: Op) -> Steps[Result]:
+    def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            return (yield from self._get_steps(op))
+            return self._get(op)
         if isinstance(op, SearchOp):
-            return (yield from self._search_steps(op))
+            return self._search(op)
         if isinstance(op, ListNamespacesOp):
-            return (yield from self._list_steps(op))
+            return self._list(op)
         return None
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def _get_steps(self, op: GetOp) -> Steps[Item | None]:
+    def _get(self, op: GetOp) -> Item | None:
         place = self._find_place(op.namespace)
-        items = yield from self._read_items_steps(place, op.namespace)
+        items = self._read_items(place, op.namespace)
         return items.get(op.key)
 
-    def _read_items_steps(self, key: ThreadKey, namespace: Namespace) -> Steps[dict[str, Item]]:
+    def _read_items(self, key: ThreadKey, namespace: Namespace) -> dict[str, Item]:
         """Return the live items of a namespace by their keys, in the order of their last change."""
         log = self._memory.log
-        entries: list[Entry] = yield from perform(log.entries, log.aentries, key)
+        entries: list[Entry] = log.entries(key)
         first = {entry.message_id: entry for entry in reversed(entries)}
         items: dict[str, Item] = {}
         for entry in find_live_entries(entries):
@@ -170,19 +170,19 @@ class ConversationStore(BaseStore):
                 items[name] = _make_item(entry, namespace, first.get(name, entry))
         return items
 
-    def _search_steps(self, op: SearchOp) -> Steps[list[SearchItem]]:
-        threads = yield from self._find_threads_steps(op.namespace_prefix)
+    def _search(self, op: SearchOp) -> list[SearchItem]:
+        threads = self._find_threads(op.namespace_prefix)
         if op.query:
-            found = yield from self._recall_steps(op, threads)
+            found = self._recall_steps(op, threads)
         else:
-            found = yield from self._read_latest_steps(op, threads)
+            found = self._read_latest(op, threads)
         wanted = op.filter or {}
         kept = [item for item in found if _fits_filter(item.value, wanted)] if wanted else found
         return kept[op.offset : op.offset + op.limit]
 
-    def _read_latest_steps(
+    def _read_latest(
         self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]
-    ) -> Steps[list[SearchItem]]:
+    ) -> list[SearchItem]:
         found: list[SearchItem] = []
         wanted = op.offset + op.limit
         for info, namespace in threads.items():  # latest first
@@ -190,20 +190,18 @@ class ConversationStore(BaseStore):
                 oldest = found[wanted - 1].updated_at.timestamp() * 1000
                 if info.last_ms < oldest:
                     break
-            items = yield from self._read_items_steps(info.key, namespace)
+            items = self._read_items(info.key, namespace)
             found += [_score_item(item, None) for item in reversed(items.values())]
             found.sort(key=lambda item: item.updated_at, reverse=True)
         return found
 
     def _recall_steps(
         self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]
-    ) -> Steps[list[SearchItem]]:
+    ) -> list[SearchItem]:
         if not threads or op.limit <= 0:
             return []
         names = {info.key.thread_id: namespace for info, namespace in threads.items()}
-        recall: Recall = yield from perform(
-            self._memory.recall,
-            self._memory.arecall,
+        recall: Recall = self._memory.recall(
             op.query or "",
             user_id=next(iter(threads)).key.user_id,
             filter={"thread_id": list(names)},
@@ -216,21 +214,21 @@ class ConversationStore(BaseStore):
         for hit in best.values():
             key = hit.line.key
             if key not in read:
-                read[key] = yield from self._read_items_steps(key, names[key.thread_id])
+                read[key] = self._read_items(key, names[key.thread_id])
             item = read[key].get(hit.line.line_id.rpartition("#")[0] or hit.line.line_id)
             if item is not None:
                 found.append(_score_item(item, hit.similarity))
         return found
 
-    def _list_steps(self, op: ListNamespacesOp) -> Steps[list[Namespace]]:
+    def _list(self, op: ListNamespacesOp) -> list[Namespace]:
         prefix: Namespace = ()
         for condition in op.match_conditions or ():
             if condition.match_type == "prefix":
                 prefix = tuple(condition.path)
-        threads = yield from self._find_threads_steps(self._cut_before_wildcard(prefix))
+        threads = self._find_threads(self._cut_before_wildcard(prefix))
         names: list[Namespace] = []
         for info, namespace in threads.items():
-            if (yield from self._read_items_steps(info.key, namespace)):
+            if self._read_items(info.key, namespace):
                 names.append(namespace)
         known = InMemoryStore()
         known.batch([PutOp(name, "-", {}) for name in names])
@@ -243,11 +241,11 @@ class ConversationStore(BaseStore):
 
     # -- whose, and where -------------------------------------------------------------------------
 
-    def _find_threads_steps(self, prefix: Namespace) -> Steps[dict[ThreadInfo, Namespace]]:
+    def _find_threads(self, prefix: Namespace) -> dict[ThreadInfo, Namespace]:
         """Return the threads below a prefix, latest first, and the namespace of each."""
         user = self._find_user(prefix)
         memory = self._memory
-        known: list[ThreadInfo] = yield from perform(memory.threads, memory.athreads, user)
+        known: list[ThreadInfo] = memory.threads(user)
         found = {info: self._name(user, info.key.thread_id) for info in known}
         return {info: name for info, name in found.items() if name[: len(prefix)] == prefix}
 
@@ -306,24 +304,16 @@ class ConversationStore(BaseStore):
         [message] = read_messages([dict(op.value)])
         return place, op.key, message.model_copy(update={"id": op.key})
 
-    def _write_steps(
-        self, key: ThreadKey, message_id: str, message: BaseMessage | None
-    ) -> Steps[None]:
+    def _write(self, key: ThreadKey, message_id: str, message: BaseMessage | None) -> None:
         memory = self._memory
         if message is not None:
-            yield from perform(
-                memory.add_messages,
-                memory.aadd_messages,
-                [message],
-                thread_id=key.thread_id,
-                user_id=key.user_id,
-            )
+            memory.add_messages([message], thread_id=key.thread_id, user_id=key.user_id)
             return
         log = memory.log
-        entries: list[Entry] = yield from perform(log.entries, log.aentries, key)
+        entries: list[Entry] = log.entries(key)
         gone = [one.id for one in find_live_entries(entries) if one.message_id == message_id]
         if gone:
-            yield from perform(log.append, log.aappend, key, draft_retraction(gone, "undo"))
+            log.append(key, draft_retraction(gone, "undo"))
 
 
 def _quote_label(text: str) -> str:

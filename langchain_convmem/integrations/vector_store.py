@@ -16,8 +16,8 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
+from langchain_convmem.background import BackgroundJobs, hop
 from langchain_convmem.causes import ErrorTrap
-from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, LineStoreError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
@@ -49,7 +49,6 @@ from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
-from langchain_convmem.workers import BackgroundJobs, run_in_worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,7 +156,7 @@ class VectorStoreRecall(DialogRecall):
 
     # -- recalling ---------------------------------------------------------------------------
 
-    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer(self, query: RecallQuery) -> Recall:
         """Return the steps that answer a query; see `LineRecall.recall`.
 
         A `k` larger than a quarter of `candidates` asks the store for more of them.
@@ -170,16 +169,15 @@ class VectorStoreRecall(DialogRecall):
                 one of the answer's `problems`.
         """
         _check(query, has_cosines=self._to_cosine is not None)
-        return _run_in_worker(partial(self._answer, query))
+        return _hop(partial(self._answer, query))
 
-    def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer_from_buffer(self, query: RecallQuery) -> Recall:
         """Return the steps that read no buffer, since there is none.
 
         Raises:
             ConfigError: If the settings keep one.
         """
         _check(query, has_cosines=False)
-        yield from ()
         return Recall((), ())
 
     def _answer(self, query: RecallQuery) -> Recall:
@@ -277,7 +275,7 @@ class VectorStoreRecall(DialogRecall):
 
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Bring the store up to date without blocking the event loop; see `refresh`."""
-        return await run_in_worker(partial(self.refresh, owner, progress))
+        return await hop(partial(self.refresh, owner, progress))
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Delete what the store has of an owner, and write all lines of the log to it again.
@@ -293,7 +291,7 @@ class VectorStoreRecall(DialogRecall):
 
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Write all lines again without blocking the event loop; see `reindex`."""
-        return await run_in_worker(partial(self.reindex, owner, progress))
+        return await hop(partial(self.reindex, owner, progress))
 
     def embed_later(self, owner: Owner) -> None:
         """Write what is new of an owner to the store soon."""
@@ -303,18 +301,16 @@ class VectorStoreRecall(DialogRecall):
         """Write nothing more in the background; recalls still work. Idempotent."""
         self._jobs.close()
 
-    def list_copies_steps(
-        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
-    ) -> Steps[list[str]]:
+    def list_copies(self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> list[str]:
         """Return the steps that list the documents of what is about to be forgotten."""
-        return _run_in_worker(partial(self._list_copies, scope, entry_ids))
+        return _hop(partial(self._list_copies, scope, entry_ids))
 
-    def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str] = ()) -> Steps[None]:
+    def drop_forgotten(self, owner: Owner, copies: Sequence[str] = ()) -> None:
         """Return the steps that delete the documents of what the log has forgotten.
 
         Where that fails, they are in the store, but not shown, until a `reindex`.
         """
-        return _run_in_worker(partial(self._drop, owner, copies))
+        return _hop(partial(self._drop, owner, copies))
 
     def _get_lock(self, owner: Owner) -> Any:
         return self._locks[hash(owner) % len(self._locks)]
@@ -433,9 +429,9 @@ class VectorStoreRecall(DialogRecall):
         raise LineStoreError(msg) from trap.cause
 
 
-def _run_in_worker(call: Callable[[], T]) -> Steps[T]:
+def _hop(call: Callable[[], T]) -> T:
     """Return the steps of a call that is made in a worker where an event loop runs."""
-    result: T = yield Effect(call, lambda: run_in_worker(call))
+    result: T = call()
     return result
 
 

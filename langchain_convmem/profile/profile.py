@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from langchain_convmem.background import to_async
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import Steps, sync, twin
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.markup import escape_html, render_table
 from langchain_convmem.profile.statements import (
@@ -127,11 +127,11 @@ class TimelineEvent(NamedTuple):
 class Editing(Protocol):
     """Writes what people decide of items; see `profile.reader.ProfileEditor`."""
 
-    def decide_steps(self, verdict: Verdict, item: ProfileItem) -> Steps[UserProfile]:
+    def decide(self, verdict: Verdict, item: ProfileItem) -> UserProfile:
         """Store a decision, and return the profile after it."""
         ...
 
-    def undo_steps(self, item: ProfileItem) -> Steps[UserProfile]:
+    def undo(self, item: ProfileItem) -> UserProfile:
         """Take back all that was decided of an item, and return the profile after it."""
         ...
 
@@ -245,8 +245,7 @@ class UserProfile:
 
     # -- what people decide -----------------------------------------------------------------------
 
-    @sync
-    def pin(self, item: ProfileItem | str) -> Steps[UserProfile]:
+    def pin(self, item: ProfileItem | str) -> UserProfile:
         """Let an item lead the profile, whatever is said later, and return the profile after it.
 
         Args:
@@ -255,25 +254,23 @@ class UserProfile:
         Raises:
             ConfigError: If the profile has no such item, or is one of no log.
         """
-        return self._decide_steps("pin", item)
+        return self._decide("pin", item)
 
-    apin = twin(pin)
+    apin = to_async(pin)
     """Async `pin`."""
 
-    @sync
-    def unpin(self, item: ProfileItem | str) -> Steps[UserProfile]:
+    def unpin(self, item: ProfileItem | str) -> UserProfile:
         """Let an item take its place among the others again, and return the profile after it.
 
         Raises:
             ConfigError: If the profile has no such item, or is one of no log.
         """
-        return self._decide_steps("unpin", item)
+        return self._decide("unpin", item)
 
-    aunpin = twin(unpin)
+    aunpin = to_async(unpin)
     """Async `unpin`."""
 
-    @sync
-    def retract(self, item: ProfileItem | str) -> Steps[UserProfile]:
+    def retract(self, item: ProfileItem | str) -> UserProfile:
         """Say that an item is no longer true, or never was, and return the profile after it.
 
         What was said stays in the log; the item holds no more, in every process at once. What it
@@ -282,25 +279,24 @@ class UserProfile:
         Raises:
             ConfigError: If the profile has no such item, or is one of no log.
         """
-        return self._decide_steps("retract", item)
+        return self._decide("retract", item)
 
-    aretract = twin(retract)
+    aretract = to_async(retract)
     """Async `retract`."""
 
-    @sync
-    def restore(self, item: ProfileItem | str) -> Steps[UserProfile]:
+    def restore(self, item: ProfileItem | str) -> UserProfile:
         """Take back all that was decided of an item, and return the profile after it.
 
         Raises:
             ConfigError: If the profile has no such item, or is one of no log.
         """
-        return self._get_editor().undo_steps(self.find(item))
+        return self._get_editor().undo(self.find(item))
 
-    arestore = twin(restore)
+    arestore = to_async(restore)
     """Async `restore`."""
 
-    def _decide_steps(self, verdict: Verdict, item: ProfileItem | str) -> Steps[UserProfile]:
-        return self._get_editor().decide_steps(verdict, self.find(item))
+    def _decide(self, verdict: Verdict, item: ProfileItem | str) -> UserProfile:
+        return self._get_editor().decide(verdict, self.find(item))
 
     def _get_editor(self) -> Editing:
         if self.editor is None:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
@@ -31,7 +30,7 @@ from langchain_convmem.profile.proposals import (
     read_proposals,
 )
 from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
-from langchain_convmem.runnables import RunnableLike, as_runnable, ask_runnable_steps
+from langchain_convmem.runnables import RunnableLike, as_runnable, ask_runnable
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
@@ -138,7 +137,7 @@ class Profiler:
             waiting.turns += 1
             return waiting.turns >= TURNS_AT_ONCE * waiting.pause
 
-    def read_waiting_steps(self, owner: Owner) -> Steps[ProfilerReport]:
+    def read_waiting(self, owner: Owner) -> ProfilerReport:
         """Read the threads of a user that had turns since the last time."""
         with self._lock:
             waiting = self._waiting.get(owner)
@@ -149,7 +148,7 @@ class Profiler:
             waiting.threads.clear()
         report = ProfilerReport(reason="it was interrupted")
         try:
-            report = yield from self.read_threads_steps(keys)
+            report = self.read_threads(keys)
         finally:
             with self._lock:
                 # What fails is tried less and less often; nothing is lost meanwhile.
@@ -160,21 +159,19 @@ class Profiler:
 
     # -- what -------------------------------------------------------------------------------------
 
-    def read_threads_steps(self, keys: Sequence[ThreadKey]) -> Steps[ProfilerReport]:
+    def read_threads(self, keys: Sequence[ThreadKey]) -> ProfilerReport:
         """Read what was said in threads since a model read them last."""
         report = ProfilerReport()
         for key in keys:
-            report += yield from self._read_thread_steps(key)
+            report += self._read_thread(key)
             if report.reason:
                 break
         return report
 
-    def _read_thread_steps(self, key: ThreadKey) -> Steps[ProfilerReport]:
+    def _read_thread(self, key: ThreadKey) -> ProfilerReport:
         with self._lock:
             known = self._read_until.get(key, 0)
-        entries: list[Entry] = yield from perform(
-            self._log.entries, self._log.aentries, key, after=known
-        )
+        entries: list[Entry] = self._log.entries(key, after=known)
         if not entries:
             return ProfilerReport()
         # Another process may have read them, too.
@@ -189,23 +186,19 @@ class Profiler:
         ]
         report = ProfilerReport()
         for batch in _split(lines):
-            one, proposals = yield from self._ask_steps(batch)
+            one, proposals = self._ask(batch)
             report += one
             if one.reason:
                 return report
             last = until if batch[-1] is lines[-1] else batch[-1].position
             read = ThreadReading(batch[0].position - 1, last, tuple(proposals))
-            yield from perform(self._log.append, self._log.aappend, key, [draft_proposals(read)])
+            self._log.append(key, [draft_proposals(read)])
         self._keep_mark(key, until)
         return report
 
-    def _ask_steps(
-        self, batch: Sequence[DialogLine]
-    ) -> Steps[tuple[ProfilerReport, list[ProposedItem]]]:
+    def _ask(self, batch: Sequence[DialogLine]) -> tuple[ProfilerReport, list[ProposedItem]]:
         texts = [line.text for line in batch]
-        answer = yield from ask_runnable_steps(
-            self._model, build_question(batch), "convmem_profile", texts
-        )
+        answer = ask_runnable(self._model, build_question(batch), "convmem_profile", texts)
         found = None if answer.reason else read_answer(answer.value)
         if found is None:
             reason = answer.reason or "its answer is no JSON array of items"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.message_log import MessageLog
@@ -38,7 +37,6 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.workers import run_in_worker
 
 MOST_STATEMENTS = 10_000
 """So many statements of a user are kept; of more, the oldest tastes and possessions go first."""
@@ -198,30 +196,28 @@ class ProfileReader:
         self._lock = make_lock()
         self._users: OrderedDict[Owner, _ReadUser] = OrderedDict()
 
-    def read_steps(self, owner: Owner) -> Steps[FollowedProfile]:
+    def read(self, owner: Owner) -> FollowedProfile:
         """Return an owner's profile as of now."""
         while True:
             with self._lock:
                 known = self._users.get(owner)
                 cursor = known.cursor if known is not None else 0
                 generation = known.generation if known is not None else None
-            page = yield from _read_page_steps(self._log, owner, cursor)
+            page = _read_page(self._log, owner, cursor)
             if generation is not None and page.generation != generation:
                 self.drop(owner)
                 continue
-            quoted = yield from _read_quoted_steps(self._log, page)
+            quoted = _read_quoted(self._log, page)
             # A page takes a while: an event loop goes on meanwhile.
             take = partial(self._take, owner, cursor, page, quoted)
             is_quick = len(page.lines) + len(page.controls) <= _FEW_LINES
-            found: FollowedProfile | None = (
-                take() if is_quick else (yield Effect(take, lambda: run_in_worker(take)))  # noqa: B023 - awaited at once
-            )
+            found: FollowedProfile | None = take()
             if found is not None:
                 return found
 
-    def read_profile_steps(self, owner: Owner) -> Steps[UserProfile]:
+    def read_profile(self, owner: Owner) -> UserProfile:
         """Return an owner's profile as of now, which can be decided of."""
-        followed = yield from self.read_steps(owner)
+        followed = self.read(owner)
         return replace(followed.profile, editor=ProfileEditor(self, self._log, owner))
 
     def _take(
@@ -252,13 +248,13 @@ class ProfileReader:
             self._users.pop(owner, None)
 
 
-def _read_page_steps(log: MessageLog, owner: Owner, cursor: int) -> Steps[LineChanges]:
+def _read_page(log: MessageLog, owner: Owner, cursor: int) -> LineChanges:
     read = partial(log.line_changes, owner, cursor, limit=_PAGE)
-    lines: LineChanges = yield Effect(read, lambda: run_in_worker(read))
+    lines: LineChanges = read()
     return lines
 
 
-def _read_quoted_steps(log: MessageLog, page: LineChanges) -> Steps[QuotedLines]:
+def _read_quoted(log: MessageLog, page: LineChanges) -> QuotedLines:
     """Return the lines that the proposals of a page quote, by entry and part.
 
     Most stand in the page as well. The others are read, as their threads showed them when they were
@@ -273,8 +269,8 @@ def _read_quoted_steps(log: MessageLog, page: LineChanges) -> Steps[QuotedLines]
         names = [(one.entry_id, one.part) for one in read.proposals]
         found = lines
         if not all(name in lines for name in names):
-            entries: list[Entry] = yield from perform(
-                log.entries, log.aentries, control.key, after=read.after, until=control.position
+            entries: list[Entry] = log.entries(
+                control.key, after=read.after, until=control.position
             )
             live = find_live_entries(entries)
             said = (line for entry in live for line in make_dialog_lines(entry))
@@ -299,17 +295,17 @@ class ProfileEditor:
         self._log = log
         self._owner = owner
 
-    def decide_steps(self, verdict: Verdict, item: ProfileItem) -> Steps[UserProfile]:
+    def decide(self, verdict: Verdict, item: ProfileItem) -> UserProfile:
         """Store a decision in the thread that says the item, and return the profile after it."""
         draft = draft_decision(verdict, item)
-        yield from perform(self._log.append, self._log.aappend, item.key, [draft])
-        return (yield from self._reader.read_profile_steps(self._owner))
+        self._log.append(item.key, [draft])
+        return self._reader.read_profile(self._owner)
 
-    def undo_steps(self, item: ProfileItem) -> Steps[UserProfile]:
+    def undo(self, item: ProfileItem) -> UserProfile:
         """Take back all that was decided of an item, and return the profile after it."""
-        followed = yield from self._reader.read_steps(self._owner)
+        followed = self._reader.read(self._owner)
         names = tuple(one.entry_id for one in followed.decisions if one.item_id == item.id)
         if names:
             draft = Draft(role="control", control=Control(names, "undo"))
-            yield from perform(self._log.append, self._log.aappend, item.key, [draft])
-        return (yield from self._reader.read_profile_steps(self._owner))
+            self._log.append(item.key, [draft])
+        return self._reader.read_profile(self._owner)

@@ -25,7 +25,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.prompts.message import BaseMessagePromptTemplate
 from pydantic import Field
 
-from langchain_convmem.effects import Steps, run_async, run_sync
+from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.prompts.parser import (
     ExampleRole,
@@ -37,7 +37,7 @@ from langchain_convmem.prompts.scanner import escape_headings, format_heading, j
 from langchain_convmem.prompts.variables import (
     Failed,
     VariableFunction,
-    evaluate_steps,
+    evaluate,
     fill_pieces,
     split_pieces,
 )
@@ -62,7 +62,7 @@ class Layout(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """How variables get their values; see `evaluate_steps`."""
+    """How variables get their values; see `evaluate`."""
 
     functions: Mapping[str, VariableFunction]
     strict: bool
@@ -214,13 +214,13 @@ class SectionText(Serializable):
         texts = (fill_pieces(body, values) for body in self.bodies)
         return list(zip(self.headings, texts, strict=True))
 
-    def evaluate_steps(self, given: Mapping[str, Any]) -> Steps[dict[str, str]]:
+    def evaluate(self, given: Mapping[str, Any]) -> dict[str, str]:
         """Return the values of the variables in one format, by name."""
         values: dict[str, str] = {}
         for name in self.variables:
             value = given[name]
             is_late = isinstance(value, LateValue)
-            text = (yield from value.evaluate_steps()) if is_late else str(value)
+            text = value.evaluate() if is_late else str(value)
             # What the file says is left as it is; only a value could open or end a part by itself.
             values[name] = escape_headings(escape_fences(text))
         return values
@@ -262,11 +262,11 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         Raises:
             ConfigError: If `summary` is not a string, or a variable's function is asynchronous.
         """
-        return run_sync(self._build_steps(kwargs))
+        return self._build(kwargs)
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the messages; see `format_messages`."""
-        return await run_async(self._build_steps(kwargs))
+        return await hop(lambda: self._build(kwargs))
 
     def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
         """Return the text with `{name}` for what is filled in later."""
@@ -275,9 +275,9 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
             blocks.append((self.summary_heading, "{summary}"))
         return join_blocks(blocks)
 
-    def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
+    def _build(self, given: Mapping[str, Any]) -> list[BaseMessage]:
         summary = _read_summary(given)
-        values = yield from self.sections.evaluate_steps(given)
+        values = self.sections.evaluate(given)
         blocks = self.sections.fill_blocks(values)
         text = join_blocks(blocks)
         shown = [_MESSAGES[self.role](text)] if text else []
@@ -317,19 +317,19 @@ class InputPlaceholder(MessagesPlaceholder):
         Raises:
             ConfigError: If a variable's function is asynchronous.
         """
-        return run_sync(self._build_steps(kwargs))
+        return self._build(kwargs)
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the messages; see `format_messages`."""
-        return await run_async(self._build_steps(kwargs))
+        return await hop(lambda: self._build(kwargs))
 
     def pretty_repr(self, html: bool = False) -> str:
         """Return the sections with `{name}` for what is filled in later, and the placeholder."""
         text = _fence(join_blocks(self.sections.show_outline()))
         return "\n\n".join(part for part in (text, super().pretty_repr(html)) if part)
 
-    def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
-        values = yield from self.sections.evaluate_steps(given)
+    def _build(self, given: Mapping[str, Any]) -> list[BaseMessage]:
+        values = self.sections.evaluate(given)
         texts = [_fence(join_blocks(self.sections.fill_blocks(values))), _read_recalled(given)]
         return _fold_in(_read_messages(given[self.variable_name]), [text for text in texts if text])
 
@@ -409,11 +409,11 @@ class RunTimeVariable(Serializable):
         """Return the value for one format of the prompt."""
         return LateValue(self)
 
-    def evaluate_steps(self) -> Steps[str]:
-        """Return the value of this moment; see `evaluate_steps`."""
+    def evaluate(self) -> str:
+        """Return the value of this moment; see `evaluate`."""
         name = self.function_name
         own = {} if self.function is None else {name: self.function}
-        values = yield from evaluate_steps([name], own, strict=self.strict, failed=self.failed)
+        values = evaluate([name], own, strict=self.strict, failed=self.failed)
         return values[name]
 
 
@@ -429,14 +429,14 @@ class LateValue:
         self._variable = variable
         self._value: str | None = None
 
-    def evaluate_steps(self) -> Steps[str]:
+    def evaluate(self) -> str:
         """Return the value."""
         if self._value is None:
-            self._value = yield from self._variable.evaluate_steps()
+            self._value = self._variable.evaluate()
         return self._value
 
     def __str__(self) -> str:
-        return run_sync(self.evaluate_steps())
+        return self.evaluate()
 
 
 CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (

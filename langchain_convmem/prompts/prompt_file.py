@@ -11,7 +11,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from langchain_convmem.effects import Steps, run_async, run_sync, sync, twin
+from langchain_convmem.background import hop, to_async
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.markup import render_prompt
 from langchain_convmem.prompts.compiled import (
@@ -41,7 +41,7 @@ from langchain_convmem.prompts.variables import (
     VariableFunction,
     check_functions,
     combine_functions,
-    evaluate_steps,
+    evaluate,
     fill_pieces,
     list_variable_functions,
     split_pieces,
@@ -217,14 +217,13 @@ class PromptFile:
         """The fields of the Meta section for traces: all but those with a star around their key."""
         return {key: text for key, text in self.metadata.items() if not key.startswith("*")}
 
-    @sync
     def render(
         self,
         *,
         strict: bool = False,
         functions: Mapping[str, VariableFunction] | None = None,
         on_problem: OnProblem | None = None,
-    ) -> Steps[dict[str, str]]:
+    ) -> dict[str, str]:
         """Return title -> text with the variables' values of this moment.
 
         Each function is called once, however often it occurs. Values are not parsed again; lines of
@@ -242,7 +241,7 @@ class PromptFile:
         """
         return self._render_steps(strict, functions, on_problem, self.sections)
 
-    arender = twin(render)
+    arender = to_async(render)
     """Async `render`."""
 
     def format(
@@ -274,7 +273,7 @@ class PromptFile:
         """
         texts = partial(self._render_steps, strict, functions, on_problem)
         told = summary if include_summary else ""
-        return run_sync(self._format_steps(titles, texts, include_titles, told))
+        return self._format_steps(titles, texts, include_titles, told)
 
     async def aformat(
         self,
@@ -290,7 +289,7 @@ class PromptFile:
         """Return what `format` returns; functions may be asynchronous, others run in a thread."""
         texts = partial(self._render_steps, strict, functions, on_problem)
         told = summary if include_summary else ""
-        return await run_async(self._format_steps(titles, texts, include_titles, told))
+        return await hop(lambda: self._format_steps(titles, texts, include_titles, told))
 
     def to_chat_prompt(
         self,
@@ -348,17 +347,17 @@ class PromptFile:
     def _format_steps(
         self,
         titles: Iterable[str],
-        texts_of: Callable[[list[str]], Steps[dict[str, str]]],
+        texts_of: Callable[[list[str]], dict[str, str]],
         include_titles: bool,
         summary: str,
-    ) -> Steps[str]:
+    ) -> str:
         known = []
         for title in _as_titles(titles):
             if title in self.sections:
                 known.append(title)
             else:
                 _LOG.warning("%s has no section %r; it is skipped", self.name, title)
-        texts = yield from texts_of(known)
+        texts = texts_of(known)
         blocks = [(format_heading(title), texts[title]) for title in known]
         blocks.append((format_heading(self.summary_title), escape_headings(summary)))
         return join_blocks(blocks if include_titles else [("", text) for _, text in blocks])
@@ -369,7 +368,7 @@ class PromptFile:
         functions: Mapping[str, VariableFunction] | None,
         on_problem: OnProblem | None,
         titles: Iterable[str],
-    ) -> Steps[dict[str, str]]:
+    ) -> dict[str, str]:
         own = combine_functions(self.functions, functions)
         pieces = {
             title: split_pieces(self.sections[title], self.occurrences.get(title, ()))
@@ -377,7 +376,7 @@ class PromptFile:
         }
         names = dict.fromkeys(name for parts in pieces.values() for name in parts[1::2])
         failed = self._build_reporter(on_problem)
-        values = yield from evaluate_steps(names, own, strict=strict, failed=failed)
+        values = evaluate(names, own, strict=strict, failed=failed)
         shown = {name: escape_headings(value) for name, value in values.items()}
         return {title: fill_pieces(parts, shown) for title, parts in pieces.items()}
 

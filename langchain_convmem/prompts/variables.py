@@ -6,16 +6,14 @@ needed. It is foreign code: whatever it raises is caught here, at one place, and
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
-from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.background import ask, can_await
 from langchain_convmem.errors import ConfigError
 
 VariableFunction: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
@@ -119,13 +117,13 @@ def _needs_nothing(function: VariableFunction) -> bool:
     return True
 
 
-def evaluate_steps(
+def evaluate(
     names: Iterable[str],
     functions: Mapping[str, VariableFunction],
     *,
     strict: bool = False,
     failed: Failed | None = None,
-) -> Steps[dict[str, str]]:
+) -> dict[str, str]:
     """Return the values of variable functions now; each is called once, one after the other.
 
     In an asynchronous run, synchronous functions run in a worker thread: they may block.
@@ -145,11 +143,12 @@ def evaluate_steps(
             TypeError if it returns no string.
     """
     found = {name: functions.get(name, REGISTRY.get(name)) for name in names}
-    yield Effect(partial(_refuse_asynchronous, found), _refuse_nothing)
+    if not can_await():
+        _refuse_asynchronous(found)
     values: dict[str, str] = {}
     for name, function in found.items():
         try:
-            values[name] = _require_text(name, (yield _call(name, function)))
+            values[name] = _require_text(name, _call(name, function))
         except Exception as error:
             if strict:
                 raise
@@ -171,25 +170,12 @@ def _refuse_asynchronous(functions: Mapping[str, VariableFunction | None]) -> No
             raise ConfigError(msg)
 
 
-async def _refuse_nothing() -> None:
-    """Asynchronous runs take functions of both kinds."""
-
-
-def _call(name: str, function: VariableFunction | None) -> Effect:
+def _call(name: str, function: VariableFunction | None) -> Any:
     if function is None:
         msg = f"no variable function is registered as {name!r}"
         raise LookupError(msg)
-    if _is_asynchronous(function):
-        return Effect(function, cast("Callable[[], Awaitable[str]]", function))
-    return Effect(function, partial(asyncio.to_thread, _call_in_thread, function))
-
-
-def _call_in_thread(function: VariableFunction) -> Any:
-    try:
-        return function()
-    except StopIteration as stop:
-        # A future cannot carry it: whoever awaits the thread would wait for ever.
-        raise RuntimeError("a variable function raised StopIteration") from stop
+    value: Any = function()
+    return ask(lambda: value, lambda: value) if _is_asynchronous(function) else value
 
 
 def _require_text(name: str, value: object) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from langchain_convmem.effects import Effect, Steps, perform
 from langchain_convmem.errors import LogError
 from langchain_convmem.message_log import CACHE_PREFIX, MessageLog
 from langchain_convmem.recall.blocks import LineGroup, TableView, render
@@ -291,14 +290,14 @@ def _make_block(
 # -- reading and writing -----------------------------------------------------------------------
 
 
-def update_buffer_steps(
+def update_buffer(
     log: MessageLog,
     key: ThreadKey,
     found: Sequence[BufferedBlock],
-    look_up: Callable[[Sequence[BufferedBlock]], Effect],
+    look_up: Callable[[Sequence[BufferedBlock]], BufferLookup],
     *,
     remember: bool,
-) -> Steps[tuple[tuple[RecalledBlock, ...], tuple[str, ...]]]:
+) -> tuple[tuple[RecalledBlock, ...], tuple[str, ...]]:
     """Push new blocks into a thread's buffer; return what it shows, and problems.
 
     If another turn wrote first, its document is read again, so neither loses blocks.
@@ -307,22 +306,18 @@ def update_buffer_steps(
         log: Keeps the document.
         key: The thread.
         found: The new blocks, best first.
-        look_up: Makes the step that returns a list of blocks as `BufferLookup`.
+        look_up: Returns a list of blocks as `BufferLookup`.
         remember: Whether to write. What is returned is the same.
     """
     looked_up: BufferLookup
     try:
         while True:
-            document: StateDocument | None = yield from perform(
-                log.get_state, log.aget_state, key, BUFFER_DOCUMENT
-            )
+            document: StateDocument | None = log.get_state(key, BUFFER_DOCUMENT)
             old = () if document is None else decode_blocks(document.value)
-            looked_up = yield look_up(push_blocks(found, old))
+            looked_up = look_up(push_blocks(found, old))
             if not remember or looked_up.kept == old:
                 return looked_up.shown, ()
-            written = yield from perform(
-                log.set_state,
-                log.aset_state,
+            written = log.set_state(
                 key,
                 BUFFER_DOCUMENT,
                 to_document(looked_up.kept),
@@ -332,5 +327,5 @@ def update_buffer_steps(
                 return looked_up.shown, ()
     except LogError as error:
         problem = f"the relevance buffer of {key.thread_id!r} could not be kept: {error}"
-    looked_up = yield look_up(found)
+    looked_up = look_up(found)
     return looked_up.shown, (problem,)

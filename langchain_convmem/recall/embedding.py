@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, cas
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
+from langchain_convmem.background import ask, hop
 from langchain_convmem.causes import report_problem
-from langchain_convmem.effects import Effect, Steps, make_effect
 from langchain_convmem.errors import ConfigError, LogError, MissingExtraError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.vectors import round_vector
 from langchain_convmem.records import Owner
-from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -202,11 +201,11 @@ class EmbeddedEmbeddings(Embeddings):
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
-        return await run_in_worker(partial(self.embed_documents, texts))
+        return await hop(partial(self.embed_documents, texts))
 
     async def aembed_query(self, text: str) -> list[float]:
         """Return the vector of a question, without blocking the event loop."""
-        return await run_in_worker(partial(self.embed_query, text))
+        return await hop(partial(self.embed_query, text))
 
     def __repr__(self) -> str:
         return "EmbeddedEmbeddings()"
@@ -386,11 +385,11 @@ class MiniLMEmbeddings(Embeddings):
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
-        return await run_in_worker(partial(self.embed_documents, texts))
+        return await hop(partial(self.embed_documents, texts))
 
     async def aembed_query(self, text: str) -> list[float]:
         """Return the vector of a question, without blocking the event loop."""
-        return await run_in_worker(partial(self.embed_query, text))
+        return await hop(partial(self.embed_query, text))
 
     def __repr__(self) -> str:
         return (
@@ -1075,10 +1074,10 @@ class SafeEmbedder:
 
 def embed_question(
     embeddings: Embeddings, text: str, dim: int | None
-) -> Steps[tuple[NDArray[np.float32] | None, str | None]]:
+) -> tuple[NDArray[np.float32] | None, str | None]:
     """Embed a question; return its vector, or None and the problem."""
     try:
-        answer = yield _make_query_step(embeddings, replace_surrogates(text))
+        answer = _embed_query(embeddings, replace_surrogates(text))
         vector = round_vector(_check_shape(answer, (), dim))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return None, report_problem(
@@ -1087,12 +1086,11 @@ def embed_question(
     return vector.astype(np.float32), None
 
 
-def _make_query_step(embeddings: Embeddings, text: str) -> Effect:
+def _embed_query(embeddings: Embeddings, text: str) -> Any:
     if type(embeddings) in (EmbeddedEmbeddings, MiniLMEmbeddings):
         # Their vectors are arrays: lists of their numbers would only be put together again.
-        call = partial(cast("MiniLMEmbeddings", embeddings).embed_query_array, text)
-        return Effect(call, lambda: run_in_worker(call))
-    return make_effect(embeddings.embed_query, embeddings.aembed_query, text)
+        return cast("MiniLMEmbeddings", embeddings).embed_query_array(text)
+    return ask(partial(embeddings.embed_query, text), partial(embeddings.aembed_query, text))
 
 
 def _check_shape(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArray[np.float32]:

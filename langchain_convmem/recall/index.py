@@ -7,7 +7,6 @@ kept up to date equals one rebuilt from scratch.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import random
@@ -22,7 +21,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.causes import report_problem
 from langchain_convmem.columns import SavedColumns
-from langchain_convmem.effects import Effect, mark_background
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
@@ -1055,8 +1053,7 @@ class _Job:
         """Do a part of it; return how much is left."""
         if self.lines is not None:
             return self.lines.embed_some()
-        with mark_background():
-            self.index.save_snapshot()
+        self.index.save_snapshot()
         return 0
 
 
@@ -1166,12 +1163,3 @@ def _log_failure(run: Future[None]) -> None:
     error = run.exception()
     if error is not None:
         report_problem(_log, "could not embed lines", error)
-
-
-def wait_until_done(job: Future[None], timeout_s: float) -> Effect:
-    """Return the step that waits for a job, up to a timeout."""
-
-    async def await_job() -> None:
-        await asyncio.wait([asyncio.wrap_future(job)], timeout=timeout_s)
-
-    return Effect(lambda: wait([job], timeout_s), await_job)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.columns import Buffer, SavedColumns
-from langchain_convmem.effects import give_way
 from langchain_convmem.records import DialogLine, ThreadKey
 
 if TYPE_CHECKING:
@@ -135,7 +134,6 @@ class PackedLines:
         # As JSON, in which True is not 1.
         numbers = {_encode(kind): number for number, kind in enumerate(self._kinds)}
         for line in lines:
-            give_way()
             kind = _Kind(line.speaker, line.session, line.role, dict(line.tags), line.trust)
             number = numbers.setdefault(_encode(kind), len(numbers))
             if number == len(self._kinds):

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import wait
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from inspect import isawaitable, iscoroutine
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
 import numpy as np
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable
 
+from langchain_convmem.background import ask, hop, to_async
 from langchain_convmem.causes import describe_value, report_problem
-from langchain_convmem.effects import Effect, Steps, make_effect, sync, twin
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
@@ -30,7 +31,7 @@ from langchain_convmem.recall.buffer import (
     make_references,
     render_blocks,
     select_living,
-    update_buffer_steps,
+    update_buffer,
 )
 from langchain_convmem.recall.embedding import Embedder, EmbedderChoice, embed_question
 from langchain_convmem.recall.index import (
@@ -40,7 +41,6 @@ from langchain_convmem.recall.index import (
     count_waiting,
     embed_pending,
     scan_lines,
-    wait_until_done,
 )
 from langchain_convmem.recall.options import (
     Owners,
@@ -61,7 +61,6 @@ from langchain_convmem.records import DialogLine, Owner, Recall, ThreadKey
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,10 +130,9 @@ class DialogRecall(ABC):
 
     async def afind_lines(self, owner: Owner, words: Collection[str]) -> list[DialogLine]:
         """Find lines without blocking the event loop."""
-        return await run_in_worker(partial(self.find_lines, owner, words))
+        return await hop(partial(self.find_lines, owner, words))
 
-    @sync
-    def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Steps[Recall]:
+    def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
         """Return the lines of `owner` that answer `query` best, in blocks, best first.
 
         Args:
@@ -148,20 +146,18 @@ class DialogRecall(ABC):
         """
         return self.recall_steps(owner, query, **options)
 
-    arecall = twin(recall)
+    arecall = to_async(recall)
     """Async `recall`."""
 
-    def recall_steps(
-        self, owner: Owners, query: str, **options: Unpack[RecallOptions]
-    ) -> Steps[Recall]:
+    def recall_steps(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
         """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
         options.setdefault("count_text", self.count_text)
         checked = make_query(owner, query, self.settings, **options)
         if self.query_hooks:
             checked = self._pass_hooks(checked)
         if not checked.text:
-            return (yield from self.answer_from_buffer_steps(checked))
-        return (yield from self.answer_steps(checked))
+            return self.answer_from_buffer(checked)
+        return self.answer(checked)
 
     def _pass_hooks(self, query: RecallQuery) -> RecallQuery:
         """Return a query with what the hooks leave of its question; empty where that is blank."""
@@ -171,7 +167,7 @@ class DialogRecall(ABC):
             before = hook(before) if before and before.strip() else None
         return replace(query, text=text if text.strip() else "", before=before)
 
-    def read_buffer_steps(
+    def read_buffer(
         self,
         buffer: ThreadKey,
         *,
@@ -180,7 +176,7 @@ class DialogRecall(ABC):
         exclude: Mapping[ThreadKey, Collection[int]] | None = None,
         settings: RecallSettings | None = None,
         count_text: TextCounter | None = None,
-    ) -> Steps[Recall]:
+    ) -> Recall:
         """Return the steps that read a thread's relevance buffer where there is no question."""
         query = make_buffer_query(
             buffer,
@@ -191,14 +187,14 @@ class DialogRecall(ABC):
             settings=settings,
             count_text=count_text or self.count_text,
         )
-        return (yield from self.answer_from_buffer_steps(query))
+        return self.answer_from_buffer(query)
 
     @abstractmethod
-    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer(self, query: RecallQuery) -> Recall:
         """Return the steps that answer a query."""
 
     @abstractmethod
-    def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer_from_buffer(self, query: RecallQuery) -> Recall:
         """Return the steps that answer a query with its buffer alone, as without a question."""
 
     # -- indexes -----------------------------------------------------------------------------
@@ -240,22 +236,21 @@ class DialogRecall(ABC):
     def close(self) -> None:  # noqa: B027 - as above
         """End the work in the background; another recall may start it again. Idempotent."""
 
-    def list_copies_steps(
+    def list_copies(
         self,
         scope: Owner | ThreadKey,  # noqa: ARG002 - as above
         entry_ids: Collection[str] | None,  # noqa: ARG002
-    ) -> Steps[list[str]]:
+    ) -> list[str]:
         """Return the steps that list, before they are forgotten, which lines are kept elsewhere."""
-        yield from ()
         return []
 
     @abstractmethod
-    def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str] = ()) -> Steps[None]:
+    def drop_forgotten(self, owner: Owner, copies: Sequence[str] = ()) -> None:
         """Return the steps that drop what the log has forgotten of an owner; never raises.
 
         Args:
             owner: Whose lines.
-            copies: What `list_copies_steps` listed before.
+            copies: What `list_copies` listed before.
         """
 
 
@@ -343,44 +338,44 @@ class LineRecall(DialogRecall):
 
     # -- recalling -----------------------------------------------------------------------------
 
-    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer(self, query: RecallQuery) -> Recall:
         """Return the steps that answer a query."""
-        texts, problem = yield from rewrite_steps(self._rewriter, query.text)
-        index = yield from self._open_index_steps(query.scope.owners)
-        known = yield from self._catch_up_steps(index, query)
-        asked, problems = yield from self._embed(index, texts, known, query)
+        texts, problem = rewrite(self._rewriter, query.text)
+        index = self._open_index_steps(query.scope.owners)
+        known = self._catch_up(index, query)
+        asked, problems = self._embed(index, texts, known, query)
         search = Search(index, query, asked, _list_problems((problem, *problems)))
         if self._reranker is not None:
-            search = yield from self._rerank_steps(search, self._reranker)
-        found: tuple[Recall, tuple[BufferedBlock, ...]] = yield _make_worker_step(search.answer)
+            search = self._rerank(search, self._reranker)
+        found: tuple[Recall, tuple[BufferedBlock, ...]] = search.answer()
         if known.pending or known.is_snapshot_due:
             BACKLOG.submit(index)
-        return (yield from self._update_buffer_steps(index, query, *found))
+        return self._update_buffer(index, query, *found)
 
-    def answer_from_buffer_steps(self, query: RecallQuery) -> Steps[Recall]:
+    def answer_from_buffer(self, query: RecallQuery) -> Recall:
         """Return the steps that answer a query with its buffer alone, as without a question."""
-        index = yield from self._open_index_steps(query.scope.owners)
+        index = self._open_index_steps(query.scope.owners)
         silent = replace(query, remember=False)
-        return (yield from self._update_buffer_steps(index, silent, Recall((), ()), ()))
+        return self._update_buffer(index, silent, Recall((), ()), ())
 
-    def _open_index_steps(self, owners: tuple[Owner, ...]) -> Steps[OwnerIndex]:
+    def _open_index_steps(self, owners: tuple[Owner, ...]) -> OwnerIndex:
         index = self._indexes.find_kept(owners)
         if index is None:
-            index = yield _make_worker_step(partial(self._indexes.open, owners))
+            index = self._indexes.open(owners)
         return index
 
-    def _catch_up_steps(self, index: OwnerIndex, query: RecallQuery) -> Steps[_IndexState]:
+    def _catch_up(self, index: OwnerIndex, query: RecallQuery) -> _IndexState:
         """Catch up, and wait a little where few lines that may come back are not embedded yet."""
-        known: _IndexState = yield _make_worker_step(partial(_catch_up, index, query.scope))
+        known: _IndexState = _catch_up(index, query.scope)
         is_little = known.pending <= query.patience_s * _LINES_PER_SECOND
         if known.awaited and is_little and query.settings.dense_weight:
-            yield wait_until_done(BACKLOG.submit(index), query.patience_s)
-            known = yield _make_worker_step(partial(_catch_up, index, query.scope))
+            wait([BACKLOG.submit(index)], query.patience_s)
+            known = _catch_up(index, query.scope)
         return known
 
     def _embed(
         self, index: OwnerIndex, texts: Sequence[str], known: _IndexState, query: RecallQuery
-    ) -> Steps[tuple[tuple[EmbeddedQuestion, ...], list[str | None]]]:
+    ) -> tuple[tuple[EmbeddedQuestion, ...], list[str | None]]:
         settings = query.settings
         if not settings.dense_weight or known.dim is None:
             return tuple(EmbeddedQuestion(text, None) for text in texts), []
@@ -390,51 +385,51 @@ class LineRecall(DialogRecall):
             meant = search_text(text, query.before)
             if not settings.names_in_meaning:
                 meant = remove_names(meant, known.speakers)
-            vector, problem = yield from self._embed_question(index, meant, known.dim)
+            vector, problem = self._embed_question(index, meant, known.dim)
             asked.append(EmbeddedQuestion(text, vector))
             problems.append(problem)
         return tuple(asked), problems
 
     def _embed_question(
         self, index: OwnerIndex, text: str, dim: int
-    ) -> Steps[tuple[NDArray[np.float32] | None, str | None]]:
+    ) -> tuple[NDArray[np.float32] | None, str | None]:
         """Return the vector of a question, or None and the problem; each is asked for once."""
         if index.remembers_itself:
-            return (yield from embed_question(index.embeddings, text, dim))
-        found = yield _make_worker_step(partial(_find_question, index, text))
+            return embed_question(index.embeddings, text, dim)
+        found = _find_question(index, text)
         if found is not None:
             return found.astype(np.float32), None
-        vector, problem = yield from embed_question(index.embeddings, text, dim)
+        vector, problem = embed_question(index.embeddings, text, dim)
         if vector is not None:
-            yield _make_worker_step(partial(_keep_question, index, text, vector))
+            _keep_question(index, text, vector)
         return vector, problem
 
-    def _rerank_steps(self, search: Search, reranker: BaseDocumentCompressor) -> Steps[Search]:
-        candidates: list[Candidate] = yield _make_worker_step(search.list_candidates)
+    def _rerank(self, search: Search, reranker: BaseDocumentCompressor) -> Search:
+        candidates: list[Candidate] = search.list_candidates()
         if not candidates:
             return search
         documents = [candidate.document for candidate in candidates]
         asked = search.query.search_text
-        order, problem = yield from rerank_steps(reranker, asked, documents)
+        order, problem = rerank(reranker, asked, documents)
         if order is None:
             return replace(search, problems=_list_problems((*search.problems, problem)))
         return replace(search, order=[candidates[number].name for number in order])
 
-    def _update_buffer_steps(
+    def _update_buffer(
         self,
         index: OwnerIndex,
         query: RecallQuery,
         recall: Recall,
         found: Sequence[BufferedBlock],
-    ) -> Steps[Recall]:
+    ) -> Recall:
         if query.buffer is None:
             return recall
         look_up = partial(look_up_blocks, index, query, recall.blocks)
-        shown, problems = yield from update_buffer_steps(
+        shown, problems = update_buffer(
             self.log,
             query.buffer,
             found,
-            lambda blocks: _make_worker_step(partial(look_up, blocks)),
+            look_up,
             remember=query.remember,
         )
         return replace(recall, buffer=shown, problems=(*recall.problems, *problems))
@@ -466,7 +461,7 @@ class LineRecall(DialogRecall):
 
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Index ahead without blocking the event loop; `progress` is called in a worker."""
-        return await run_in_worker(partial(self.refresh, owner, progress))
+        return await hop(partial(self.refresh, owner, progress))
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Re-embed what another embedder has embedded, then delete the old vectors.
@@ -517,7 +512,7 @@ class LineRecall(DialogRecall):
 
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Re-embed without blocking the event loop; `progress` is called in a worker."""
-        return await run_in_worker(partial(self.reindex, owner, progress))
+        return await hop(partial(self.reindex, owner, progress))
 
     def get_embedder_use(self, owner: Owners) -> EmbedderUse:
         """Return what embeds the lines of an owner, and how many wait for it.
@@ -556,24 +551,19 @@ class LineRecall(DialogRecall):
             index.read_on()
             return index.table.find_lines(words)
 
-    def drop_forgotten_steps(self, owner: Owner, copies: Sequence[str] = ()) -> Steps[None]:  # noqa: ARG002 - there are none
+    def drop_forgotten(self, owner: Owner, copies: Sequence[str] = ()) -> None:  # noqa: ARG002 - there are none
         """Return the steps that drop from memory what the log has forgotten of an owner.
 
         The next recall would do so anyway; in other processes it does. Nothing is raised.
         """
         for index in self._indexes.find_involving(owner):
-            yield _make_worker_step(partial(_drop_forgotten, index))
+            _drop_forgotten(index)
 
     def _open_index(self, owner: Owners) -> OwnerIndex:
         return self._indexes.open(sort_owners(owner))
 
 
 # -- steps -------------------------------------------------------------------------------------
-def _make_worker_step(call: Callable[[], Any]) -> Effect:
-    """Return the step that makes the call here, or in a worker thread of an event loop."""
-    return Effect(call, lambda: run_in_worker(call))
-
-
 def _list_problems(problems: Sequence[str | None]) -> tuple[str, ...]:
     """Return what went wrong, each once."""
     return tuple(dict.fromkeys(problem for problem in problems if problem is not None))
@@ -874,14 +864,12 @@ def check_hooks(rewriter: Any, reranker: Any) -> None:
 
 
 # -- rewriting ---------------------------------------------------------------------------------
-def rewrite_steps(
-    rewriter: Rewriter | None, question: str
-) -> Steps[tuple[tuple[str, ...], str | None]]:
+def rewrite(rewriter: Rewriter | None, question: str) -> tuple[tuple[str, ...], str | None]:
     """Return what to search for instead of the question, and what went wrong, if anything did."""
     if rewriter is None:
         return (question,), None
     try:
-        queries = _check_queries((yield _make_rewrite_step(rewriter, question)))
+        queries = _check_queries(_ask_rewriter(rewriter, question))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return (question,), _report_problem(
             "the rewriter failed and the question is asked as it is", error, [question]
@@ -889,25 +877,17 @@ def rewrite_steps(
     return queries, None
 
 
-def _make_rewrite_step(rewriter: Any, question: str) -> Effect:
+def _ask_rewriter(rewriter: Any, question: str) -> Any:
     if isinstance(rewriter, Runnable):
-        return make_effect(rewriter.invoke, rewriter.ainvoke, question)
-    call = partial(rewriter, question)
-    return Effect(lambda: _refuse_coroutine(call()), lambda: _await_answer(call))
+        return ask(partial(rewriter.invoke, question), partial(rewriter.ainvoke, question))
+    answer = rewriter(question)
+    return ask(partial(_refuse, answer), lambda: answer) if iscoroutine(answer) else answer
 
 
-def _refuse_coroutine(answer: Any) -> Any:
-    if iscoroutine(answer):
-        # Or Python would complain later that nobody awaited it.
-        answer.close()
-        msg = "an asynchronous rewriter serves asynchronous recalls alone: use arecall or ainvoke"
-        raise TypeError(msg)
-    return answer
-
-
-async def _await_answer(call: Callable[[], Any]) -> Any:
-    answer = await run_in_worker(call)
-    return await answer if isawaitable(answer) else answer
+def _refuse(answer: Coroutine[Any, Any, Any]) -> Any:
+    answer.close()  # or Python complains later that nobody awaited it
+    msg = "an asynchronous rewriter serves asynchronous recalls alone: use arecall or ainvoke"
+    raise TypeError(msg)
 
 
 def _check_queries(answer: Any) -> tuple[str, ...]:
@@ -922,9 +902,9 @@ def _check_queries(answer: Any) -> tuple[str, ...]:
 
 
 # -- reranking ---------------------------------------------------------------------------------
-def rerank_steps(
+def rerank(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document]
-) -> Steps[tuple[list[int] | None, str | None]]:
+) -> tuple[list[int] | None, str | None]:
     """Return which documents the reranker keeps, in its order, or None and what went wrong.
 
     Args:
@@ -937,24 +917,14 @@ def rerank_steps(
         for n, one in enumerate(documents)
     ]
     try:
-        answer = yield _make_rerank_step(reranker, marked, question)
+        answer = ask(
+            partial(reranker.compress_documents, marked, question),
+            partial(reranker.acompress_documents, marked, question),
+        )
         return _check_order(answer, len(marked)), None
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         texts = [question, *(document.page_content for document in documents)]
         return None, _report_problem("the reranker failed and lines keep their order", error, texts)
-
-
-def _make_rerank_step(
-    reranker: BaseDocumentCompressor, documents: list[Document], question: str
-) -> Effect:
-    inherited = BaseDocumentCompressor.acompress_documents
-    if type(reranker).acompress_documents is not inherited:
-        return make_effect(
-            reranker.compress_documents, reranker.acompress_documents, documents, question
-        )
-    # LangChain's own twin waits for the loop's executor, which the application may have filled.
-    call = partial(reranker.compress_documents, documents, question)
-    return Effect(call, lambda: run_in_worker(call))
 
 
 def _check_order(answer: Any, count: int) -> list[int]:

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import Stretch
 from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
@@ -40,7 +39,6 @@ from langchain_convmem.words.analysis import analyze, extract_query_terms, selec
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.facts import FactSource, Kind, list_points
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
-from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 """Returns a vector for each text, soon and without cost: it runs while a turn waits."""
 
-ReadStretches: TypeAlias = Callable[[Sequence[Stretch]], Steps[Sequence[Entry]]]
+ReadStretches: TypeAlias = Callable[[Sequence[Stretch]], Sequence[Entry]]
 """Reads entries of a thread from after a position up to another, by position."""
 
 _MOST_READ = 2048
@@ -543,7 +541,7 @@ def _compile_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
 
 
 # -- over a log -----------------------------------------------------------------------------------
-def open_steps(
+def open_summaries(
     branches: Branches,
     roots: Sequence[Entry],
     question: str,
@@ -555,7 +553,7 @@ def open_steps(
     max_tokens: int,
     count: TextCounter = count_text_tokens,
     embed: Embed | None = None,
-) -> Steps[tuple[OpenedSummary, ...]]:
+) -> tuple[OpenedSummary, ...]:
     """Return what the summaries that these fold say to a question; see `Branches.select`.
 
     Args:
@@ -572,7 +570,7 @@ def open_steps(
     """
     if not roots or max_tokens <= 0:
         return ()
-    yield from read_folded_steps(branches, roots, read)
+    read_folded(branches, roots, read)
 
     def select() -> tuple[OpenedSummary, ...]:
         branches.settle()
@@ -586,16 +584,14 @@ def open_steps(
             embed=embed,
         )
 
-    opened: tuple[OpenedSummary, ...] = yield Effect(select, lambda: run_in_worker(select))
+    opened: tuple[OpenedSummary, ...] = select()
     return opened
 
 
-def read_folded_steps(
-    branches: Branches, roots: Sequence[Entry], read: ReadStretches
-) -> Steps[None]:
-    """Read what the summaries that these fold are not known to say yet; see `open_steps`."""
+def read_folded(branches: Branches, roots: Sequence[Entry], read: ReadStretches) -> None:
+    """Read what the summaries that these fold are not known to say yet; see `open`."""
     while missing := branches.find_missing(roots):
-        entries = yield from read([(position - 1, position) for _, position in missing])
+        entries = read([(position - 1, position) for _, position in missing])
         branches.add(missing, entries)
 
 

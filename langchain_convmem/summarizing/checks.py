@@ -17,9 +17,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.effects import Steps
 from langchain_convmem.records import Entry
-from langchain_convmem.runnables import ask_runnable_steps
+from langchain_convmem.runnables import ask_runnable
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
 from langchain_convmem.views.messages import TextCounter, escape_tag
 from langchain_convmem.views.summaries import SummaryWindow
@@ -166,9 +165,7 @@ _ANSWER = re.compile(r"(\d{1,3})\W{1,8}(yes|no|unsure)\b", re.IGNORECASE)
 _MOST_ASKED = 50
 
 
-def ask_judge_steps(
-    judge: Runnable[Any, Any], text: str, transcript: str
-) -> Steps[tuple[str, ...]]:
+def ask_judge(judge: Runnable[Any, Any], text: str, transcript: str) -> tuple[str, ...]:
     """Return the sentences of a summary that a judge finds unsupported, in their order.
 
     One call. Whatever the judge raises, or answers that cannot be read, marks nothing.
@@ -180,7 +177,7 @@ def ask_judge_steps(
     """
     sentences = split_sentences(text)[:_MOST_ASKED]
     asked = _build_question(sentences, transcript)
-    answer = yield from ask_runnable_steps(judge, asked, "convmem_judge", (text, transcript))
+    answer = ask_runnable(judge, asked, "convmem_judge", (text, transcript))
     if answer.reason:
         _logger.warning("the judge of a summary failed: %s", answer.reason)
         return ()

@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -40,7 +39,7 @@ from langchain_convmem.summarizing.summarizers import (
     WrittenSummary,
     notify_application,
     read_transcript,
-    write_steps,
+    write,
 )
 from langchain_convmem.summarizing.tree import plan_parent
 from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
@@ -54,7 +53,7 @@ from langchain_convmem.views.summaries import (
     draft_summary,
 )
 
-ReadThread: TypeAlias = Callable[[ThreadKey], Steps[Sequence[Entry]]]
+ReadThread: TypeAlias = Callable[[ThreadKey], Sequence[Entry]]
 """Reads the entries of a thread that its next view needs, by position."""
 
 _logger = logging.getLogger("langchain_convmem")
@@ -95,7 +94,7 @@ class Compactor:
         self._findable = findable
         self._leases = Leases(log, settings)
 
-    def compact_steps(self, key: ThreadKey, *, force: bool = False) -> Steps[SummaryReport]:
+    def compact(self, key: ThreadKey, *, force: bool = False) -> SummaryReport:
         """Compact a thread if that is due.
 
         Args:
@@ -106,19 +105,19 @@ class Compactor:
         Raises:
             LogError: If the log cannot be read or written.
         """
-        entries = yield from self._read(key)
+        entries = self._read(key)
         if not self._has_work(key, entries, force=force):
             return SummaryReport(key=key, outcome="not_due")
         by, planning = self.summarizer, self._plan(key, force=force)
         taking = self._leases.take(key, even_resting=force)
-        return (yield from self._compact_under_lease(key, taking, planning, by))
+        return self._compact_under_lease(key, taking, planning, by)
 
-    def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
+    def is_due(self, key: ThreadKey) -> bool:
         """Return whether there is something to compact in a thread now."""
-        return self._has_work(key, (yield from self._read(key)), force=False)
+        return self._has_work(key, self._read(key), force=False)
 
-    def redo_steps(self, key: ThreadKey, by: Summarizer | None = None) -> Steps[SummaryReport]:
-        """Write the live summary of a thread anew, of what it covers; see `compact_steps`.
+    def redo(self, key: ThreadKey, by: Summarizer | None = None) -> SummaryReport:
+        """Write the live summary of a thread anew, of what it covers; see `compact`.
 
         Args:
             key: The thread.
@@ -127,7 +126,7 @@ class Compactor:
         by = by or self.summarizer
         planning = self._plan_again(key)
         taking = self._leases.take(key, even_resting=True)
-        return (yield from self._compact_under_lease(key, taking, planning, by))
+        return self._compact_under_lease(key, taking, planning, by)
 
     # -- plan ------------------------------------------------------------------------------------
 
@@ -136,38 +135,38 @@ class Compactor:
             return True
         return plan_parent(entries, self.settings) is not None
 
-    def _plan(self, key: ThreadKey, *, force: bool) -> Steps[list[SummaryPlan]]:
-        entries = yield from self._read(key)
+    def _plan(self, key: ThreadKey, *, force: bool) -> list[SummaryPlan]:
+        entries = self._read(key)
         return plan_leaves(key, entries, self.settings, force=force)
 
-    def _plan_again(self, key: ThreadKey) -> Steps[list[SummaryPlan]]:
-        entries: list[Entry] = yield from perform(self._log.entries, self._log.aentries, key)
+    def _plan_again(self, key: ThreadKey) -> list[SummaryPlan]:
+        entries: list[Entry] = self._log.entries(key)
         plan = make_plan_again(key, entries, self.settings)
         return [] if plan is None or plan.window.is_empty else [plan]
 
     def _compact_under_lease(
         self,
         key: ThreadKey,
-        taking: Steps[Lease | None],
-        planning: Steps[list[SummaryPlan]],
+        taking: Lease | None,
+        planning: list[SummaryPlan],
         by: Summarizer,
-    ) -> Steps[SummaryReport]:
-        lease = yield from taking
+    ) -> SummaryReport:
+        lease = taking
         if lease is None:
-            rests = yield from self._leases.find_rest(key)
+            rests = self._leases.find_rest(key)
             return SummaryReport(key=key, outcome="resting" if rests else "busy")
         try:
             # Planned under the lease: another one may have compacted the thread before.
-            reports = yield from self._execute_all(lease, (yield from planning), by)
+            reports = self._execute_all(lease, planning, by)
             if not reports or any(reports):
-                reports += yield from self._write_parents(lease)
+                reports += self._write_parents(lease)
         except BaseException as error:
             # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
             ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
-            yield from self._leases.give_back(lease, ended)
+            self._leases.give_back(lease, ended)
             raise
         has_failed = any(one.outcome == "failed" for one in reports)
-        yield from self._leases.give_back(lease, "failed" if has_failed else "done")
+        self._leases.give_back(lease, "failed" if has_failed else "done")
         return self._report(_join_reports(reports or [SummaryReport(key=key, outcome="not_due")]))
 
     def _report(self, report: SummaryReport) -> SummaryReport:
@@ -181,24 +180,24 @@ class Compactor:
 
     def _execute_all(
         self, lease: Lease, plans: Sequence[SummaryPlan], by: Summarizer
-    ) -> Steps[list[SummaryReport]]:
+    ) -> list[SummaryReport]:
         """Make summaries one after another, up to the first that is not written."""
         reports: list[SummaryReport] = []
         for plan in plans:
-            reports.append((yield from self._execute(lease, plan, by)))
+            reports.append(self._execute(lease, plan, by))
             if not reports[-1]:
                 break
         return reports
 
-    def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> Steps[SummaryReport]:
+    def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> SummaryReport:
         key = lease.key
         try:
-            shown = yield from self._show(plan.window, by)
-            written = yield from write_steps(by, plan.window, self.settings, shown)
-            pieces, report = yield from self._check(key, written)
+            shown = self._show(plan.window, by)
+            written = write(by, plan.window, self.settings, shown)
+            pieces, report = self._check(key, written)
             left_out = find_missing_sections(written.text, self.settings.sections)
             report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
-            entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
+            entry = self._commit(lease, plan, pieces, report, author=by.name)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
@@ -207,21 +206,21 @@ class Compactor:
             return SummaryReport(key=key, outcome="failed", problem=problem, is_outage=is_outage)
         return replace(report, summary=entry)
 
-    def _show(self, window: SummaryWindow, by: Summarizer) -> Steps[Sequence[BaseMessage]]:
+    def _show(self, window: SummaryWindow, by: Summarizer) -> Sequence[BaseMessage]:
         """Return the window as the conversation's model reads it, for who builds on that."""
         if not isinstance(by, PrefixSummarizer):
             return ()
-        entries = yield from self._read(window.key)
+        entries = self._read(window.key)
         return show_window(entries, window, by.profile)
 
     def _check(
         self, key: ThreadKey, written: WrittenSummary
-    ) -> Steps[tuple[tuple[str, ...], SummaryReport]]:
+    ) -> tuple[tuple[str, ...], SummaryReport]:
         """Return the pieces of a summary, and what they tell of what they should."""
         missing = written.missing
         words = [""] * len(missing)
         if self._findable is not None and missing:
-            words = yield from self._findable(key, missing)
+            words = self._findable(key, missing)
         reachable = {fact.key for fact, said in zip(missing, words, strict=True) if said}
         pieces, details = list_pieces(written, reachable, self.settings)
         lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
@@ -246,7 +245,7 @@ class Compactor:
         report: SummaryReport,
         *,
         author: str,
-    ) -> Steps[Entry]:
+    ) -> Entry:
         """Write the summary.
 
         Raises:
@@ -256,24 +255,24 @@ class Compactor:
         kept = self._drafting.filter_pieces(pieces)
         if kept is None:
             raise SummaryError("before_write stores nothing of the summary")
-        if not (yield from self._leases.renew(lease)):
+        if not self._leases.renew(lease):
             msg = "another process took over the summary of this thread; nothing was written"
             raise StaleWindowError(msg, thread_id=lease.key.thread_id)
         entries: Sequence[Entry]
         if plan.is_redone:
-            entries = yield from perform(self._log.entries, self._log.aentries, lease.key)
+            entries = self._log.entries(lease.key)
         else:
-            entries = yield from self._read(lease.key)
+            entries = self._read(lease.key)
         write = draft_replacement if plan.is_redone else draft_summary
         draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
         cites = {CITES: found} if (found := cite(kept, plan.window)) else {}
         record = {**report.to_record(), LEVEL: 0, **_note_days(plan.window), **cites}
         draft = replace(draft, metadata=replace(draft.metadata, aux={RECORD: record}))
-        [added] = yield from perform(self._log.append, self._log.aappend, lease.key, [draft])
-        yield from self._check_kept(plan.window, added)
+        [added] = self._log.append(lease.key, [draft])
+        self._check_kept(plan.window, added)
         return added
 
-    def _check_kept(self, window: SummaryWindow, summary: Entry) -> Steps[None]:
+    def _check_kept(self, window: SummaryWindow, summary: Entry) -> None:
         """Erase a summary again if what it tells of was erased while it was written.
 
         Raises:
@@ -281,44 +280,40 @@ class Compactor:
         """
         told = [*window.turns, *([] if window.previous is None else [window.previous])]
         first = min(entry.position for turn in told for entry in turn.entries)
-        entries = yield from perform(
-            self._log.entries, self._log.aentries, window.key, after=first - 1
-        )
+        entries = self._log.entries(window.key, after=first - 1)
         try:
             check_kept(window, entries)
         except StaleWindowError:
-            yield from perform(self._log.forget, self._log.aforget, window.key, [summary.id])
+            self._log.forget(window.key, [summary.id])
             raise
 
     # -- put summaries under parents --------------------------------------------------------------
 
-    def _write_parents(self, lease: Lease) -> Steps[list[SummaryReport]]:
+    def _write_parents(self, lease: Lease) -> list[SummaryReport]:
         """Put summaries under parents until all that a model reads fit their budget."""
         reports: list[SummaryReport] = []
         while True:
-            entries = yield from self._read(lease.key)
+            entries = self._read(lease.key)
             plan = plan_parent(entries, self.settings)
             draft = None if plan is None else self._drafting.filter_draft(plan.draft)
-            if plan is None or draft is None or not (yield from self._leases.renew(lease)):
+            if plan is None or draft is None or not self._leases.renew(lease):
                 return reports
             draft = _keep_cites_true(draft, plan.draft)
-            [added] = yield from perform(self._log.append, self._log.aappend, lease.key, [draft])
-            if not (yield from self._is_kept(added, plan.children)):
+            [added] = self._log.append(lease.key, [draft])
+            if not self._is_kept(added, plan.children):
                 return reports
             reports.append(SummaryReport(key=lease.key, outcome="written", summary=added, folded=1))
 
-    def _is_kept(self, parent: Entry, children: Sequence[Entry]) -> Steps[bool]:
+    def _is_kept(self, parent: Entry, children: Sequence[Entry]) -> bool:
         """Erase a parent again if one of its children was erased, or continued, meanwhile."""
         key, wanted = parent.key, {child.id for child in children}
-        found: list[Entry] = yield from perform(
-            self._log.find, self._log.afind, key, [child.message_id for child in children]
-        )
-        nodes = find_nodes(find_live_entries((yield from self._read(key))))
+        found: list[Entry] = self._log.find(key, [child.message_id for child in children])
+        nodes = find_nodes(find_live_entries(self._read(key)))
         others = [node for node in nodes if node.id != parent.id]
         is_continued = any(not wanted.isdisjoint(one.metadata.summary_ids) for one in others)
         if wanted.issubset(entry.id for entry in found) and not is_continued:
             return True
-        yield from perform(self._log.forget, self._log.aforget, key, [parent.id])
+        self._log.forget(key, [parent.id])
         return False
 
 
@@ -560,7 +555,7 @@ class Leases:
         self._held: set[ThreadKey] = set()
         self._resting: dict[ThreadKey, dict[str, Any]] = {}
 
-    def take(self, key: ThreadKey, *, even_resting: bool = False) -> Steps[Lease | None]:
+    def take(self, key: ThreadKey, *, even_resting: bool = False) -> Lease | None:
         """Take the lease of a thread; None if it is taken, or rests after a failure.
 
         Args:
@@ -577,42 +572,40 @@ class Leases:
             self._held.add(key)
         lease = None
         try:
-            lease = yield from self._take_free(key, even_resting)
+            lease = self._take_free(key, even_resting)
         finally:
             if lease is None:
                 self._drop(key)
         return lease
 
-    def find_rest(self, key: ThreadKey) -> Steps[bool]:
+    def find_rest(self, key: ThreadKey) -> bool:
         """Return whether a thread rests after a failure."""
-        value, _ = yield from self._read(key)
+        value, _ = self._read(key)
         return bool(value.get("rests_until_ms", 0) > self._clock())
 
-    def _take_free(self, key: ThreadKey, even_resting: bool) -> Steps[Lease | None]:
-        value, version = yield from self._read(key)
+    def _take_free(self, key: ThreadKey, even_resting: bool) -> Lease | None:
+        value, version = self._read(key)
         now = self._clock()
         is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
         is_resting = value.get("rests_until_ms", 0) > now
         if is_taken or (is_resting and not even_resting):
             return None
         lease = Lease(key, int(value.get("failures", 0)), version=version)
-        return lease if (yield from self._write(lease, self._claim(lease))) else None
+        return lease if self._write(lease, self._claim(lease)) else None
 
-    def _read(self, key: ThreadKey) -> Steps[tuple[Mapping[str, Any], int | None]]:
+    def _read(self, key: ThreadKey) -> tuple[Mapping[str, Any], int | None]:
         """Return what is noted of a thread, and the version of the note."""
         if self._state is None:
             return self._resting.get(key, {}), None
-        found: StateDocument | None = yield from perform(
-            self._state.get_state, self._state.aget_state, key, _DOCUMENT
-        )
+        found: StateDocument | None = self._state.get_state(key, _DOCUMENT)
         value = found.value if found is not None and isinstance(found.value, Mapping) else {}
         return value, None if found is None else found.version
 
-    def renew(self, lease: Lease) -> Steps[bool]:
+    def renew(self, lease: Lease) -> bool:
         """Hold the lease anew; say whether it was still held."""
-        return (yield from self._write(lease, self._claim(lease)))
+        return self._write(lease, self._claim(lease))
 
-    def give_back(self, lease: Lease, ended: Ended) -> Steps[None]:
+    def give_back(self, lease: Lease, ended: Ended) -> None:
         """End the lease; after a failure the thread rests, each time twice as long."""
         try:
             has_failed = ended == "failed"
@@ -624,7 +617,7 @@ class Leases:
                 self._note_rest(lease.key, told)
             else:
                 # Fails if another one took over meanwhile, who then decides.
-                yield from self._write(lease, told)
+                self._write(lease, told)
         finally:
             self._drop(lease.key)
 
@@ -640,17 +633,12 @@ class Leases:
         until = self._clock() + round(self._settings.lease_s * 1000)
         return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
 
-    def _write(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
+    def _write(self, lease: Lease, value: dict[str, Any]) -> bool:
         state = self._state
         if state is None:
             return True
-        written: StateDocument | None = yield from perform(
-            state.set_state,
-            state.aset_state,
-            lease.key,
-            _DOCUMENT,
-            value,
-            expected=lease.version,
+        written: StateDocument | None = state.set_state(
+            lease.key, _DOCUMENT, value, expected=lease.version
         )
         if written is not None:
             lease.version = written.version

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from langchain_convmem.effects import Steps
 from langchain_convmem.markup import render_table
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.checks import TITLE, list_said
@@ -22,7 +21,7 @@ FactState: TypeAlias = Literal["told", "listed", "left", "lost"]
 
 STATES: tuple[FactState, ...] = ("told", "listed", "left", "lost")
 
-FindWords: TypeAlias = Callable[[ThreadKey, Sequence[Fact]], Steps[list[str]]]
+FindWords: TypeAlias = Callable[[ThreadKey, Sequence[Fact]], list[str]]
 """Returns for each fact the words by which recall finds it; empty for one that it does not find."""
 
 _MOST_WORDS = 6
@@ -92,9 +91,7 @@ class SummaryRecord:
         return render_table(["facts", *STATES], rows)
 
 
-def record_steps(
-    key: ThreadKey, entries: Sequence[Entry], find_words: FindWords
-) -> Steps[SummaryRecord]:
+def record(key: ThreadKey, entries: Sequence[Entry], find_words: FindWords) -> SummaryRecord:
     """Return the record of a thread.
 
     Args:
@@ -110,7 +107,7 @@ def record_steps(
     texts += [f"{pin.speaker}: {pin.text}" for pin in find_pins(entries)]
     told, listed = (check_told(facts, "\n".join(pieces)) for pieces in (texts, details))
     missing = [fact for fact, *ways in zip(facts, told, listed, strict=True) if not any(ways)]
-    found = yield from find_words(key, missing)
+    found = find_words(key, missing)
     words = {fact.key: said for fact, said in zip(missing, found, strict=True)}
     recorded = (
         _record(fact, words.get(fact.key), is_told=is_told)

@@ -1,7 +1,7 @@
 """Summarisers: any chat model, Runnable or function that summarises, and what it is asked.
 
 Whatever they raise or return becomes a text or a `SummaryError`, here and nowhere else.
-`write_steps` is the way from a window of a conversation to the text of its summary.
+`write` is the way from a window of a conversation to the text of its summary.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_convmem.causes import describe_value
-from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import SummaryRequest, Turn
-from langchain_convmem.runnables import as_runnable, ask_steps, make_config
-from langchain_convmem.summarizing.checks import ask_judge_steps, list_facts
+from langchain_convmem.runnables import as_runnable, ask_safely, make_config
+from langchain_convmem.summarizing.checks import ask_judge, list_facts
 from langchain_convmem.summarizing.gates import find_fault, find_refusal_sign, remove_reasoning
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import get_line_time_ms
@@ -170,12 +169,12 @@ class WrittenSummary:
     doubted: tuple[str, ...] = ()
 
 
-def write_steps(
+def write(
     summarizer: Summarizer,
     window: SummaryWindow,
     settings: SummarySettings,
     shown: Sequence[BaseMessage] = (),
-) -> Steps[WrittenSummary]:
+) -> WrittenSummary:
     """Return the summary of a window, by as many calls as it takes.
 
     It is asked for again, as often as the settings allow, if it is none; never for what it says or
@@ -191,25 +190,25 @@ def write_steps(
         SummaryError: If the summariser fails, or writes no summary.
     """
     writer = _Writer(summarizer, settings, shown)
-    request = yield from writer.prepare_steps(window)
-    text = yield from _ask_again_steps(writer, request, settings.retries)
+    request = writer.prepare(window)
+    text = _ask_again(writer, request, settings.retries)
     judge = None if settings.judge is None else as_runnable(settings.judge)
     doubted: tuple[str, ...] = ()
     if judge is not None:
-        doubted = yield from ask_judge_steps(judge, text, request.transcript)
+        doubted = ask_judge(judge, text, request.transcript)
     facts = tuple(list_facts(window))
     return WrittenSummary(text, facts, tuple(find_untold(facts, text)), writer.calls, doubted)
 
 
-def _ask_again_steps(writer: _Writer, request: SummaryRequest, retries: int) -> Steps[str]:
+def _ask_again(writer: _Writer, request: SummaryRequest, retries: int) -> str:
     """Return the first answer that is a summary."""
     for _ in range(retries):
         try:
-            return (yield from writer.ask_steps(request))
+            return writer.ask(request)
         except SummaryError as error:
             if error.is_outage:  # an error is not asked for twice
                 raise
-    return (yield from writer.ask_steps(request))
+    return writer.ask(request)
 
 
 class _Writer:
@@ -231,7 +230,7 @@ class _Writer:
         self._count = settings.count_text
         self._shown = tuple(shown)
 
-    def prepare_steps(self, window: SummaryWindow) -> Steps[SummaryRequest]:
+    def prepare(self, window: SummaryWindow) -> SummaryRequest:
         """Return the request for a window, after those for its parts if it is too long for one."""
         previous = "" if window.previous is None else "\n".join(window.previous.contents)
         whole = self._settings.input_tokens
@@ -243,7 +242,7 @@ class _Writer:
                 return replace(self._build_request(pieces[0], previous), messages=shown)
             parts: list[TranscriptLine] = []
             for piece in pieces:
-                part = yield from self.ask_steps(self._build_request(piece))
+                part = self.ask(self._build_request(piece))
                 parts.append(TranscriptLine(f"{part}\n"))
             self._check_shrinking(parts, lines)
             lines, shown = parts, ()
@@ -263,45 +262,43 @@ class _Writer:
             msg = f"{self._summarizer.name} wrote summaries no shorter than what they summarise"
             raise SummaryError(msg)
 
-    def ask_steps(self, request: SummaryRequest) -> Steps[str]:
+    def ask(self, request: SummaryRequest) -> str:
         """Return the summariser's answer; one that is much too long is summarised itself."""
-        text = yield from self._ask_once(request)
+        text = self._ask_once(request)
         most = _TOO_LONG * self._settings.max_summary_tokens
         if self._count(text) <= most:
             return text
-        text = yield from self._ask_once(
-            replace(request, transcript=text, previous="", messages=())
-        )
+        text = self._ask_once(replace(request, transcript=text, previous="", messages=()))
         if self._count(text) > most:
             msg = f"{self._summarizer.name} wrote {len(text)} characters, twice; {most} tokens fit"
             raise SummaryError(msg)
         return text
 
-    def _ask_once(self, request: SummaryRequest) -> Steps[str]:
+    def _ask_once(self, request: SummaryRequest) -> str:
         """Return a text that may be a summary of what was asked.
 
         Raises:
             SummaryError: If it cannot be one.
         """
         self.calls += 1
-        text = yield from summarize_steps(self._summarizer, request)
+        text = summarize(self._summarizer, request)
         fault = find_fault(text, f"{request.previous}\n{request.transcript}")
         if fault:
             raise SummaryError(f"{self._summarizer.name} wrote no summary: {fault}")
         return text
 
 
-def summarize_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[str]:
+def summarize(summarizer: Summarizer, request: SummaryRequest) -> str:
     """Return the text that a summariser writes, without its reasoning and the blanks around it.
 
     Raises:
         SummaryError: If it fails, or says nothing.
     """
-    call = Effect(
+    answer = ask_safely(
         lambda: summarizer.summarize(request),
         lambda: summarizer.asummarize(request),
+        (request.transcript, request.previous),
     )
-    answer = yield from ask_steps(call, (request.transcript, request.previous))
     if answer.reason:
         msg = f"{summarizer.name} failed to summarise: {answer.reason}"
         raise SummaryError(msg, is_outage=True) from answer.cause

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, TypeVar
 
+from langchain_convmem.background import start_in_thread
 from langchain_convmem.errors import (
     ConfigError,
     ContextFullError,
@@ -23,7 +24,6 @@ from langchain_convmem.protocols import Part
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
 from langchain_convmem.text.replies import StopTexts
-from langchain_convmem.workers import start_in_thread
 
 T = TypeVar("T")
 

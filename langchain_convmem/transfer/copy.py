@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from langchain_convmem.effects import Steps, perform, run_async, run_sync
+from langchain_convmem.background import hop
 from langchain_convmem.errors import LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
@@ -28,7 +28,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.titles import DOCUMENT, list_documents_steps
+from langchain_convmem.titles import DOCUMENT, list_documents
 from langchain_convmem.views.codec import redraft
 from langchain_convmem.views.summaries import translate_record
 
@@ -106,7 +106,7 @@ def copy_log(
         ConfigError: If `target` keeps no state documents, or `source` cannot list its owners.
         LogError: If two copies of the same log run at once; start one of them again.
     """
-    return run_sync(_LogCopy(source, target, source_name, progress).copy_steps(owners))
+    return _LogCopy(source, target, source_name, progress).copy(owners)
 
 
 async def acopy_log(
@@ -118,7 +118,7 @@ async def acopy_log(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> CopyReport:
     """Copy everything that `source` holds into `target`; see `copy_log`."""
-    return await run_async(_LogCopy(source, target, source_name, progress).copy_steps(owners))
+    return await hop(lambda: _LogCopy(source, target, source_name, progress).copy(owners))
 
 
 @dataclass(slots=True)
@@ -136,57 +136,48 @@ class _LogCopy:
     damaged: dict[tuple[ThreadKey, int], Entry] = field(default_factory=dict)
     left_out: set[tuple[ThreadKey, int]] = field(default_factory=set)
 
-    def copy_steps(self, owners: Iterable[Owner] | None) -> Steps[CopyReport]:
-        wanted = list(owners) if owners is not None else (yield from self._list_owners())
+    def copy(self, owners: Iterable[Owner] | None) -> CopyReport:
+        wanted = list(owners) if owners is not None else self._list_owners()
         wanted_owners = frozenset(wanted)
         listed: dict[ThreadKey, ThreadInfo] = {}
         for user_id in dict.fromkeys(owner.user_id for owner in wanted):
-            infos = yield from perform(self.source.threads, self.source.athreads, user_id)
+            infos = self.source.threads(user_id)
             listed.update((info.key, info) for info in infos if info.key.owner in wanted_owners)
         self.total = sum(info.entries for info in listed.values())
         for owner in wanted:
-            yield from self._copy_owner(owner, _count_entries(listed.values(), owner))
-        yield from self._copy_titles(listed)
-        short = yield from self._verify(listed)
+            self._copy_owner(owner, _count_entries(listed.values(), owner))
+        self._copy_titles(listed)
+        short = self._verify(listed)
         self.progress(self.total, self.total)
         damaged = tuple(self.damaged.values())
         return CopyReport(len(wanted), len(listed), self.total, self.written, short, damaged)
 
-    def _copy_titles(self, listed: Iterable[ThreadKey]) -> Steps[None]:
+    def _copy_titles(self, listed: Iterable[ThreadKey]) -> None:
         """Copy titles, and what is archived; a title of the source takes the place of another."""
         source, target = self.source, self.target
         for _, keys in groupby(listed, key=lambda key: key.user_id):
             wanted = list(keys)
-            here = yield from list_documents_steps(source, wanted)
+            here = list_documents(source, wanted)
             if not here:
                 continue
-            there = yield from list_documents_steps(target, wanted)
+            there = list_documents(target, wanted)
             for key in wanted:
                 new, old = here.get(key), there.get(key)
                 if new is not None and (old is None or new.value != old.value):
                     version = None if old is None else old.version
-                    yield from perform(
-                        target.set_state,
-                        target.aset_state,
-                        key,
-                        DOCUMENT,
-                        new.value,
-                        expected=version,
-                    )
+                    target.set_state(key, DOCUMENT, new.value, expected=version)
 
-    def _list_owners(self) -> Steps[list[Owner]]:
-        found: list[Owner] = yield from perform(self.source.owners, self.source.aowners)
+    def _list_owners(self) -> list[Owner]:
+        found: list[Owner] = self.source.owners()
         return found
 
-    def _copy_owner(self, owner: Owner, count: int) -> Steps[None]:
+    def _copy_owner(self, owner: Owner, count: int) -> None:
         document = _StateDocument(self.target, owner, self.source_name)
-        cursor, generation = yield from document.read()
+        cursor, generation = document.read()
         before = self.done
         self.replays.clear()
         while True:
-            page: Changes = yield from perform(
-                self.source.changes, self.source.achanges, owner, cursor, limit=_PAGE
-            )
+            page: Changes = self.source.changes(owner, cursor, limit=_PAGE)
             if page.generation != generation and cursor:
                 # Something was forgotten: what is before the cursor may no longer be what it was.
                 cursor, generation = 0, page.generation
@@ -194,18 +185,18 @@ class _LogCopy:
             generation = page.generation
             if not page.entries:
                 break
-            yield from self._copy_page(page.entries)
+            self._copy_page(page.entries)
             cursor = page.cursor
             is_settled = all(replay.is_settled for replay in self.replays.values())
             if is_settled and not self._is_damaged(owner):
-                yield from document.write(cursor, generation)
+                document.write(cursor, generation)
             self.done += len(page.entries)
             self.progress(min(self.done, self.total), self.total)
         for replay in self.replays.values():
-            yield from replay.finish()
+            replay.finish()
         self.written += sum(replay.written for replay in self.replays.values())
         # What is damaged may have been repaired when the next copy comes.
-        yield from document.write(0 if self._is_damaged(owner) else cursor, generation)
+        document.write(0 if self._is_damaged(owner) else cursor, generation)
         self.done = before + count
         self.progress(self.done, self.total)
 
@@ -222,28 +213,28 @@ class _LogCopy:
                 sound.append(entry)
         return sound
 
-    def _copy_page(self, entries: Sequence[Entry]) -> Steps[None]:
+    def _copy_page(self, entries: Sequence[Entry]) -> None:
         self.left_out.update((entry.key, entry.position) for entry in entries if entry.damage)
         for key, run_of_thread in groupby(entries, key=lambda entry: entry.key):
             replay = self.replays.get(key)
             if replay is None:
-                replay = self.replays[key] = yield from self._begin_replay(key)
-            yield from replay.feed(self._select_sound(run_of_thread))
+                replay = self.replays[key] = self._begin_replay(key)
+            replay.feed(self._select_sound(run_of_thread))
 
-    def _begin_replay(self, key: ThreadKey) -> Steps[Replay]:
+    def _begin_replay(self, key: ThreadKey) -> Replay:
         """Return the replay of a thread, which knows what was copied before."""
         replay = Replay(self.target, key)
-        there: list[Entry] = yield from perform(self.target.entries, self.target.aentries, key)
+        there: list[Entry] = self.target.entries(key)
         if there:
-            read: list[Entry] = yield from perform(self.source.entries, self.source.aentries, key)
+            read: list[Entry] = self.source.entries(key)
             here = self._select_sound(read)
-            yield from replay.begin(here, [entry for entry in there if not entry.damage])
+            replay.begin(here, [entry for entry in there if not entry.damage])
         return replay
 
-    def _verify(self, listed: dict[ThreadKey, ThreadInfo]) -> Steps[tuple[ShortThread, ...]]:
+    def _verify(self, listed: dict[ThreadKey, ThreadInfo]) -> tuple[ShortThread, ...]:
         found: dict[ThreadKey, int] = {}
         for user_id in dict.fromkeys(key.user_id for key in listed):
-            infos = yield from perform(self.target.threads, self.target.athreads, user_id)
+            infos = self.target.threads(user_id)
             found.update((info.key, info.entries) for info in infos)
         left_out = Counter(key for key, _ in self.left_out)
         expected = {key: info.entries - left_out[key] for key, info in listed.items()}
@@ -270,27 +261,20 @@ class _StateDocument:
         self._version: int | None = None
         self._value = {"cursor": 0, "generation": 0}
 
-    def read(self) -> Steps[tuple[int, int]]:
+    def read(self) -> tuple[int, int]:
         """Return the cursor to go on from, and the generation it was read in."""
-        found: StateDocument | None = yield from perform(
-            self._log.get_state, self._log.aget_state, self._key, self._name
-        )
+        found: StateDocument | None = self._log.get_state(self._key, self._name)
         if found is not None:
             self._value, self._version = found.value, found.version
         return self._value["cursor"], self._value["generation"]
 
-    def write(self, cursor: int, generation: int) -> Steps[None]:
+    def write(self, cursor: int, generation: int) -> None:
         """Keep the cursor, unless another copy kept one meanwhile."""
         value = {"cursor": cursor, "generation": generation}
         if value == self._value:
             return
-        written: StateDocument | None = yield from perform(
-            self._log.set_state,
-            self._log.aset_state,
-            self._key,
-            self._name,
-            value,
-            expected=self._version,
+        written: StateDocument | None = self._log.set_state(
+            self._key, self._name, value, expected=self._version
         )
         if written is None:
             raise LogError("another copy of the same log is running; start again when it is done")
@@ -326,7 +310,7 @@ class Replay:
         """Whether everything that was fed is written: no mark waits for its new text."""
         return self._mark is None
 
-    def begin(self, source: Sequence[Entry], target: Sequence[Entry]) -> Steps[None]:
+    def begin(self, source: Sequence[Entry], target: Sequence[Entry]) -> None:
         """Recognise what was copied before.
 
         Args:
@@ -337,81 +321,73 @@ class Replay:
         self._last = target[-1].position if target else 0
         for entry in source:
             if entry.id in found:
-                yield from self._adopt(entry, found[entry.id])
+                self._adopt(entry, found[entry.id])
 
-    def feed(self, entries: Sequence[Entry]) -> Steps[None]:
+    def feed(self, entries: Sequence[Entry]) -> None:
         """Write those of the entries that are not there yet."""
         batch: list[Entry] = []
         for entry in entries:
             if entry.id in self._ids:
                 continue
             if self._mark is not None or _refers(entry) or len(batch) >= _BATCH:
-                yield from self._write(batch)
+                self._write(batch)
                 batch = []
             mark, self._mark = self._mark, None
             if mark is not None and _find_replacement(mark) == entry.id:
-                yield from self._write_replacement(mark, entry)
+                self._write_replacement(mark, entry)
                 continue
-            yield from self._write([mark] if mark is not None else [])
+            self._write([mark] if mark is not None else [])
             if _find_replacement(entry) is None or _find_replacement(entry) in self._ids:
                 batch.append(entry)
             else:
                 # It names the id of the new text, which follows right after it.
                 self._mark = entry
-        yield from self._write(batch)
+        self._write(batch)
 
-    def finish(self) -> Steps[None]:
+    def finish(self) -> None:
         """Write a mark whose new text never came: somebody had it forgotten."""
         mark, self._mark = self._mark, None
-        yield from self._write([mark] if mark is not None else [])
+        self._write([mark] if mark is not None else [])
 
-    def _write(self, entries: list[Entry]) -> Steps[None]:
+    def _write(self, entries: list[Entry]) -> None:
         if not entries:
             return
         drafts = [self._translate(entry) for entry in entries]
         before = self._last
-        copies = yield from perform(
-            self._log.append, self._log.aappend, self._key, drafts, durable=False
-        )
+        copies = self._log.append(self._key, drafts, durable=False)
         for entry, copy in zip(entries, copies, strict=True):
             self.written += copy.position > before
             self._settle(entry, copy)
 
-    def _write_replacement(self, mark: Entry, entry: Entry) -> Steps[None]:
+    def _write_replacement(self, mark: Entry, entry: Entry) -> None:
         """Write a new text, then the mark that puts it in the old one's place.
 
         The log makes the mark by itself where the old text is still there under the same key.
         """
         before = self._last
-        yield from self._write([entry])
+        self._write([entry])
         new_id = self._ids[entry.id]
         retracted = () if mark.control is None else mark.control.retracts
         expected = [self._translate_id(other) for other in retracted]
         if expected == [new_id]:
             return  # a write hook made both texts the same, so nothing was replaced
-        later: list[Entry] = yield from perform(
-            self._log.entries, self._log.aentries, self._key, after=before
-        )
+        later: list[Entry] = self._log.entries(self._key, after=before)
         made = [item for item in later if item.control and item.control.replacement == new_id]
         if made and made[0].control and list(made[0].control.retracts) == expected:
             self.written += 1
-            yield from self._adopt(mark, made[0])
+            self._adopt(mark, made[0])
             return
         if made:
             # Another version counts under the key, which the original left as it was.
             undo = Draft(role="control", control=Control((made[0].id,), "rewind"))
-            yield from perform(
-                self._log.append, self._log.aappend, self._key, [undo], durable=False
-            )
-        yield from self._write([mark])
+            self._log.append(self._key, [undo], durable=False)
+        self._write([mark])
 
-    def _adopt(self, entry: Entry, copy: Entry) -> Steps[None]:
+    def _adopt(self, entry: Entry, copy: Entry) -> None:
         """Take what is there for the entry's copy; a mark that the log made is completed."""
         said, there = entry.metadata, copy.metadata
         if entry.control is not None and there != said:
-            yield from perform(
-                self._log.annotate,
-                self._log.aannotate,
+            self._log.annotate(
                 self._key,
                 copy.id,
                 attributes=said.attributes[len(there.attributes) :],

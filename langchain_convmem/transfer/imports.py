@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from langchain_convmem.effects import Effect, Steps, perform, run_async, run_sync
+from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
-from langchain_convmem.titles import add_titles_steps
+from langchain_convmem.titles import add_titles
 from langchain_convmem.transfer.archives import Archive, is_archive
 from langchain_convmem.transfer.copy import Replay
 from langchain_convmem.transfer.formats import (
@@ -333,7 +331,7 @@ def store_thread(
     Returns:
         How many of its entries are new.
     """
-    return run_sync(_store_thread_steps(log, thread, user_id, drafting or DraftBuilder()))
+    return _store_thread_steps(log, thread, user_id, drafting or DraftBuilder())
 
 
 async def astore_thread(
@@ -344,15 +342,15 @@ async def astore_thread(
     drafting: DraftBuilder | None = None,
 ) -> int:
     """Write a thread that was read from a file; see `store_thread`."""
-    return await run_async(_store_thread_steps(log, thread, user_id, drafting or DraftBuilder()))
+    return await hop(lambda: _store_thread_steps(log, thread, user_id, drafting or DraftBuilder()))
 
 
 def _store_thread_steps(
     log: MessageLog, thread: ImportedThread, user_id: str | None, drafting: DraftBuilder
-) -> Steps[int]:
-    stored = yield from _store_steps(log, thread, user_id, drafting)
+) -> int:
+    stored = _store(log, thread, user_id, drafting)
     if stored.holds_any:
-        yield from add_titles_steps(log, user_id, {thread.thread_id: thread.title})
+        add_titles(log, user_id, {thread.thread_id: thread.title})
     return stored.added
 
 
@@ -373,7 +371,7 @@ def store_file(
         drafting: What is stored of a message; None is all of it.
         progress: Called with the entries done and the entries in all, after each thread.
     """
-    return run_sync(store_file_steps(log, file, user_id, drafting or DraftBuilder(), progress))
+    return store_file_steps(log, file, user_id, drafting or DraftBuilder(), progress)
 
 
 def store_file_steps(
@@ -382,25 +380,18 @@ def store_file_steps(
     user_id: str | None,
     drafting: DraftBuilder,
     progress: Callable[[int, int], None] | None,
-) -> Steps[ImportReport]:
+) -> ImportReport:
     """Return the steps of `store_file`, for `run` or `arun` or as part of a longer job."""
     tally = _Tally(file)
-    threads = iter(file.threads)
-
-    def read_next() -> ImportedThread | None:
-        return next(threads, None)
-
-    # Of an archive, the next one is read now, which an event loop must not wait for.
-    read_off_loop = partial(asyncio.to_thread, read_next)
-    while (thread := (yield Effect(read_next, read_off_loop))) is not None:
-        stored = yield from _store_steps(log, thread, user_id, drafting)
+    for thread in file.threads:
+        stored = _store(log, thread, user_id, drafting)
         tally.add(thread, stored)
         if len(tally.titles) >= _TITLES_AT_ONCE:
-            yield from add_titles_steps(log, user_id, tally.titles)
+            add_titles(log, user_id, tally.titles)
             tally.titles.clear()
         if progress is not None:
             progress(tally.done, file.entries)
-    yield from add_titles_steps(log, user_id, tally.titles)
+    add_titles(log, user_id, tally.titles)
     return tally.make_report()
 
 
@@ -457,18 +448,18 @@ class _Stored:
     holds_any: bool
 
 
-def _store_steps(
+def _store(
     log: MessageLog, thread: ImportedThread, user_id: str | None, drafting: DraftBuilder
-) -> Steps[_Stored]:
+) -> _Stored:
     key = ThreadKey(user_id, thread.thread_id)
-    write = _replay_steps if thread.entries else _append_steps
-    return (yield from write(log, key, thread, drafting))
+    write = _replay if thread.entries else _append
+    return write(log, key, thread, drafting)
 
 
-def _append_steps(
+def _append(
     log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: DraftBuilder
-) -> Steps[_Stored]:
-    latest: list[Entry] = yield from perform(log.entries, log.aentries, key, last=1)
+) -> _Stored:
+    latest: list[Entry] = log.entries(key, last=1)
     before = latest[-1].position if latest else 0
     drafts: list[Draft] = []
     skipped: list[str] = []
@@ -479,7 +470,7 @@ def _append_steps(
         else:
             why = _HOOK if is_remembered(message) else _MARK
             skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
-    entries: list[Entry] = yield from perform(log.append, log.aappend, key, drafts, durable=False)
+    entries: list[Entry] = log.append(key, drafts, durable=False)
     added = sum(entry.position > before for entry in entries)
     return _Stored(added, skipped, holds_any=bool(entries))
 
@@ -490,9 +481,9 @@ def _mark_imported(draft: Draft) -> Draft:
     return replace(draft, metadata=replace(draft.metadata, attributes=attributes))
 
 
-def _replay_steps(
+def _replay(
     log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: DraftBuilder
-) -> Steps[_Stored]:
+) -> _Stored:
     kept: list[Entry] = []
     skipped: list[str] = []
     for entry in thread.entries:
@@ -502,9 +493,9 @@ def _replay_steps(
         else:
             why = _HOOK if is_remembered(entry.message) else _MARK
             skipped.append(f"message {entry.message_id!r} of thread {key.thread_id!r}: {why}")
-    target: list[Entry] = yield from perform(log.entries, log.aentries, key)
+    target: list[Entry] = log.entries(key)
     replay = Replay(log, key)
-    yield from replay.begin(kept, target)
-    yield from replay.feed(kept)
-    yield from replay.finish()
+    replay.begin(kept, target)
+    replay.feed(kept)
+    replay.finish()
     return _Stored(replay.written, skipped, holds_any=bool(kept))

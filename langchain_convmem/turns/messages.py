@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, cast
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.causes import describe_name
-from langchain_convmem.effects import Steps
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.history import LiveThread, read_all_steps
+from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry
@@ -244,7 +243,7 @@ def reconcile_steps(
     thread: LiveThread,
     said: Sequence[BaseMessage],
     stored_form: Callable[[BaseMessage], BaseMessage | None],
-) -> Steps[tuple[LiveThread, Reconciled]]:
+) -> tuple[LiveThread, Reconciled]:
     """Return what the messages of a call mean for a thread; see `reconcile`.
 
     Returns:
@@ -253,7 +252,7 @@ def reconcile_steps(
     is_whole = thread.part is None
     meant = reconcile(thread.entries, said, is_whole=is_whole, stored_form=stored_form)
     if meant is None:
-        thread = yield from read_all_steps(log, thread)
+        thread = read_all(log, thread)
         meant = reconcile(thread.entries, said, stored_form=stored_form)
     return thread, cast("Reconciled", meant)
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import LogError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.history import write_cache_steps
+from langchain_convmem.history import write_cache
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.records import CacheDraft, Entry, StateDocument, ThreadKey
 from langchain_convmem.views.live import find_frontier, find_live_entries
@@ -150,7 +149,7 @@ _FROZEN = _FrozenBlocks()
 """One per process, by log and thread."""
 
 
-def read_block_steps(
+def read_block(
     memory: TurnMemory,
     key: ThreadKey,
     entries: Sequence[Entry],
@@ -158,7 +157,7 @@ def read_block_steps(
     max_tokens: int,
     count: TextCounter,
     stores: bool,
-) -> Steps[ProfileBlock]:
+) -> ProfileBlock:
     """Return the block of a thread: the frozen one, or a new one if it is time.
 
     Args:
@@ -173,7 +172,7 @@ def read_block_steps(
         return ProfileBlock()
     from langchain_convmem.profile.profile import select_items
 
-    followed = yield from memory.read_profile_steps(key.owner)
+    followed = memory.read_profile(key.owner)
     profile, now_ms = followed.profile, get_now_ms()
     live = find_live_entries(entries)
     summary = ",".join(one.id for one in find_frontier(live))
@@ -190,7 +189,7 @@ def read_block_steps(
     place = (memory.log_place, key)
     frozen = _FROZEN.get(place)
     if not is_good(frozen):
-        stored = yield from _read_document_steps(memory, key)
+        stored = _read_document(memory, key)
         frozen = None if stored is None else FrozenBlock.read(stored.value)
         if not is_good(frozen):
             seen = {one.id for one in live if one.role == "user"}
@@ -201,7 +200,7 @@ def read_block_steps(
             if stores and ids:
                 expected = None if stored is None else stored.version
                 draft = CacheDraft(_DOCUMENT, frozen.to_json(), expected)
-                yield from write_cache_steps(memory.log, key, draft)
+                write_cache(memory.log, key, draft)
     if frozen is None:
         return ProfileBlock()
     _FROZEN.keep(place, frozen)
@@ -219,9 +218,9 @@ def _show_block(profile: UserProfile, frozen: FrozenBlock) -> ProfileBlock:
     return ProfileBlock(format_items(items), items)
 
 
-def _read_document_steps(memory: TurnMemory, key: ThreadKey) -> Steps[StateDocument | None]:
+def _read_document(memory: TurnMemory, key: ThreadKey) -> StateDocument | None:
     log = memory.log
     try:
-        return (yield from perform(log.get_state, log.aget_state, key, _DOCUMENT))
+        return log.get_state(key, _DOCUMENT)
     except LogError:
         return None  # a cache: the block is made anew

@@ -16,9 +16,8 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
 from typing_extensions import TypedDict
 
-from langchain_convmem.effects import Steps, perform
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
+from langchain_convmem.history import LiveThread, read_all, read_live
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
@@ -72,9 +71,7 @@ class StateSync:
 
     # -- A turn begins --------------------------------------------------------------------------
 
-    def begin(
-        self, messages: Sequence[BaseMessage], note: TurnNote | None = None
-    ) -> Steps[BegunTurn]:
+    def begin(self, messages: Sequence[BaseMessage], note: TurnNote | None = None) -> BegunTurn:
         """Store what the state holds and the log does not; return the turn that begins now.
 
         What was forgotten is not stored again, what was undone stays undone, and what the user
@@ -93,12 +90,12 @@ class StateSync:
         spoken = select_spoken(messages, self.context, _ignore_again(note))
         if not spoken:
             return BegunTurn(None)
-        entries: list[Entry] = yield from self._find(spoken)
+        entries: list[Entry] = self._find(spoken)
         if note is None and self.context.since is None:
-            sent = yield from self._begin_sent(spoken, entries)
+            sent = self._begin_sent(spoken, entries)
             if sent is not None:
                 return BegunTurn(sent)
-        retries = yield from self._find_retries(spoken, entries)
+        retries = self._find_retries(spoken, entries)
         doubled = [*_find_superseded(spoken, note), *retries]
         held = [one for one in spoken if one.id not in doubled]
         again = self._find_answered(held, entries, note)
@@ -106,15 +103,15 @@ class StateSync:
         asked = _find_question(spoken)
         is_whole = self._follows_state or self.context.since is not None
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
-            entries = yield from self._read()
-        generation = yield from self._read_generation()
+            entries = self._read()
+        generation = self._read_generation()
         own = self._select_own(note)
         before = max(find_exchange(spoken), min(asked, _count_to(spoken, own, "last")))
         settled = _count_settled(spoken, own, generation, before)
         differ = StateDiffer(self.drafting, self.context, entries)
         differ.compare(spoken, settled=settled, asked=asked)
         back = self._follow(differ, held) if is_whole else []
-        stored = yield from self._append([*back, *differ.news])
+        stored = self._append([*back, *differ.news])
         turn_id = differ.turns[asked]
         first = str(spoken[differ.turns.index(turn_id)].id)
         places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
@@ -132,9 +129,7 @@ class StateSync:
             begun["again"] = again
         return BegunTurn(begun, [*_remove(doubled), *differ.edits])
 
-    def find_note(
-        self, messages: Sequence[BaseMessage], note: TurnNote | None
-    ) -> Steps[TurnNote | None]:
+    def find_note(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> TurnNote | None:
         """Return the turn under way: as the state notes it, or as its messages tell.
 
         A state notes none where an agent's run went past the hook that does, or where nothing
@@ -153,7 +148,7 @@ class StateSync:
                 return None
             while sent and get_role(sent[-1]) == "assistant":
                 sent.pop()
-        return (yield from self.begin(sent)).note
+        return self.begin(sent).note
 
     def _check_user(self, note: TurnNote | None) -> None:
         """Refuse to continue one user's state for another user.
@@ -169,9 +164,7 @@ class StateSync:
             )
             raise ConfigError(msg)
 
-    def _find_retries(
-        self, spoken: Sequence[BaseMessage], found: Sequence[Entry]
-    ) -> Steps[list[str]]:
+    def _find_retries(self, spoken: Sequence[BaseMessage], found: Sequence[Entry]) -> list[str]:
         """Return the ids of unanswered questions that are repeated without an id."""
         context = self.context
         if context.since is not None or context.is_stateless or context.is_sent:
@@ -183,7 +176,7 @@ class StateSync:
         if not doubled or spoken[-1].id in known or not all(map(_is_made_up, doubled)):
             return []
         if stays in known:
-            entries = yield from self._read(last=_PAGE)
+            entries = self._read(last=_PAGE)
             return doubled if _is_unanswered(entries, stays) else []
         return doubled
 
@@ -210,9 +203,7 @@ class StateSync:
         """Whether what a state lacks was taken out of it: nobody sends all that was ever said."""
         return self.follows_removals and not self.context.is_stateless
 
-    def _begin_sent(
-        self, spoken: Sequence[BaseMessage], found: Sequence[Entry]
-    ) -> Steps[TurnNote | None]:
+    def _begin_sent(self, spoken: Sequence[BaseMessage], found: Sequence[Entry]) -> TurnNote | None:
         """Store what is new of a chat that its caller sends whole, or the end of, with every run.
 
         Such a state knows of no earlier turn, and perhaps no ids of the log. What the user says
@@ -229,14 +220,14 @@ class StateSync:
         if not said or get_role(said[-1]) == "assistant":
             return None
         if len(said) == 1:
-            return (yield from self._begin_again(said[0], found))
+            return self._begin_again(said[0], found)
         if found and not self.context.is_stateless:
             return None
-        thread = yield from read_live_steps(self.log, self.context.key)
+        thread = read_live(self.log, self.context.key)
         if not any(entry.role == "user" for entry in find_live_entries(thread.entries)):
             return None
         if get_role(said[-1]) != "user":
-            return (yield from self._go_on_sent(said, thread.entries))
+            return self._go_on_sent(said, thread.entries)
         # Where the log knows none of the user's messages, the graph has made up ids for this run:
         # it may have that of the latest one, from an earlier node.
         mine = [one for one in found if one.message_id == said[-1].id and _is_made_up(said[-1].id)]
@@ -244,7 +235,7 @@ class StateSync:
         sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
         meant = self._reconcile(thread, sent, mine)
         if meant is None or (meant.replaces is not None and thread.part is not None):
-            thread = yield from read_all_steps(self.log, thread)
+            thread = read_all(self.log, thread)
             meant = cast("Reconciled", self._reconcile(thread, sent, mine))
         own = {id(one): message for one, message in zip(sent, said, strict=True)}
         old = meant.again or meant.replaces
@@ -258,20 +249,20 @@ class StateSync:
         differ.compare([asked], turn_id=make_ulid() if old is None else old.turn_id)
         gone = _find_replaced(thread.entries, meant, asked)
         back = self.context.retract(gone, "replaced")
-        stored = yield from self._append([*back, *differ.news])
+        stored = self._append([*back, *differ.news])
         before = meant.context_before
         return TurnNote(
             id=_find_turn(stored, asked) or differ.turns[-1] or make_ulid(),
             first=str(asked.id),
             user=self.context.key.user_id,
-            generation=(yield from self._read_generation()),
+            generation=self._read_generation(),
             settled=None,
             aside=[str(own[id(one)].id) for one in meant.context_only],
             aside_before=None if before is None else before.turn_id,
             names=names,
         )
 
-    def _begin_again(self, asked: BaseMessage, found: Sequence[Entry]) -> Steps[TurnNote | None]:
+    def _begin_again(self, asked: BaseMessage, found: Sequence[Entry]) -> TurnNote | None:
         """Return the turn of a question that is asked once more, since nobody answered it.
 
         Only where LangGraph named the message: under another id of its caller's it is another one.
@@ -279,18 +270,16 @@ class StateSync:
         is_unknown = not found and self.context.is_stateless and not self.context.is_sent
         if not is_unknown or get_role(asked) != "user" or not _is_made_up(asked.id):
             return None
-        entries = yield from self._read(last=_PAGE)
+        entries = self._read(last=_PAGE)
         said = asked.model_copy(update={"id": None})
         if not _is_unanswered(entries) or self.drafting.filter_message(asked) is None:
             return None
         meant = reconcile(entries, [said], stored_form=self.drafting.filter_message)
         if meant is None or meant.again is None:
             return None
-        return (yield from self._go_on(meant.again, {str(asked.id): meant.again.message_id}))
+        return self._go_on(meant.again, {str(asked.id): meant.again.message_id})
 
-    def _go_on_sent(
-        self, said: Sequence[BaseMessage], entries: Sequence[Entry]
-    ) -> Steps[TurnNote | None]:
+    def _go_on_sent(self, said: Sequence[BaseMessage], entries: Sequence[Entry]) -> TurnNote | None:
         """Return the open turn that a chat goes on with whose caller ran the tools.
 
         The results are stored when the turn is caught up with.
@@ -301,9 +290,9 @@ class StateSync:
         except InvalidMessageError:
             return None  # of calls that the log knows nothing of
         names = _find_names(said[_find_question(said) :], turn, entries)
-        return (yield from self._go_on(turn.asked, names))
+        return self._go_on(turn.asked, names)
 
-    def _go_on(self, asked: Entry, names: dict[str, str]) -> Steps[TurnNote]:
+    def _go_on(self, asked: Entry, names: dict[str, str]) -> TurnNote:
         """Return the note of a turn that the log has, for a state that knows other ids.
 
         Args:
@@ -314,7 +303,7 @@ class StateSync:
             id=asked.turn_id,
             first=asked.message_id,
             user=self.context.key.user_id,
-            generation=(yield from self._read_generation()),
+            generation=self._read_generation(),
             settled=None,
             position=asked.position,
             aside=[],
@@ -339,9 +328,7 @@ class StateSync:
 
     # -- A turn goes on -------------------------------------------------------------------------
 
-    def catch_up(
-        self, messages: Sequence[BaseMessage], note: TurnNote | None = None
-    ) -> Steps[SyncedTurn]:
+    def catch_up(self, messages: Sequence[BaseMessage], note: TurnNote | None = None) -> SyncedTurn:
         """Store what the state holds of the latest turn and the log does not.
 
         Args:
@@ -351,10 +338,10 @@ class StateSync:
         spoken = select_spoken(messages, self.context, note)
         if not spoken:
             return SyncedTurn()
-        start, entries, is_whole = yield from self._read_turn(spoken, note)
+        start, entries, is_whole = self._read_turn(spoken, note)
         differ = StateDiffer(self.drafting, self.context, entries)
         first = 0 if is_whole else start
-        settled = yield from self._settle(spoken, first, start, differ.known, note)
+        settled = self._settle(spoken, first, start, differ.known, note)
         turn_id = None
         if self.is_one_turn and note is not None:
             turn_id, settled = note["id"], max(settled, start)
@@ -362,26 +349,26 @@ class StateSync:
         held = select_spoken(messages, self.context, _ignore_again(note))
         back = self._follow(differ, held) if is_whole else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
-        yield from self._write(turn, differ.news, back)
+        self._write(turn, differ.news, back)
         return turn
 
     def _read_turn(
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
-    ) -> Steps[tuple[int, list[Entry], bool]]:
+    ) -> tuple[int, list[Entry], bool]:
         """Return where the turn begins, the entries from there on, or all, and if these are all."""
-        start, position, found = yield from self._locate_turn(spoken, note)
+        start, position, found = self._locate_turn(spoken, note)
         if position is not None and self.context.since is None:
-            entries = yield from self._read(after=position - 1)
+            entries = self._read(after=position - 1)
             first = [message.id for message in spoken[start : start + 1]]
             if self.is_one_turn or {entry.message_id for entry in entries}.issuperset(first):
                 earlier = [entry for entry in found if entry.position < position]
                 return start, [*earlier, *entries], False
         is_sent = note is not None and "aside" in note
-        return start, (yield from self._read()), not is_sent
+        return start, self._read(), not is_sent
 
     def _locate_turn(
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
-    ) -> Steps[tuple[int, int | None, list[Entry]]]:
+    ) -> tuple[int, int | None, list[Entry]]:
         """Return where the turn begins in the state, where in the log, and what was read of it."""
         ids = [message.id for message in spoken]
         start = find_exchange(spoken)
@@ -394,7 +381,7 @@ class StateSync:
                 start = max(start, ids.index(note["first"]))
             if ids[start] == note["first"] and note.get("position") is not None:
                 return start, note["position"], []
-        found = yield from self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
+        found = self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
         if note is not None and is_gone:
             others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
             start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
@@ -408,7 +395,7 @@ class StateSync:
         start: int,
         known: Collection[str],
         note: TurnNote | None,
-    ) -> Steps[int]:
+    ) -> int:
         """Return how many messages were forgotten, if the log lacks them."""
         own = self._select_own(note)
         held = [n for n, one in enumerate(spoken, 1) if n > start and one.id in known]
@@ -418,7 +405,7 @@ class StateSync:
         most = max(held, default=len(spoken) - is_new)
         if own is None or all(message.id in known for message in spoken[first:most]):
             return 0
-        return _count_settled(spoken, own, (yield from self._read_generation()), most)
+        return _count_settled(spoken, own, self._read_generation(), most)
 
     def _select_own(self, note: TurnNote | None) -> TurnNote | None:
         """Return the note if it is of the same user: what was another's is new to this one."""
@@ -448,15 +435,13 @@ class StateSync:
             edits=differ.edits,
         )
 
-    def _write(
-        self, turn: SyncedTurn, news: Sequence[Draft], back: Sequence[Draft] = ()
-    ) -> Steps[None]:
+    def _write(self, turn: SyncedTurn, news: Sequence[Draft], back: Sequence[Draft] = ()) -> None:
         """Write; what is new of the turn takes the place of what an attempt said before."""
         replaced: Sequence[str] = ()
         if any(draft.turn_id == turn.id for draft in news):
             replaced, turn.abandoned = turn.abandoned, ()
         controls = [*back, *self.context.retract(replaced, "replaced")]
-        stored = yield from self._append([*controls, *news])
+        stored = self._append([*controls, *news])
         own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
         turn.known.update({entry.message_id: entry for entry in own})
 
@@ -488,12 +473,12 @@ class StateSync:
         state: Sequence[BaseMessage],
         timing: Mapping[str, int],
         attributes: tuple[str, ...] = (),
-    ) -> Steps[list[BaseMessage]]:
+    ) -> list[BaseMessage]:
         """Store a reply and return it with ids of its own, under which it is stored.
 
         It takes the place of what an attempt said before that came to nothing.
         """
-        found = yield from self._find(messages)
+        found = self._find(messages)
         taken = {str(message.id) for message in state}
         taken |= {entry.message_id for entry in found if entry.turn_id != turn.id}
         own = list(assign_free_ids(messages, taken, lambda _: make_ulid()))
@@ -512,7 +497,7 @@ class StateSync:
         names = {message.id for message in own}
         again = {entry.id for entry in turn.known.values() if entry.message_id in names}
         turn.abandoned = [name for name in turn.abandoned if name not in again]
-        yield from self._write(turn, news)
+        self._write(turn, news)
         return own
 
     def store_broken_reply(
@@ -521,15 +506,15 @@ class StateSync:
         messages: Sequence[BaseMessage],
         state: Sequence[BaseMessage],
         timing: Mapping[str, int],
-    ) -> Steps[None]:
+    ) -> None:
         """Store what came of a reply that broke off, unless an earlier attempt said all of it."""
         earlier = [entry for entry in turn.known.values() if entry.id in turn.abandoned]
         if all(INTERRUPTED in entry.metadata.attributes for entry in earlier):
-            yield from self.store_reply(turn, messages, state, timing, (INTERRUPTED,))
+            self.store_reply(turn, messages, state, timing, (INTERRUPTED,))
 
     def store_call(
         self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str | None
-    ) -> Steps[BaseMessage | None]:
+    ) -> BaseMessage | None:
         """Make sure that a call is stored before the tool runs; return the message that makes it.
 
         None if nothing is stored of the turn. What other middleware made of the message after it
@@ -539,15 +524,15 @@ class StateSync:
         draft = None if caller is None else _draft(self.drafting, caller, note["id"])
         if caller is None or draft is None:
             return None
-        found = yield from self._find([caller])
+        found = self._find([caller])
         if not found or not has_same_content(found[-1], draft):
-            turn = yield from self.catch_up(messages, note)
+            turn = self.catch_up(messages, note)
             return caller if turn.is_heard else None
         return caller
 
     def store_result(
         self, note: TurnNote, caller: BaseMessage, result: ToolMessage, call_id: str
-    ) -> Steps[ToolMessage]:
+    ) -> ToolMessage:
         """Store the result of a call and return it, with the id that it has in every attempt.
 
         A message that answers another call is returned as it is.
@@ -562,45 +547,37 @@ class StateSync:
         metadata = self.context.make_metadata("message", caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
-            yield from self._append([draft])
+            self._append([draft])
         return result
 
-    def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> Steps[None]:
+    def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> None:
         """Store what is left of a turn that came to its end."""
-        turn = yield from self.catch_up(messages, note)
-        yield from self._append(self.context.retract(turn.abandoned, "replaced"))
+        turn = self.catch_up(messages, note)
+        self._append(self.context.retract(turn.abandoned, "replaced"))
 
     # -- The log --------------------------------------------------------------------------------
 
-    def _append(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
+    def _append(self, drafts: Sequence[Draft]) -> list[Entry]:
         if not drafts:
             return []
-        entries: list[Entry] = yield from perform(
-            self.log.append, self.log.aappend, self.context.key, drafts
-        )
+        entries: list[Entry] = self.log.append(self.context.key, drafts)
         if self.trace is not None and any(draft.role != "user" for draft in drafts):
-            yield from self.trace.report_stored(drafts)
+            self.trace.report_stored(drafts)
         return entries
 
-    def _read(self, after: int = 0, last: int | None = None) -> Steps[list[Entry]]:
+    def _read(self, after: int = 0, last: int | None = None) -> list[Entry]:
         key = self.context.key
-        entries: list[Entry] = yield from perform(
-            self.log.entries, self.log.aentries, key, after=after, last=last
-        )
+        entries: list[Entry] = self.log.entries(key, after=after, last=last)
         return entries
 
-    def _find(self, messages: Iterable[BaseMessage]) -> Steps[list[Entry]]:
+    def _find(self, messages: Iterable[BaseMessage]) -> list[Entry]:
         ids = {message.id for message in messages if message.id}
-        found: list[Entry] = yield from perform(
-            self.log.find, self.log.afind, self.context.key, ids
-        )
+        found: list[Entry] = self.log.find(self.context.key, ids)
         return found
 
-    def _read_generation(self) -> Steps[int]:
+    def _read_generation(self) -> int:
         owner = self.context.key.owner
-        changes: Changes = yield from perform(
-            self.log.changes, self.log.achanges, owner, 0, limit=1
-        )
+        changes: Changes = self.log.changes(owner, 0, limit=1)
         return changes.generation
 
 

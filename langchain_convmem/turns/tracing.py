@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +29,7 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
-from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.background import ask
 from langchain_convmem.forks import make_lock
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.turns.replies import INTERRUPTED
@@ -155,26 +155,26 @@ class TurnTrace:
             # Not by a token: a forgotten turn may be closed in another context.
             var_child_runnable_config.set(before)
 
-    def run_internal(self, steps: Steps[T]) -> Steps[T]:
+    def run_internal(self, steps: T) -> T:
         """Run the steps of a host as the memory's own work, and report what its models took."""
         with self.mark_internal():
-            done = yield from steps
-            yield from self.report_own_models()
+            done = steps
+            self.report_own_models()
         return done
 
-    def trace_recall(self, query: str, recall: Callable[[], Steps[Recall]]) -> Steps[Recall]:
+    def trace_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:
         """Run a recall as a retriever run named `recall`."""
         if not self._is_watched:
-            return (yield from recall())
-        manager = yield self._make_start(query)
+            return recall()
+        manager = self._start(query)
         try:
             with self.mark_internal(manager.get_child()):
-                found = yield from recall()
+                found = recall()
         except GeneratorExit:
             raise
         except BaseException as problem:
             error = problem
-            yield _make_step(lambda: manager.on_retriever_error(error))
+            _tell(partial(manager.on_retriever_error, error))
             raise
         from langchain_core.documents import Document
 
@@ -185,48 +185,44 @@ class TurnTrace:
             Document(one.text, id=one.summary_id, metadata={"position": one.position})
             for one in found.opened
         ]
-        yield _make_step(lambda: manager.on_retriever_end(documents))
+        _tell(partial(manager.on_retriever_end, documents))
         return found
 
-    def _make_start(self, query: str) -> Effect:
+    def _start(self, query: str) -> Any:
         config = patch_config(self._config)
+        manager = get_callback_manager_for_config(config)
+        amanager = get_async_callback_manager_for_config(config)
+        return ask(
+            partial(manager.on_retriever_start, None, query, name=_RECALL),
+            partial(amanager.on_retriever_start, None, query, name=_RECALL),
+        )
 
-        def start() -> Any:
-            manager = get_callback_manager_for_config(config)
-            return manager.on_retriever_start(None, query, name=_RECALL)
-
-        async def astart() -> Any:
-            manager = get_async_callback_manager_for_config(config)
-            return await manager.on_retriever_start(None, query, name=_RECALL)
-
-        return Effect(start, astart)
-
-    def report_stored(self, drafts: Sequence[Draft]) -> Steps[None]:
+    def report_stored(self, drafts: Sequence[Draft]) -> None:
         """Dispatch what an append of a reply stored."""
-        yield from self.dispatch_event("convmem.stored", count_stored(drafts))
+        self.dispatch_event("convmem.stored", count_stored(drafts))
 
-    def report_own_models(self) -> Steps[None]:
+    def report_own_models(self) -> None:
         """Dispatch the token counts of the memory's own models, if any was called."""
         own = self.own_tokens.to_counts()
         if own:
-            yield from self.dispatch_event("convmem.own_models", own)
+            self.dispatch_event("convmem.own_models", own)
 
-    def dispatch_event(self, name: str, counts: Mapping[str, int]) -> Steps[None]:
+    def dispatch_event(self, name: str, counts: Mapping[str, int]) -> None:
         """Dispatch a custom event of the run; its data are counts.
 
         Without a run, as where a conversation stores what its reader left, there is none.
         """
         if self._is_watched and self._is_in_run:
             data, config = dict(counts), self._config
-            yield Effect(
-                lambda: dispatch_custom_event(name, data, config=config),
-                lambda: adispatch_custom_event(name, data, config=config),
+            ask(
+                partial(dispatch_custom_event, name, data, config=config),
+                partial(adispatch_custom_event, name, data, config=config),
             )
 
 
-def _make_step(call: Callable[[], Any]) -> Effect:
-    """Return the step of a call that is its own twin: the manager it goes to is of either kind."""
-    return Effect(call, call)
+def _tell(call: Callable[[], Any]) -> None:
+    """Make a call of a run's manager, which is of the kind that the run was started by."""
+    ask(call, call)
 
 
 def count_stored(drafts: Sequence[Draft]) -> dict[str, int]:

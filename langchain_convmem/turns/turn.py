@@ -29,17 +29,16 @@ from weakref import WeakValueDictionary
 from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.effects import Steps
 from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import (
     LiveThread,
-    append_planned_steps,
+    append_planned,
     make_note,
-    read_all_steps,
-    read_live_steps,
-    read_thread_steps,
-    write_cache_steps,
+    read_all,
+    read_live,
+    read_thread,
+    write_cache,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
@@ -61,7 +60,7 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.turns.profile_block import ProfileBlock, read_block_steps
+from langchain_convmem.turns.profile_block import ProfileBlock, read_block
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
@@ -121,7 +120,7 @@ class TurnView:
     slots: Collection[str] | None = None
     model: str | None = None
 
-    def build_context_steps(
+    def build_context(
         self,
         locate: Locate,
         query: str | None = None,
@@ -129,7 +128,7 @@ class TurnView:
         thread: LiveThread | None = None,
         only: Collection[str] | None = None,
         note_later: bool = False,
-    ) -> Steps[ModelContext]:
+    ) -> ModelContext:
         """Return what the model gets.
 
         Args:
@@ -139,11 +138,11 @@ class TurnView:
             only: Names of lines that were recalled before in the turn: others are left out.
             note_later: Leave the note of what the next view needs to the caller.
         """
-        seen = yield from self.read_view_steps(locate, thread, note_later=note_later)
+        seen = self.read_view(locate, thread, note_later=note_later)
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
             query = join_searchable(filter(None, asked), self.memory.drafting)
-        found = yield from self.recall_steps(seen, query, is_first=only is None)
+        found = self.recall_steps(seen, query, is_first=only is None)
         if only is not None:
             found = found.select(only)
         return self.add_recalled(seen, found)
@@ -152,14 +151,14 @@ class TurnView:
         """Return the context with as many recalled lines as fit."""
         return seen.add_recalled(found, self._count_text)
 
-    def read_view_steps(
+    def read_view(
         self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
-    ) -> Steps[ModelContext]:
-        """Return what the model gets of the thread, without recall; see `build_context_steps`."""
+    ) -> ModelContext:
+        """Return what the model gets of the thread, without recall; see `build_context`."""
         if thread is None:
-            thread = yield from read_live_steps(self.memory.log, self.key)
+            thread = read_live(self.memory.log, self.key)
         turn = locate(thread.entries)
-        block = yield from read_block_steps(
+        block = read_block(
             self.memory,
             self.key,
             turn.before,
@@ -168,12 +167,12 @@ class TurnView:
             stores=self.options.remember,
         )
         if block.text:
-            return (yield from self._read_view_with_block_steps(block, locate, thread, note_later))
-        return (yield from self.read_thread_view_steps(locate, thread, turn, note_later=note_later))
+            return self._read_view_with_block(block, locate, thread, note_later)
+        return self.read_thread_view(locate, thread, turn, note_later=note_later)
 
-    def _read_view_with_block_steps(
+    def _read_view_with_block(
         self, block: ProfileBlock, locate: Locate, thread: LiveThread, note_later: bool
-    ) -> Steps[ModelContext]:
+    ) -> ModelContext:
         """Return what the model gets of the thread in the room that a profile's block leaves."""
         tokens = self._count_text(block.text)
         look = self
@@ -181,16 +180,16 @@ class TurnView:
             reserved = min(self.options.reserved_tokens + tokens, self.options.context_tokens - 1)
             look = replace(self, options=replace(self.options, reserved_tokens=reserved))
         turn = locate(thread.entries)
-        seen = yield from look.read_thread_view_steps(locate, thread, turn, note_later=note_later)
+        seen = look.read_thread_view(locate, thread, turn, note_later=note_later)
         messages = block.add_to(seen.view.messages)
         added = len(messages) - len(seen.view.messages)
         view = replace(seen.view, messages=messages, tokens=seen.view.tokens + tokens)
         asked = None if seen.asked is None else seen.asked + added
         return replace(seen, view=view, asked=asked, profile=block)
 
-    def read_thread_view_steps(
+    def read_thread_view(
         self, locate: Locate, thread: LiveThread, turn: TurnEntries, *, note_later: bool
-    ) -> Steps[ModelContext]:
+    ) -> ModelContext:
         """Return what the model gets of the thread alone, within the budget."""
         log = self.memory.log
         view: Context | None = None
@@ -198,20 +197,20 @@ class TurnView:
             view = self._fit_view(thread, turn)
         if view is None:
             # The turn began long ago, or the budget reaches further back than what was read.
-            thread = yield from read_all_steps(log, thread)
+            thread = read_all(log, thread)
             turn = locate(thread.entries)
             view = self._fit_view(thread, turn) or self._make_view_of_turn(turn)
         options = self._make_view_options(self._list_budgets(turn)[0])
         note = make_note(thread, view, options) if self.options.remember else None
         if note is not None and not note_later:
-            yield from write_cache_steps(log, self.key, note)
+            write_cache(log, self.key, note)
             note = None
         asked = self._find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.slots, note=note)
 
     def recall_steps(
         self, seen: ModelContext, query: str, *, is_first: bool = True
-    ) -> Steps[RecalledLines]:
+    ) -> RecalledLines:
         """Return lines of other places than what the model sees anyway.
 
         A turn that goes on, as after a call of a tool, reads what it recalled first. One that is
@@ -231,19 +230,19 @@ class TurnView:
         if not self.options.recall or room == 0:
             return RecalledLines()
         if not is_first:
-            return (yield from self._find_lines(seen, query, room, is_first=False))
+            return self._find_lines(seen, query, room, is_first=False)
         own = seen.turn.own
         name = (self.memory.log_place, self.key, own[-1].turn_id if own else "", self.options)
         known = _RECALLS.get(name) if any(entry.role != "user" for entry in own) else None
         if known is not None:
             return replace(known, room=room)
-        found = yield from self._find_lines(seen, query, room, is_first=True)
+        found = self._find_lines(seen, query, room, is_first=True)
         _RECALLS.keep(name, found)
         return found
 
     def _find_lines(
         self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
-    ) -> Steps[RecalledLines]:
+    ) -> RecalledLines:
         engine, options = self.memory.line_recall, self.options
         entries, start = seen.thread.entries, seen.turn.start
         later = {entry.position for entry in entries if entry.position >= start}
@@ -265,10 +264,10 @@ class TurnView:
                 patience_s=_PATIENCE_S,
                 **limits,
             )
-            recall = partial(self._recall_and_open_steps, find, seen, query, room)
-            found = yield from (self.trace.trace_recall(query, recall) if is_first else recall())
+            recall = partial(self._recall_and_open, find, seen, query, room)
+            found = self.trace.trace_recall(query, recall) if is_first else recall()
         else:
-            found = yield from engine.read_buffer_steps(self.key, **limits)
+            found = engine.read_buffer(self.key, **limits)
         blocks, by_time = self._select_visible(found)
         return RecalledLines(blocks, by_time, room, found.opened)
 
@@ -287,15 +286,15 @@ class TurnView:
 
     # -- Folded summaries -------------------------------------------------------------------------
 
-    def _recall_and_open_steps(
+    def _recall_and_open(
         self,
-        find: Callable[[], Steps[Recall]],
+        find: Callable[[], Recall],
         seen: ModelContext,
         query: str,
         room: int | None,
-    ) -> Steps[Recall]:
+    ) -> Recall:
         """Return a recall with what the folded summaries of the thread add to it."""
-        found = yield from find()
+        found = find()
         if not any(map(get_level, seen.thread.entries)):
             return found
         blocks, _ = self._select_visible(found)
@@ -304,7 +303,7 @@ class TurnView:
         total = self._wished if room is None else room
         best = _take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
         kept = best if may_give_way else blocks
-        opened = yield from self._open_steps(seen, query, kept, total, is_answered=is_answered)
+        opened = self._open(seen, query, kept, total, is_answered=is_answered)
         if not may_give_way:
             return replace(found, opened=opened)
         # What the sentences leave goes to the lines again.
@@ -313,7 +312,7 @@ class TurnView:
             found, blocks=_take_blocks(blocks, left, self._count_text) or kept, opened=opened
         )
 
-    def _open_steps(
+    def _open(
         self,
         seen: ModelContext,
         query: str,
@@ -321,14 +320,14 @@ class TurnView:
         room: int,
         *,
         is_answered: bool,
-    ) -> Steps[tuple[OpenedSummary, ...]]:
+    ) -> tuple[OpenedSummary, ...]:
         """Return what folded summaries say, in the room that recalled lines leave."""
         from langchain_convmem.recall.embedding import EmbeddedEmbeddings
         from langchain_convmem.summarizing.branches import (
             BRANCHES,
             find_folding,
             fold_text,
-            open_steps,
+            open_summaries,
         )
 
         entries = seen.thread.entries
@@ -340,19 +339,17 @@ class TurnView:
         own = [line for block in lines for line in block.lines if line.key == self.key]
         parts = [line for line in own if fold_text(line.text) not in folded]
         hits = {line.position for line in own}
-        return (
-            yield from open_steps(
-                BRANCHES.get(self.memory.log_place, self.key),
-                find_folding(find_live_entries(entries)),
-                query,
-                partial(read_stretches_steps, self.memory.log, self.key),
-                hits=hits,
-                whole=hits - {line.position for line in parts},
-                shown=folded,
-                max_tokens=room - sum(map(self._count_text, texts)),
-                count=self._count_text,
-                embed=None if is_answered else EmbeddedEmbeddings().embed_documents,
-            )
+        return open_summaries(
+            BRANCHES.get(self.memory.log_place, self.key),
+            find_folding(find_live_entries(entries)),
+            query,
+            partial(read_stretches, self.memory.log, self.key),
+            hits=hits,
+            whole=hits - {line.position for line in parts},
+            shown=folded,
+            max_tokens=room - sum(map(self._count_text, texts)),
+            count=self._count_text,
+            embed=None if is_answered else EmbeddedEmbeddings().embed_documents,
         )
 
     # -- Budgets --------------------------------------------------------------------------------
@@ -484,11 +481,11 @@ def _take_blocks(
     return tuple(block for block, size in zip(blocks, sizes, strict=True) if size <= max_tokens)
 
 
-def read_stretches_steps(
+def read_stretches(
     log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
-) -> Steps[Sequence[Entry]]:
+) -> Sequence[Entry]:
     """Return the entries of some stretches of a thread."""
-    _, entries = yield from read_thread_steps(log, key, _NO_DOCUMENT, lambda _: stretches)
+    _, entries = read_thread(log, key, _NO_DOCUMENT, lambda _: stretches)
     return entries
 
 
@@ -989,7 +986,7 @@ def draft_reply(
     return drafts
 
 
-def store_reply_steps(
+def store_reply(
     log: MessageLog,
     key: ThreadKey,
     drafting: DraftBuilder,
@@ -1000,7 +997,7 @@ def store_reply_steps(
     metadata: Metadata,
     rounds: Collection[str] = (),
     documents: Sequence[CacheDraft] = (),
-) -> Steps[list[Draft]]:
+) -> list[Draft]:
     """Store a reply in the place of an earlier one, and return what was appended.
 
     What is there is read, and the reply appended, in one transaction where the log has any; what
@@ -1033,9 +1030,7 @@ def store_reply_steps(
         return drafts
 
     names = {message.id for message in messages if message.id}
-    yield from append_planned_steps(
-        log, key, plan, after=start - 1, message_ids=names, documents=documents
-    )
+    append_planned(log, key, plan, after=start - 1, message_ids=names, documents=documents)
     return drafts
 
 
@@ -1097,7 +1092,7 @@ class TurnMemory(Protocol):
         """Return the token budget for what is known of the user in a turn with these options."""
         ...
 
-    def read_profile_steps(self, owner: Owner) -> Steps[FollowedProfile]:
+    def read_profile(self, owner: Owner) -> FollowedProfile:
         """Return what is known of a user."""
         ...
 
@@ -1113,16 +1108,16 @@ class TurnMemory(Protocol):
         """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
         ...
 
-    def compact_steps(
+    def compact(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> Steps[None]:
-        """Compact a thread if that is due, now or later; see `finish_turn_steps`."""
+    ) -> None:
+        """Compact a thread if that is due, now or later; see `finish_turn`."""
         ...
 
-    def finish_turn_steps(
+    def finish_turn(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> Steps[None]:
-        """Run what is due after a turn: `note_turn`, and `compact_steps`.
+    ) -> None:
+        """Run what is due after a turn: `note_turn`, and `compact`.
 
         Args:
             key: Its thread.

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard, get_args
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.effects import Effect, Steps, run_async, run_sync
+from langchain_convmem.background import ask, hop
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.messages import get_block_type
@@ -372,17 +372,23 @@ def fetch_media(message: BaseMessage, fetch: Callable[[str], bytes]) -> BaseMess
     Raises:
         InvalidMessageError: If it fetched nothing, or what is no media of a known type.
     """
-    return run_sync(_fetch_steps(message, fetch))
+    return _fetch(message, fetch)
 
 
 async def afetch_media(
     message: BaseMessage, fetch: Callable[[str], Awaitable[bytes]]
 ) -> BaseMessage:
     """Async `fetch_media`, whose `fetch` is awaited."""
-    return await run_async(_fetch_steps(message, fetch))
+
+    def fetch_from_loop(address: str) -> bytes:
+        call: Any = partial(fetch, address)
+        data: bytes = ask(call, call)
+        return data
+
+    return await hop(partial(_fetch, message, fetch_from_loop))
 
 
-def _fetch_steps(message: BaseMessage, fetch: Callable[[str], Any]) -> Steps[BaseMessage]:
+def _fetch(message: BaseMessage, fetch: Callable[[str], bytes]) -> BaseMessage:
     if isinstance(message.content, str):
         return message
     blocks: list[Any] = []
@@ -391,8 +397,7 @@ def _fetch_steps(message: BaseMessage, fetch: Callable[[str], Any]) -> Steps[Bas
         if media is None or media.form != "url" or not _ADDRESS.fullmatch(media.data):
             blocks.append(block)
             continue
-        call = partial(fetch, media.data)
-        blocks.append(_write_fetched(media, (yield Effect(call, call))))
+        blocks.append(_write_fetched(media, fetch(media.data)))
     return message.model_copy(update={"content": blocks})
 
 

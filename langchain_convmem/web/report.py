@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.memory import ThreadStats, compute_stats
@@ -24,7 +25,6 @@ from langchain_convmem.web.display import (
 )
 from langchain_convmem.web.pages import read_asset, render_page
 from langchain_convmem.web.threads import Explanation, ThreadPlace, ThreadReader, ThreadRow
-from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -91,7 +91,7 @@ async def stream_report(
     for row in rows:
         thread = await _read_thread(reader, row, numbers, titles)
         thread = _redact_thread(thread, numbers) if redact else thread
-        yield await run_in_worker(partial(render_page, "report_thread.html", thread=thread))
+        yield await hop(partial(render_page, "report_thread.html", thread=thread))
     yield render_page("report_tail.html")
 
 
@@ -114,15 +114,15 @@ async def _read_thread(
 ) -> ThreadReport:
     key = row.place.key
     entries = await reader.memory.log.aentries(key)
-    live: list[Entry] = await run_in_worker(partial(find_live_entries, entries))
+    live: list[Entry] = await hop(partial(find_live_entries, entries))
     return ThreadReport(
         number=numbers[key.thread_id],
         name=key.thread_id,
         title=row.title,
-        messages=await run_in_worker(partial(show_messages, entries)),
+        messages=await hop(partial(show_messages, entries)),
         explanations=await reader.explain_all(key, live, titles),
         summaries=await reader.list_summaries(key),
-        stats=await run_in_worker(partial(compute_stats, entries)),
+        stats=await hop(partial(compute_stats, entries)),
     )
 
 

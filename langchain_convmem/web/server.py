@@ -25,6 +25,7 @@ from starlette.responses import (
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.ids import make_ulid
@@ -45,7 +46,6 @@ from langchain_convmem.web.threads import (
     read_form_settings,
 )
 from langchain_convmem.web.uploads import ImportJobs
-from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -694,7 +694,7 @@ async def _read_rows(rows: Iterable[str]) -> AsyncIterator[str]:
     """Yield lines, many at once; a worker reads them."""
     iterator = iter(rows)
     while True:
-        page = await run_in_worker(partial(_take, iterator, 500))
+        page = await hop(partial(_take, iterator, 500))
         if not page:
             return
         yield "".join(f"{row}\n" for row in page)

@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from langchain_convmem.effects import run_async
+from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import Entry, StateDocument, ThreadInfo, ThreadKey
-from langchain_convmem.titles import list_titles_steps
+from langchain_convmem.titles import list_titles
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.edits import plan_redo
 from langchain_convmem.views.live import find_live_entries
@@ -36,7 +36,6 @@ from langchain_convmem.web.display import (
     show_message,
     show_messages,
 )
-from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -224,7 +223,7 @@ class ThreadReader:
         """Return the titles of some of a user's threads; of one that is gone, its id."""
         # Not a list of all threads, which takes the longer the more is stored.
         keys = [ThreadKey(user_id, name) for name in dict.fromkeys(thread_ids)]
-        given = await run_async(list_titles_steps(self.memory.log, keys))
+        given = await hop(lambda: list_titles(self.memory.log, keys))
         infos = [ThreadInfo(key, 0, 0, 0, given.get(key, "")) for key in keys]
         return await self._read_titles(infos)
 
@@ -252,7 +251,7 @@ class ThreadReader:
         entries = await log.aentries(info.key, last=_WHOLE)
         if not entries:
             return info.key.thread_id
-        title = await run_in_worker(partial(make_title, entries))
+        title = await hop(partial(make_title, entries))
         if not title:
             return UNTITLED
         await log.aset_state(info.key, TITLE_DOCUMENT, {"title": title}, expected=None)
@@ -295,7 +294,7 @@ class ThreadReader:
             title = await self.memory.aget_title(key.thread_id, user_id=key.user_id)
             info = ThreadInfo(key, _WHOLE if has_earlier else len(entries), 0, 0, title)
         titles = await self._read_titles([info])
-        messages = await run_in_worker(partial(show_messages, entries))
+        messages = await hop(partial(show_messages, entries))
         return ThreadPage(
             title=titles[key.thread_id],
             messages=messages,

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.web.live import describe_failure
-from langchain_convmem.workers import run_in_worker
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -103,7 +103,7 @@ class ImportJobs:
             path = Path(folder.name) / plain[-120:]
             await _write_file(path, body)
         except BaseException:
-            await run_in_worker(folder.cleanup)
+            await hop(folder.cleanup)
             raise
         job = ImportJob(user_id, plain)
         self._jobs[job.id] = job
@@ -153,12 +153,12 @@ async def _write_file(path: Path, body: AsyncIterator[bytes]) -> None:
         ConfigError: If it is too large.
     """
     size = 0
-    with await run_in_worker(partial(_open_private, path)) as file:
+    with await hop(partial(_open_private, path)) as file:
         async for piece in body:
             size += len(piece)
             if size > MOST_BYTES:
                 raise ConfigError(f"the file is larger than {MOST_BYTES // 1024**3} GB")
-            await run_in_worker(partial(file.write, piece))
+            await hop(partial(file.write, piece))
 
 
 def _open_private(path: Path) -> BinaryIO:

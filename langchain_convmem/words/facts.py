@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from langchain_convmem.effects import give_way
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
 from langchain_convmem.words.dates import MONTH_OF, NAMES_OF_TIMES, WEEKDAY_OF
 
@@ -298,7 +297,6 @@ _MOST_CHARS = 240
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text; long ones cut at blanks."""
-    give_way()
     parts: list[str] = []
     for line in text.split("\n"):
         begins = len(parts)

@@ -26,7 +26,7 @@ from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.summarizing.summarizers import write_steps
+from langchain_convmem.summarizing.summarizers import write
 from langchain_convmem.text.replies import read_reply
 from langchain_convmem.transfer import read_threads
 from langchain_convmem.turns.options import TurnOptions
@@ -372,8 +372,8 @@ def test_a_summariser_that_quotes_is_not_quoted(sieve, summarizer):
         for call in (
             lambda: memory.summarize(user_id="ana", thread_id="t"),
             lambda: memory.asummarize(user_id="ana", thread_id="t"),
-            lambda: run_sync(write_steps(summarizer, window, SummarySettings())),
-            lambda: run_async(write_steps(summarizer, window, SummarySettings())),
+            lambda: run_sync(write(summarizer, window, SummarySettings())),
+            lambda: run_async(write(summarizer, window, SummarySettings())),
         ):
             assert MARK not in str(sieve.try_call(call)).casefold()
     assert {type(error).__name__ for error in sieve.failures} == {"SummaryError"}

@@ -18,10 +18,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, get_args
 
-from langchain_convmem.effects import run_sync
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, RetractReason, Role, ThreadKey
-from langchain_convmem.titles import list_titles_steps
+from langchain_convmem.titles import list_titles
 from langchain_convmem.transfer.source import Node, Source, parse_json
 from langchain_convmem.transfer.threads import (
     ImportedThread,
@@ -71,7 +70,7 @@ def export_rows(log: MessageLog, owner: Owner, *, thread_id: str | None = None) 
                 keys[entry.key] = None
                 yield encode_entry(entry)
         cursor = page.cursor
-    titles = run_sync(list_titles_steps(log, keys))
+    titles = list_titles(log, keys)
     yield from (_encode_title(key, titles[key]) for key in keys if key in titles)
 
 

@@ -18,7 +18,7 @@ from langchain_core.messages import (
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.conversation.inputs import coerce_messages, prepare_steps
+from langchain_convmem.conversation.inputs import coerce_messages, prepare
 from langchain_convmem.effects import run_async
 from langchain_convmem.errors import InvalidMessageError
 
@@ -239,13 +239,13 @@ async def test_files_are_read_alike_in_both_worlds(tmp_path):
         {"type": "text", "text": "Look:"},
         {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
     ]
-    found = await run_async(prepare_steps(given))
+    found = await run_async(prepare(given))
     assert found == coerce_messages(given) == [HumanMessage(expected)]
 
 
 def test_text_alone_takes_no_step():
     with pytest.raises(StopIteration):
-        next(prepare_steps(["Hi", {"role": "user", "content": [{"text": "Hi"}]}]))
+        next(prepare(["Hi", {"role": "user", "content": [{"text": "Hi"}]}]))
 
 
 def test_bytes_reach_no_template(tmp_path):

@@ -29,11 +29,11 @@ def call(name, number=1, **args):
 
 
 def sync_answers(tools, calls, **options):
-    return run_sync(ToolSet.coerce(tools).answer_steps(calls, **options))
+    return run_sync(ToolSet.coerce(tools).answer(calls, **options))
 
 
 def async_answers(tools, calls, **options):
-    return asyncio.run(run_async(ToolSet.coerce(tools).answer_steps(calls, **options)))
+    return asyncio.run(run_async(ToolSet.coerce(tools).answer(calls, **options)))
 
 
 @pytest.fixture(params=[sync_answers, async_answers], ids=["sync", "async"])
@@ -372,7 +372,7 @@ async def test_tools_that_wait_leave_the_event_loop_free():
     async def free():
         freed.set()
 
-    steps = ToolSet.coerce([wait]).answer_steps(
+    steps = ToolSet.coerce([wait]).answer(
         [call("wait")], handler=lambda _call: freed.wait(20)
     )
     [answer], _ = await asyncio.gather(run_async(steps), free())
@@ -420,7 +420,7 @@ async def test_cancelling_an_async_turn_cancels_its_tools():
         finally:
             left.append(x)
 
-    steps = ToolSet.coerce([wait]).answer_steps([call("wait", 1, x=1), call("wait", 2, x=2)])
+    steps = ToolSet.coerce([wait]).answer([call("wait", 1, x=1), call("wait", 2, x=2)])
     turn = asyncio.ensure_future(run_async(steps))
     await entered.wait()
     turn.cancel()
@@ -446,7 +446,7 @@ async def test_a_turn_that_ends_leaves_no_tool_running():
         await asyncio.sleep(0)
         raise GraphInterrupt
 
-    steps = ToolSet.coerce([wait, pause]).answer_steps([call("wait", 1), call("pause", 2)])
+    steps = ToolSet.coerce([wait, pause]).answer([call("wait", 1), call("pause", 2)])
     with pytest.raises(GraphInterrupt):
         await run_async(steps)
     assert left == ["wait"]
@@ -483,7 +483,7 @@ def test_tools_run_under_the_callers_callbacks(answers, watching):
 
 def test_tools_run_within_the_run_that_called_them():
     calls = [call("double", 1, x=1), call("treble", 2, x=1)]
-    steps = ToolSet.coerce([double, treble]).answer_steps
+    steps = ToolSet.coerce([double, treble]).answer
 
     def turn(_given, config: RunnableConfig):
         return run_sync(steps(calls, config=config))

@@ -308,10 +308,10 @@ def test_what_a_failing_log_kept_from_being_read_is_read_the_next_time():
         profiler.note_turn(KEY)
     log.fails = True
     with pytest.raises(LogUnavailableError):
-        run_sync(profiler.read_waiting_steps(KEY.owner))
+        run_sync(profiler.read_waiting(KEY.owner))
     log.fails = False
     profiler.note_turn(ThreadKey("ana", "t2"))
-    assert run_sync(profiler.read_waiting_steps(KEY.owner)).read == 1
+    assert run_sync(profiler.read_waiting(KEY.owner)).read == 1
 
 
 @pytest.mark.parametrize("answer", ["no idea", AIMessage(""), 7, None, '{"a": 1}'])

@@ -155,7 +155,7 @@ def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, s
     recall.recall(ANA, "car", patience_s=0)
     assert encoder.is_reached.wait(60)
     sqlite_log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[-5:]])
-    run_sync(recall.drop_forgotten_steps(ANA))
+    run_sync(recall.drop_forgotten(ANA))
     encoder.go_on()
     assert recall.refresh(ANA) == ()
     left = {match.line.text for match in recall.recall(ANA, "number", k=99).matches}

@@ -15,7 +15,7 @@ from langchain_convmem.summarizing.branches import (
     Branches,
     find_folding,
     fold_text,
-    open_steps,
+    open,
 )
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.tokens import count_text_tokens
@@ -56,7 +56,7 @@ class Tree:
             return found
 
         folding = find_folding(find_live_entries(self.log.entries(KEY)))
-        return open_steps(self.branches, folding, question, read, max_tokens=max_tokens, **options)
+        return open(self.branches, folding, question, read, max_tokens=max_tokens, **options)
 
     def open(self, question, **options):
         return run_sync(self.steps(question, **options))

@@ -11,14 +11,14 @@ from summaries import ScriptedSummarizer
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.summarizing.checks import ask_judge_steps
+from langchain_convmem.summarizing.checks import ask_judge
 
 TEXT = "Carla lives in Rome. She paints. She has a boat."
 SAID = "User: Carla lives in Rome and likes painting.\n"
 
 
 def ask(judge, text=TEXT, said=SAID):
-    return run_sync(ask_judge_steps(judge, text, said))
+    return run_sync(ask_judge(judge, text, said))
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ from langchain_convmem.summarizing.summarizers import (
     escape,
     read_transcript,
     split_transcript,
-    summarize_steps,
-    write_steps,
+    summarize,
+    write,
 )
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.summaries import find_said_since, find_summary_window, make_window
@@ -69,8 +69,8 @@ KINDS = {
 def both(summarizer, request=REQUEST):
     """Return what a summariser says, the same in both worlds."""
     value = as_summarizer(summarizer)
-    told = run_sync(summarize_steps(value, request))
-    assert asyncio.run(run_async(summarize_steps(value, request))) == told
+    told = run_sync(summarize(value, request))
+    assert asyncio.run(run_async(summarize(value, request))) == told
     return told
 
 
@@ -145,18 +145,18 @@ def test_what_it_raises_is_the_cause_of_an_error_of_ours(error):
 
 def test_what_stops_the_process_is_passed_on():
     with pytest.raises(KeyboardInterrupt):
-        run_sync(summarize_steps(ScriptedSummarizer(KeyboardInterrupt()), REQUEST))
+        run_sync(summarize(ScriptedSummarizer(KeyboardInterrupt()), REQUEST))
 
 
 async def test_an_async_function_called_within_a_loop_is_an_error_and_leaves_nothing_behind():
     with pytest.raises(SummaryError, match="RuntimeError"):
-        run_sync(summarize_steps(as_summarizer(in_a_coroutine), REQUEST))
+        run_sync(summarize(as_summarizer(in_a_coroutine), REQUEST))
 
 
 def test_its_runs_are_marked_as_no_part_of_the_reply():
     watcher = RunWatcher()
     asked = model().with_config(callbacks=[watcher])
-    run_sync(summarize_steps(as_summarizer(asked), REQUEST))
+    run_sync(summarize(as_summarizer(asked), REQUEST))
     [run_id] = watcher.from_chain("model")
     assert {"langchain_convmem:internal", "nostream"} <= set(watcher.runs[run_id]["tags"])
     assert watcher.runs[run_id]["metadata"]["lc_source"] == "convmem"
@@ -323,7 +323,7 @@ def window(*messages):
 
 
 def write(summarizer, said, settings=WIDE):
-    return run_sync(write_steps(summarizer, said, settings))
+    return run_sync(write(summarizer, said, settings))
 
 
 def test_a_summary_that_tells_everything_leaves_nothing_out():

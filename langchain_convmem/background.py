@@ -26,10 +26,11 @@ from concurrent.futures import (
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from langchain_convmem.effects import mark_background, name_twin
 from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.forks import make_lock
+from langchain_convmem.locks import FifoLock, Waiter
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.streams import shield_write
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -37,7 +38,8 @@ T = TypeVar("T")
 
 _logger = logging.getLogger("langchain_convmem")
 
-_WORKERS = 4
+_MOST_THREADS = 1_000
+"""Of hops: few run at once, but any number may wait for answers."""
 
 
 def to_async(
@@ -46,23 +48,176 @@ def to_async(
     """Return the asynchronous form of a method: it calls that method off the event loop.
 
     In the body of a class, `aowners = to_async(owners)`. Who overrides `owners` overrides both.
+    Works for functions too.
     """
     name = method.__name__
+    owner = method.__qualname__.rpartition(".")[0]
 
     @wraps(method, updated=())  # not that it is abstract
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not owner:
+            return await hop(partial(method, self, *args, **kwargs))
         run: Callable[[], T] = partial(getattr(self, name), *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self.get_executor(), run)
+        run_off_loop: Callable[[Callable[[], T]], Awaitable[T]]
+        run_off_loop = getattr(self, "_run_off_loop", hop)
+        return await run_off_loop(run)
 
-    name_twin(call, method, owner=method.__qualname__.rpartition(".")[0])
+    name_twin(call, method, owner=owner)
     return call
 
 
-async def run_in_worker(call: Callable[[], T]) -> T:
-    """Return what the call returns, made in a worker with the caller's context variables."""
-    context = contextvars.copy_context()
+# -- From an event loop to a thread, and back for what only the loop can do -----------------------
+
+_AT_ONCE = 10
+_SLOTS = FifoLock(
+    lambda _: TimeoutError(), lambda: RuntimeError("a worker waits for itself"), capacity=_AT_ONCE
+)
+_HOP: contextvars.ContextVar[_Hop | None] = contextvars.ContextVar("convmem_hop", default=None)
+
+
+async def hop(call: Callable[[], T]) -> T:
+    """Return what a call returns, made in a thread with the caller's context variables.
+
+    A few such calls run at once; the others wait in the order of their arrival, on their loops. No
+    hop may wait for another one: who does so under a hop anyway, by an event loop of its own, is
+    let through.
+
+    Of a task that is cancelled, a call that has not begun does not begin. One that runs is waited
+    for, but what it asks the event loop for is cancelled (see `ask`), so it ends soon.
+    """
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_POOL.get_executor(), partial(context.run, call))
+    running = _Hop(loop, has_slot=_HOP.get() is None)
+    await running.enter()
+    context = contextvars.copy_context()
+    run = partial(context.run, running.run, call)
+    return await running.wait(loop.run_in_executor(_POOL.get_executor(), run))
+
+
+async def finish(call: Callable[[], T]) -> T:
+    """Return what a call returns, made by a `hop` that ends also if the task is cancelled.
+
+    What was received is stored. The task hears that it is cancelled when the call has ended.
+    """
+    return await shield_write(hop(call))
+
+
+def ask(call: Callable[[], T], acall: Callable[[], Awaitable[T]]) -> T:
+    """Return what code that is not ours answers: a model, a callback, a function of the caller.
+
+    Under a `hop`, the event loop that hopped awaits `acall` as a task of its own, with the context
+    variables of the running code; the thread waits. Else this calls `call`.
+
+    Raises:
+        asyncio.CancelledError: If the task that hopped is cancelled.
+        BaseException: What the code raises.
+    """
+    running = _HOP.get()
+    if running is None or not can_await():
+        return call()
+    return running.ask(acall)
+
+
+def can_await() -> bool:
+    """Whether coroutines can be asked: whether this is the thread of a `hop`."""
+    running = _HOP.get()
+    return running is not None and running.thread == threading.get_ident()
+
+
+class _Hop:
+    """A call that an event loop waits for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, has_slot: bool) -> None:
+        self._loop = loop
+        self._has_slot = has_slot
+        self.thread = 0
+        self._slot: Waiter | None = None
+        self._asked: Future[Any] | None = None
+        self._is_cancelled = False
+
+    async def enter(self) -> None:
+        """Wait for a slot."""
+        if not self._has_slot:
+            return
+        self._slot = _SLOTS.enter()
+        try:
+            if not self._slot.done():
+                await asyncio.wrap_future(self._slot)
+        except BaseException:
+            self._leave()
+            raise
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make the call, in its thread."""
+        _HOP.set(self)
+        self.thread = threading.get_ident()
+        try:
+            return call()
+        except StopIteration as error:  # no future can carry it
+            raise RuntimeError("the call raised StopIteration") from error
+        finally:
+            self.thread = 0
+            self._leave()
+
+    async def wait(self, call: asyncio.Future[T]) -> T:
+        """Return what the call returns. If this task is cancelled, so is what the call asks for."""
+        cancelled: asyncio.CancelledError | None = None
+        while not call.done():
+            try:
+                await asyncio.wait([call])
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._cancel()
+        if cancelled is not None:
+            if not call.cancelled():
+                call.exception()  # or the loop reports that nobody looked
+            raise cancelled
+        return call.result()
+
+    def _cancel(self) -> None:
+        self._is_cancelled = True
+        if self._asked is not None:
+            self._asked.cancel()
+
+    def ask(self, acall: Callable[[], Awaitable[T]]) -> T:
+        """Return what the loop gets by awaiting a call; others may run meanwhile."""
+
+        async def await_call() -> T:
+            _HOP.set(None)  # what it calls on the loop is not under this hop
+            return await acall()
+
+        asked = self._asked = asyncio.run_coroutine_threadsafe(await_call(), self._loop)
+        if self._is_cancelled:
+            asked.cancel()
+        self._leave()
+        try:
+            answer: T = asked.result()
+        except CancelledError:
+            raise asyncio.CancelledError from None
+        finally:
+            self._asked = None
+            if self._has_slot:
+                self._slot = _SLOTS.enter()
+                self._slot.result()
+        return answer
+
+    def _leave(self) -> None:
+        if self._slot is not None:
+            _SLOTS.leave(self._slot)
+            self._slot = None
+
+
+def name_twin(twin: Callable[..., Any], method: Callable[..., Any], *, owner: str) -> None:
+    """Name and document the asynchronous twin of a method after it.
+
+    Args:
+        twin: The twin.
+        method: The method.
+        owner: Name of the class that has the twin; empty for a function.
+    """
+    name = method.__name__
+    twin.__name__ = f"a{name}"
+    twin.__qualname__ = f"{owner}.a{name}".lstrip(".")
+    twin.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{method.__doc__}"
 
 
 async def run_in_thread(call: Callable[[], T]) -> T:
@@ -150,7 +305,9 @@ class _Pool:
     def get_executor(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._executor is None:
-                self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="convmem-recall")
+                self._executor = ThreadPoolExecutor(
+                    _MOST_THREADS, thread_name_prefix="convmem-worker"
+                )
             return self._executor
 
 
@@ -216,8 +373,7 @@ class BackgroundJobs:
 
     def _run(self, key: ThreadKey) -> None:
         try:
-            with mark_background():
-                self._job(key)
+            self._job(key)
         finally:
             with self._lock:
                 del self._jobs[key]
