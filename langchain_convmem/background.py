@@ -68,10 +68,14 @@ def to_async(
 
 # -- From an event loop to a thread, and back for what only the loop can do -----------------------
 
-_AT_ONCE = 10
-_SLOTS = FifoLock(
-    lambda _: TimeoutError(), lambda: RuntimeError("a worker waits for itself"), capacity=_AT_ONCE
-)
+
+def make_slots(at_once: int) -> FifoLock:
+    """Return the line of hops of which so many run at once; see `SLOTS`."""
+    return FifoLock(lambda _: TimeoutError(), RuntimeError, capacity=at_once)
+
+
+SLOTS = make_slots(10)
+"""The line of the process's hops; as many run at once as a pool of PostgreSQL has connections."""
 _HOP: contextvars.ContextVar[_Hop | None] = contextvars.ContextVar("convmem_hop", default=None)
 
 
@@ -138,7 +142,7 @@ class _Hop:
         """Wait for a slot."""
         if not self._has_slot:
             return
-        self._slot = _SLOTS.enter()
+        self._slot = SLOTS.enter()
         try:
             if not self._slot.done():
                 await asyncio.wrap_future(self._slot)
@@ -196,13 +200,13 @@ class _Hop:
         finally:
             self._asked = None
             if self._has_slot:
-                self._slot = _SLOTS.enter()
+                self._slot = SLOTS.enter()
                 self._slot.result()
         return answer
 
     def _leave(self) -> None:
         if self._slot is not None:
-            _SLOTS.leave(self._slot)
+            SLOTS.leave(self._slot)
             self._slot = None
 
 

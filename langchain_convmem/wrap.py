@@ -366,16 +366,6 @@ class WrappedTurn:
     first_token_ms: int | None = None
     stored: Sequence[Draft] = ()
 
-    def __post_init__(self) -> None:
-        """Ask the write hook what is to be stored of what the user says, if anything is."""
-        human = self.incoming.human
-        if human is None:
-            return
-        with self.trace.mark_internal():
-            self.kept = self.memory.drafting.apply_hook(human)
-        if not (is_remembered(human) and is_remembered(self.kept)):
-            self.options = replace(self.options, remember=False)
-
     @property
     def place(self) -> tuple[Hashable, ThreadKey]:
         """The thread in its log."""
@@ -390,6 +380,7 @@ class WrappedTurn:
             InvalidMessageError: If the call goes on with a turn that is not open.
         """
         with self.trace.mark_internal():
+            self._pass_hook()
             thread = read_live(self.memory.log, self.key)
             if self.incoming.continues:
                 opening = self._continue(thread)
@@ -411,6 +402,15 @@ class WrappedTurn:
         self.opening, self.context, self.started_ms = opening, context, get_now_ms()
         payload = context.build_payload(self.incoming.extra)
         return self.keys.rename(payload) if isinstance(payload, dict) else payload
+
+    def _pass_hook(self) -> None:
+        """Ask the write hook what is to be stored of what the user says, if anything is."""
+        human = self.incoming.human
+        if human is None:
+            return
+        self.kept = self.memory.drafting.apply_hook(human)
+        if not (is_remembered(human) and is_remembered(self.kept)):
+            self.options = replace(self.options, remember=False)
 
     def _open(self, thread: LiveThread) -> tuple[LiveThread, Opening]:
         """Store what is new, and return the thread as it was before, with the turn."""
