@@ -36,7 +36,7 @@ class Model(Runnable):
 
     async def ainvoke(self, input, config=None, **kwargs):
         await asyncio.sleep(0)
-        reply = f"re: {input['input'].splitlines()[-1]}"
+        reply = f"re: {input['input'][-1].content.splitlines()[-1]}"
         self.given.append(reply)
         return AIMessage(reply)
 
