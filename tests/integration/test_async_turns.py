@@ -26,7 +26,7 @@ async def memory(tmp_path):
 
 
 class Model(Runnable):
-    """Answers each question by its last line, and notes what its caller got."""
+    """Answers each question by its own words, and notes what its caller got."""
 
     def __init__(self):
         self.given = []
@@ -36,7 +36,8 @@ class Model(Runnable):
 
     async def ainvoke(self, input, config=None, **kwargs):
         await asyncio.sleep(0)
-        reply = f"re: {input['input'][-1].content.splitlines()[-1]}"
+        content = input["input"][-1].content  # with recalled lines before the question
+        reply = f"re: {content if isinstance(content, str) else content[-1]['text']}"
         self.given.append(reply)
         return AIMessage(reply)
 
