@@ -31,12 +31,12 @@ class Model(Runnable):
     def __init__(self):
         self.given = []
 
-    def invoke(self, input, config=None, **kwargs):
+    def invoke(self, given, config=None, **kwargs):
         raise NotImplementedError
 
-    async def ainvoke(self, input, config=None, **kwargs):
+    async def ainvoke(self, given, config=None, **kwargs):
         await asyncio.sleep(0)
-        content = input["input"][-1].content  # with recalled lines before the question
+        content = given["input"][-1].content  # with recalled lines before the question
         reply = f"re: {content if isinstance(content, str) else content[-1]['text']}"
         self.given.append(reply)
         return AIMessage(reply)

@@ -31,7 +31,7 @@ def ask_for_it():
     return ask(lambda: ("called", NAME.get()), get_loop_thread)
 
 
-# -- hops -------------------------------------------------------------------------------------------
+# -- hops -----------------------------------------------------------------------------------------
 
 
 async def test_a_hop_sees_the_callers_context_and_is_another_thread():
@@ -70,7 +70,7 @@ async def test_what_the_asked_code_raises_is_raised_where_it_was_asked(error):
     def call():
         try:
             return ask(lambda: None, fail)
-        except BaseException as caught:
+        except BaseException as caught:  # noqa: BLE001 - a cancelled task is one of them
             return type(caught)
 
     assert await hop(call) in (type(error), RuntimeError)
@@ -105,7 +105,7 @@ async def test_who_is_cancelled_waits_for_a_call_that_runs(run):
         done.append(1)
 
     task = asyncio.create_task(run(call))
-    while not began.is_set():
+    while not began.is_set():  # noqa: ASYNC110 - another thread sets it
         await asyncio.sleep(0.001)
     for _ in range(3):
         task.cancel()
@@ -161,7 +161,7 @@ async def test_a_call_that_raises_stop_iteration_does_not_wait_for_ever():
         await hop(lambda: next(iter(())))
 
 
-# -- what the two forms of a method are called ------------------------------------------------------
+# -- what the two forms of a method are called ----------------------------------------------------
 
 
 def test_both_forms_have_one_signature():
