@@ -20,7 +20,7 @@ WAIT_FOR_NOTHING = {
     "PromptFile": {"compile", "save", "to_chat_prompt"},
     "SummarizingMemory": {"as_node", "as_summarizer"},
 }
-"""Public methods without an asynchronous form: they read what is in memory, or a file of a prompt."""
+"""Methods without an asynchronous form: they read what is in memory, or a prompt's file."""
 
 
 def list_public():
