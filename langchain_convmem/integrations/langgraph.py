@@ -109,18 +109,11 @@ def memory_graph(
     model: RunnableLike[Any, Any],
     *,
     state_schema: type[Any] = MemoryState,
-    recall: bool = True,
-    recall_tokens: int | None = None,
-    recall_k: int | None = None,
-    history_tokens: int | None = None,
-    context_tokens: int | None = None,
-    reserved_tokens: int = 0,
-    profile_tokens: int | None = None,
-    remember: bool = True,
     profile: Profile | None = None,
     follow_edits: bool = True,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "memory",
+    **options: Unpack[TurnSettings],
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a graph of the nodes `recall`, `model`, `record` and, if needed, `summarize`.
 
@@ -135,33 +128,16 @@ def memory_graph(
         state_schema: A TypedDict, pydantic model or dataclass. With a key `messages` (such as
             LangGraph's `MessagesState`) the state keeps the messages, and the log follows it; with
             the keys of `MemoryState` it holds ids and plain values.
-        recall: Whether to recall lines of earlier conversations.
-        recall_tokens: Budget of the recalled text.
-        recall_k: Number of blocks to recall instead.
-        history_tokens: Budget for earlier messages of the thread; None is unlimited.
-        context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
-        reserved_tokens: Tokens of it reserved for what is outside the messages.
-        profile_tokens: Budget of what is known of the user; None is what the memory says.
-        remember: Whether to store turns.
         profile: Provider rules for the messages; None derives them from the model.
         follow_edits: See `recall_node`.
         checkpointer: LangGraph's; None uses the parent graph's, if any.
         name: The graph's name in traces.
+        **options: `recall`, `history_tokens` and the others of `TurnOptions`.
 
     Raises:
-        ConfigError: If an option is invalid.
+        ConfigError: If an option is unknown or invalid.
         MissingExtraError: If langgraph is not installed.
     """
-    options: TurnSettings = {
-        "recall": recall,
-        "recall_tokens": recall_tokens,
-        "recall_k": recall_k,
-        "history_tokens": history_tokens,
-        "context_tokens": context_tokens,
-        "reserved_tokens": reserved_tokens,
-        "profile_tokens": profile_tokens,
-        "remember": remember,
-    }
     nodes = _make_nodes(
         memory,
         options,
@@ -244,8 +220,9 @@ def record_node(
     Raises:
         MissingExtraError: If langgraph is not installed.
     """
-    options: TurnSettings = {"remember": remember}
-    nodes = _make_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)
+    nodes = _make_nodes(
+        memory, {"remember": remember}, messages_key=messages_key, follow_edits=follow_edits
+    )
     return _make_node("record", nodes, NodeRun.record, is_last=True)
 
 
@@ -978,19 +955,18 @@ def _store_asked(
     Returns:
         The entry, which may have been there before.
     """
-    log = memory.log
-    back = _draft_rewind(log, context, current)
+    back = _draft_rewind(memory.log, context, current)
     metadata = context.make_metadata("turn", current or None)
     draft = memory.drafting.build(asked, metadata=metadata)
     is_unnamed = asked.id == context.place.task
     if is_unnamed and context.since is None and not context.is_sent:
         said = [asked.model_copy(update={"id": None})]
-        entries = log.entries(context.key, last=_PAGE)
+        entries = memory.log.entries(context.key, last=_PAGE)
         kept = None if draft is None else draft.message
         meant = reconcile(entries, said, stored_form=lambda _: kept)
         if meant is not None and meant.again is not None:
             return meant.again
-    return log.append(context.key, [*back, *filter(None, [draft])])[-1]
+    return memory.log.append(context.key, [*back, *filter(None, [draft])])[-1]
 
 
 def _store_carried_reply(run: NodeRun, reply: CarriedReply, *, is_broken: bool = False) -> None:
