@@ -24,7 +24,7 @@ from concurrent.futures import (
     wait,
 )
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.forks import make_lock
@@ -33,7 +33,6 @@ from langchain_convmem.records import ThreadKey
 from langchain_convmem.streams import shield_write
 
 P = ParamSpec("P")
-S = TypeVar("S")
 T = TypeVar("T")
 
 _logger = logging.getLogger("langchain_convmem")
@@ -42,9 +41,7 @@ _MOST_THREADS = 1_000
 """Of hops: few run at once, but any number may wait for answers."""
 
 
-def to_async(
-    method: Callable[Concatenate[S, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Return the asynchronous form of a method: it calls that method off the event loop.
 
     In the body of a class, `aowners = to_async(owners)`. Who overrides `owners` overrides both.
@@ -54,10 +51,11 @@ def to_async(
     owner = method.__qualname__.rpartition(".")[0]
 
     @wraps(method, updated=())  # not that it is abstract
-    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         if not owner:
-            return await hop(partial(method, self, *args, **kwargs))
-        run: Callable[[], T] = partial(getattr(self, name), *args, **kwargs)
+            return await hop(partial(method, *args, **kwargs))
+        self: Any = args[0]
+        run: Callable[[], T] = partial(getattr(self, name), *args[1:], **kwargs)
         run_off_loop: Callable[[Callable[[], T]], Awaitable[T]]
         run_off_loop = getattr(self, "_run_off_loop", hop)
         return await run_off_loop(run)
