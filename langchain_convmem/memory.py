@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
-    from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
+    from langchain_convmem.protocols import ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
@@ -96,9 +96,10 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
-    from langchain_convmem.summarizing.summarizers import SummarizerLike
+    from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
     from langchain_convmem.text import ChatTemplate
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
+    from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.turns.turn import TurnMemory

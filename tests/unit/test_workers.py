@@ -11,9 +11,9 @@ from collections import Counter
 import pytest
 from forked_processes import in_child
 
+from langchain_convmem.background import BackgroundJobs, run_in_worker
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.background import BackgroundJobs, run_in_worker
 
 
 async def test_a_worker_sees_the_callers_context_and_is_another_thread():
