@@ -51,10 +51,11 @@ from langchain_convmem.titles import (
     update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
+from langchain_convmem.turns.memory import WritingTurns
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
-from langchain_convmem.turns.turn import WritingTurns, read_stretches
+from langchain_convmem.turns.turn import read_stretches
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.counting import (
@@ -102,7 +103,7 @@ if TYPE_CHECKING:
     from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
-    from langchain_convmem.turns.turn import TurnMemory
+    from langchain_convmem.turns.memory import TurnMemory
     from langchain_convmem.words.facts import Fact
     from langchain_convmem.wrap import RememberingRunnable
 

@@ -35,7 +35,7 @@ from langchain_convmem.recall.embedding import (
     is_free,
     is_made_here,
 )
-from langchain_convmem.recall.options import IndexName, Progress, VectorBits
+from langchain_convmem.recall.options import Progress
 from langchain_convmem.recall.segments import (
     SegmentStore,
     SegmentTable,
@@ -50,7 +50,7 @@ from langchain_convmem.recall.snapshots import (
     load_parts,
     save_parts,
 )
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.vectors import IndexName, SegmentVectors, VectorBits
 from langchain_convmem.records import DialogLine, Owner, StoredSegment
 from langchain_convmem.views.live import Retraction, follow_retractions, list_retractions
 from langchain_convmem.words.analysis import extract_line_terms
