@@ -1676,7 +1676,7 @@ class Profiles:
         self._lock = make_lock()
         self._reader: ProfileReader | None = None
         self._profiler: Profiler | None = None
-        self._jobs: BackgroundJobs | None = None
+        self._jobs: BackgroundJobs[ThreadKey] | None = None
         if profiler is not None:
             from langchain_convmem.profile.profiler import Profiler
 
@@ -1797,7 +1797,7 @@ class Summaries:
         self._on_summary = on_summary
         self._lock = make_lock()
         self._compactor: Compactor | None = None
-        self._jobs: BackgroundJobs | None = None
+        self._jobs: BackgroundJobs[ThreadKey] | None = None
 
     @property
     def has_summarizer(self) -> bool:
@@ -1931,7 +1931,7 @@ class Summaries:
     # -- the background ---------------------------------------------------------------------------
 
     @property
-    def _background(self) -> BackgroundJobs:
+    def _background(self) -> BackgroundJobs[ThreadKey]:
         compactor = self.compactor
         with self._lock:
             if self._jobs is None:
