@@ -51,10 +51,11 @@ from langchain_convmem.titles import (
     update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
+from langchain_convmem.turns.memory import WritingTurns
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
-from langchain_convmem.turns.turn import WritingTurns, read_stretches
+from langchain_convmem.turns.turn import read_stretches
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.counting import (
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
-    from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
+    from langchain_convmem.protocols import ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
@@ -96,11 +97,12 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
-    from langchain_convmem.summarizing.summarizers import SummarizerLike
+    from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
     from langchain_convmem.text import ChatTemplate
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
+    from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportReport
-    from langchain_convmem.turns.turn import TurnMemory
+    from langchain_convmem.turns.memory import TurnMemory
     from langchain_convmem.words.facts import Fact
     from langchain_convmem.wrap import RememberingRunnable
 
@@ -1584,7 +1586,7 @@ class Profiles:
         self._lock = make_lock()
         self._reader: ProfileReader | None = None
         self._profiler: Profiler | None = None
-        self._jobs: BackgroundJobs | None = None
+        self._jobs: BackgroundJobs[ThreadKey] | None = None
         if profiler is not None:
             from langchain_convmem.profile.profiler import Profiler
 
@@ -1705,7 +1707,7 @@ class Summaries:
         self._on_summary = on_summary
         self._lock = make_lock()
         self._compactor: Compactor | None = None
-        self._jobs: BackgroundJobs | None = None
+        self._jobs: BackgroundJobs[ThreadKey] | None = None
 
     @property
     def has_summarizer(self) -> bool:
@@ -1839,7 +1841,7 @@ class Summaries:
     # -- the background ---------------------------------------------------------------------------
 
     @property
-    def _background(self) -> BackgroundJobs:
+    def _background(self) -> BackgroundJobs[ThreadKey]:
         compactor = self.compactor
         with self._lock:
             if self._jobs is None:

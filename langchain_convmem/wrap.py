@@ -71,7 +71,7 @@ from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import build_message, is_remembered
 
 if TYPE_CHECKING:
-    from langchain_convmem.turns.turn import TurnMemory
+    from langchain_convmem.turns.memory import TurnMemory
 
 _ATTEMPT = "attempt_of"
 """Key in the user entry's `aux`: the run whose retries are the same turn."""

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from collections import Counter
+from concurrent.futures import wait
 
 import pytest
 from forked_processes import in_child
@@ -224,8 +225,9 @@ def jobs(job):
 
 
 def test_each_thread_that_was_asked_for_is_done(jobs, job):
-    assert all(jobs.submit(key) for key in KEYS)
+    done = [jobs.submit(key) for key in KEYS]
     assert jobs.flush(SOON_S)
+    assert all(one.done() for one in done)
     assert Counter(job.keys) == Counter(KEYS)
     assert job.most_at_once <= 2
 
@@ -235,7 +237,7 @@ def test_who_asks_while_a_job_runs_gets_one_more_and_only_one(jobs, job):
     jobs.submit(KEYS[0])
     job.hold()
     for _ in range(5):
-        assert jobs.submit(KEYS[0])
+        jobs.submit(KEYS[0])
     job.may_end.set()
     assert jobs.flush(SOON_S)
     assert job.keys == KEYS[:1] * 2
@@ -275,8 +277,45 @@ def test_closing_finishes_what_runs_drops_what_waits_and_takes_no_more(jobs, job
         thread.join(SOON_S)
         assert not thread.is_alive()
     assert set(KEYS[:2]) <= set(job.keys)
-    assert not jobs.submit(KEYS[9])
+    assert jobs.submit(KEYS[9]).done()
+    assert KEYS[9] not in job.keys
     assert jobs.flush(0)
+    jobs.close()
+
+
+def test_a_job_with_more_to_do_waits_its_turn_behind_the_others():
+    left = {"a": 3, "b": 2}
+    order = []
+    both_asked = threading.Event()
+
+    def job(key):
+        assert both_asked.wait(SOON_S)
+        order.append(key)
+        left[key] -= 1
+        return left[key]
+
+    jobs = BackgroundJobs(job, workers=1)
+    done = [jobs.submit(key) for key in left]
+    both_asked.set()
+    assert not wait(done, SOON_S).not_done
+    assert order == ["a", "b", "a", "b", "a"]
+    jobs.close()
+
+
+def test_what_is_dropped_is_finished_where_it_runs_and_not_begun_where_it_waits(job):
+    jobs = BackgroundJobs(job, workers=1)
+    job.may_end.clear()
+    done = [jobs.submit(key) for key in KEYS[:3]]
+    job.hold()
+    jobs.submit(KEYS[0])  # once more, which is dropped as well
+    dropping = threading.Thread(target=jobs.drop, args=(KEYS[:2],))
+    dropping.start()
+    assert not wait([done[1]], SOON_S).not_done
+    assert not done[0].done()
+    job.may_end.set()
+    dropping.join(SOON_S)
+    assert jobs.flush(SOON_S)
+    assert job.keys == [KEYS[0], KEYS[2]]
     jobs.close()
 
 
