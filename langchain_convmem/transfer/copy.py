@@ -28,7 +28,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.titles import DOCUMENT, list_documents
+from langchain_convmem.titles import DOCUMENT
 from langchain_convmem.views.codec import redraft
 from langchain_convmem.views.summaries import translate_record
 
@@ -157,10 +157,10 @@ class _LogCopy:
         source, target = self.source, self.target
         for _, keys in groupby(listed, key=lambda key: key.user_id):
             wanted = list(keys)
-            here = list_documents(source, wanted)
+            here = source.get_states(wanted, DOCUMENT)
             if not here:
                 continue
-            there = list_documents(target, wanted)
+            there = target.get_states(wanted, DOCUMENT)
             for key in wanted:
                 new, old = here.get(key), there.get(key)
                 if new is not None and (old is None or new.value != old.value):
