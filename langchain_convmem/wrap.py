@@ -382,6 +382,7 @@ class WrappedTurn:
         Raises:
             InvalidMessageError: If the call goes on with a turn that is not open.
         """
+        self.memory.check_call()
         with self.trace.mark_internal():
             thread = read_live(self.memory.log, self.key)
             if self.incoming.continues:

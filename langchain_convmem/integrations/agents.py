@@ -174,6 +174,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         return await hop(lambda: self._run(partial(self._begin, state), runtime))
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
+        self._turn_memory.check_call()
         messages: list[Any] = state["messages"]
         if messages:
             check_question(messages[-1])

@@ -551,6 +551,7 @@ class MemoryNodes:
     def summarize(self, run: NodeRun) -> Update:
         """Compact the thread if due; the state does not change."""
         if run.options.remember:
+            self.memory.check_call()
             self.memory.compact(run.node.key)
         return {}
 
