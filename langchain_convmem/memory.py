@@ -255,7 +255,9 @@ class ConversationMemory:
             summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
                 `offline.ExtractiveSummarizer()`. `"auto"`: the model of the first chain, agent or
-                conversation that runs over this memory. None: nothing is ever summarised.
+                conversation that runs over this memory. None: nothing is ever summarised. A
+                coroutine function runs behind the turns, or where `asummarize` and the like await
+                it; a synchronous call that would need it raises a `ConfigError`.
             summary_settings: When a thread is compacted, and how far.
             summarize_when: `"background"`: a worker thread compacts after the turn.
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a

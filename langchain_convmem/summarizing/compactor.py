@@ -132,17 +132,17 @@ class Compactor:
         if lease is None:
             rests = self.leases.find_rest(key)
             return SummaryReport(key=key, outcome="resting" if rests else "busy")
-        # Whoever is cancelled, or stopped by a signal, learns nothing about the summariser.
-        ended: Ended = "stopped"
+        ended: Ended = "done"
         try:
             # Planned under the lease: another one may have compacted the thread before.
             reports = self._execute_all(lease, plan(key))
             if not reports or any(reports):
                 reports += self._write_parents(lease)
-            has_failed = any(one.outcome == "failed" for one in reports)
-            ended = "failed" if has_failed else "done"
-        except Exception:
-            ended = "failed"
+            if any(one.outcome == "failed" for one in reports):
+                ended = "failed"
+        except BaseException as error:
+            # Whoever is cancelled, or stopped by a signal, learns nothing about the summariser.
+            ended = "failed" if isinstance(error, Exception) else "stopped"
             raise
         finally:
             self.leases.give_back(lease, ended)
