@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
@@ -74,9 +74,6 @@ T = TypeVar("T")
 
 
 _ToolResult: TypeAlias = "ToolMessage | Command[Any]"
-
-
-_StoreResult: TypeAlias = "Callable[[ToolMessage, AgentHook], ToolMessage]"
 
 
 class RememberedState(AgentState[Any]):
@@ -165,13 +162,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the user's message and anything else missing from the log."""
-        return self._run(partial(self._begin, state), runtime)
+        return self._run(runtime, partial(self._begin, state))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store the user's message; see `before_agent`."""
-        return await hop(lambda: self._run(partial(self._begin, state), runtime))
+        return await hop(lambda: self._run(runtime, partial(self._begin, state)))
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
         self._turn_memory.check_call()
@@ -196,22 +193,31 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the last changes by other middleware and retract answers that were replaced."""
-        return self._run(partial(self._end, state), runtime)
+        update = self._run(runtime, partial(self._end, state))
+        self._run(runtime, partial(self._settle, state))
+        return update
 
     async def aafter_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what is missing from the log; see `after_agent`."""
-        return await hop(lambda: self._run(partial(self._end, state), runtime))
+        update = await finish(lambda: self._run(runtime, partial(self._end, state)))
+        await hop(lambda: self._run(runtime, partial(self._settle, state)))
+        return update
 
     def _end(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
         note = hook.find_note(state)
         if note is None:
             return None
         hook.sync.finish(note, state["messages"])
-        self._turn_memory.finish_turn(hook.sync.context.key)
+        self._turn_memory.note_turn(hook.sync.context.key)
         removed = remove_superseded(state["messages"], note)
         return {"messages": removed} if removed else None
+
+    def _settle(self, state: RememberedState, hook: AgentHook) -> None:
+        """Compact the thread after a turn of which anything is stored, if that is due."""
+        if hook.find_note(state) is not None:
+            self._turn_memory.compact(hook.sync.context.key)
 
     # -- The model ------------------------------------------------------------------------------
 
@@ -221,16 +227,15 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply."""
-        asked = self._run(partial(self._prepare, request), request.runtime)
+        run = partial(self._run, request.runtime)
+        asked = run(partial(self._prepare, request))
         with collect_replies(self._turn_memory.token_counters.learn) as heard:
             try:
                 response = handler(asked.request)
             except BaseException:
-                storing = partial(_store_broken, asked, heard)
-                self._run(storing, request.runtime)
+                run(partial(asked.store_broken, heard))
                 raise
-        answering = partial(_store_answer, asked, response, heard)
-        return self._run(answering, request.runtime)
+        return run(partial(asked.store_answer, response, heard))
 
     async def awrap_model_call(
         self,
@@ -238,18 +243,17 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply; see `wrap_model_call`."""
-        asked = await hop(lambda: self._run(partial(self._prepare, request), request.runtime))
+        run = partial(self._run, request.runtime)
+        asked = await hop(lambda: run(partial(self._prepare, request)))
         with collect_replies(self._turn_memory.token_counters.learn) as heard:
             try:
                 response = await handler(asked.request)
             except GeneratorExit:
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
-                storing = partial(_store_broken, asked, heard)
-                await finish(lambda: self._run(storing, request.runtime))
+                await finish(lambda: run(partial(asked.store_broken, heard)))
                 raise
-        answering = partial(_store_answer, asked, response, heard)
-        return await finish(lambda: self._run(answering, request.runtime))
+        return await finish(lambda: run(partial(asked.store_answer, response, heard)))
 
     def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> AgentCall:
         sync, trace = hook.sync, hook.trace
@@ -282,10 +286,10 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may also return lists of messages and commands, despite LangChain's types.
         """
-        keep = self._run(partial(_store_call, request), request.runtime)
-        storing = partial(_store_results, handler(request), keep)
-        kept: _ToolResult = self._run(storing, request.runtime)
-        return kept
+        run = partial(self._run, request.runtime)
+        call = run(partial(AgentToolCall.store, request))
+        result = handler(request)
+        return result if call is None else run(partial(call.store_results, result))
 
     async def awrap_tool_call(
         self,
@@ -293,15 +297,17 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store a tool's result; see `wrap_tool_call`."""
-        keep = await hop(lambda: self._run(partial(_store_call, request), request.runtime))
-        storing = partial(_store_results, await handler(request), keep)
-        kept: _ToolResult = await finish(lambda: self._run(storing, request.runtime))
-        return kept
+        run = partial(self._run, request.runtime)
+        call = await hop(lambda: run(partial(AgentToolCall.store, request)))
+        result = await handler(request)
+        if call is None:
+            return result
+        return await finish(lambda: run(partial(call.store_results, result)))
 
     # -- The run --------------------------------------------------------------------------------
 
-    def _run(self, steps_of: Callable[[AgentHook], T], runtime: Any) -> T:
-        """Run the steps of a hook as the memory's own work, and report what it took.
+    def _run(self, runtime: Any, step: Callable[[AgentHook], T]) -> T:
+        """Do a step of a hook as the memory's own work, and report what it took.
 
         Raises:
             ConfigError: If the run names no thread, or sets an option that there is not, or
@@ -322,7 +328,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             is_one_turn=True,
             trace=trace,
         )
-        return trace.run_internal(steps_of(AgentHook(sync, options, trace)))
+        return trace.run_internal(partial(step, AgentHook(sync, options, trace)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,56 +367,64 @@ class AgentCall:
     turn: SyncedTurn | None
     started_ms: int
 
+    def store_answer(
+        self, response: ModelResponse[Any], heard: PartialReplyHandler, hook: AgentHook
+    ) -> ModelResponse[Any]:
+        """Store the reply; return it with the ids under which it is stored."""
+        if self.turn is None:
+            return response
+        held, timing = self.request.state["messages"], self._measure(heard)
+        said = hook.sync.store_reply(self.turn, response.result, held, timing)
+        return replace(response, result=said)
 
-def _store_answer(
-    asked: AgentCall, response: ModelResponse[Any], heard: PartialReplyHandler, hook: AgentHook
-) -> ModelResponse[Any]:
-    if asked.turn is None:
-        return response
-    timing = measure_times(asked.started_ms, heard.first_token_ms)
-    held = asked.request.state["messages"]
-    said = hook.sync.store_reply(asked.turn, response.result, held, timing)
-    return replace(response, result=said)
+    def store_broken(self, heard: PartialReplyHandler, hook: AgentHook) -> None:
+        """Store the words that came of a reply that broke off."""
+        said = heard.collect_broken()
+        if self.turn is not None and said:
+            held, timing = self.request.state["messages"], self._measure(heard)
+            hook.sync.store_broken_reply(self.turn, said, held, timing)
 
-
-def _store_broken(asked: AgentCall, heard: PartialReplyHandler, hook: AgentHook) -> None:
-    said = heard.collect_broken()
-    if asked.turn is not None and said:
-        timing = measure_times(asked.started_ms, heard.first_token_ms)
-        held = asked.request.state["messages"]
-        hook.sync.store_broken_reply(asked.turn, said, held, timing)
-
-
-def _store_call(request: ToolCallRequest, hook: AgentHook) -> _StoreResult | None:
-    """Make sure that the call is stored; return what stores its result."""
-    call_id = request.tool_call["id"]
-    state: Any = request.state
-    note = hook.find_note(state)
-    if note is None or call_id is None:
-        return None
-    caller = hook.sync.store_call(note, state["messages"], call_id)
-    if caller is None:
-        return None
-    return lambda result, later: later.sync.store_result(note, caller, result, call_id)
+    def _measure(self, heard: PartialReplyHandler) -> Mapping[str, int]:
+        return measure_times(self.started_ms, heard.first_token_ms)
 
 
-def _store_results(result: Any, keep: _StoreResult | None, hook: AgentHook) -> Any:
-    """Return what a tool returned, with each tool message in it as `keep` returns it."""
-    if keep is None:
-        return result
-    if isinstance(result, ToolMessage):
-        return keep(result, hook)
-    if isinstance(result, list):
-        every = list(result)
-        for number, one in enumerate(result):
-            every[number] = _store_results(one, keep, hook)
-        return every
-    if isinstance(result, Command):
-        update = _read_update(result)
-        if isinstance(update.get("messages"), list):
-            messages = _store_results(update["messages"], keep, hook)
-            return replace(result, update={**update, "messages": messages})
-    return result
+@dataclass(frozen=True, slots=True)
+class AgentToolCall:
+    """A call of a tool, which is stored.
+
+    Attributes:
+        note: Its turn.
+        caller: The message that makes it.
+        id: The call's own id.
+    """
+
+    note: TurnNote
+    caller: BaseMessage
+    id: str
+
+    @classmethod
+    def store(cls, request: ToolCallRequest, hook: AgentHook) -> AgentToolCall | None:
+        """Make sure that a call is stored; return it, or None if its turn is not stored."""
+        call_id = request.tool_call["id"]
+        state: Any = request.state
+        note = hook.find_note(state)
+        if note is None or call_id is None:
+            return None
+        caller = hook.sync.store_call(note, state["messages"], call_id)
+        return None if caller is None else cls(note, caller, call_id)
+
+    def store_results(self, returned: Any, hook: AgentHook) -> Any:
+        """Store the results in what a tool returned; return it with the ids that they have."""
+        if isinstance(returned, ToolMessage):
+            return hook.sync.store_result(self.note, self.caller, returned, self.id)
+        if isinstance(returned, list):
+            return [self.store_results(one, hook) for one in returned]
+        if isinstance(returned, Command):
+            update = _read_update(returned)
+            if isinstance(update.get("messages"), list):
+                messages = self.store_results(update["messages"], hook)
+                return replace(returned, update={**update, "messages": messages})
+        return returned
 
 
 def _read_update(command: Command[Any]) -> dict[str, Any]:

@@ -114,6 +114,20 @@ async def test_a_summary_that_is_cancelled_is_no_failure_of_its_model():
         assert await memory.asummarize("t", user_id="ana")
 
 
+async def test_a_turn_that_is_cancelled_in_its_summary_keeps_its_reply_and_frees_the_thread():
+    summarizer = UntilCancelled()
+    async with summarising("foreground", summarizer, settings=RESTING) as memory:
+        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False)
+        await chain.ainvoke("one", at())
+        turn = asyncio.create_task(chain.ainvoke("two", at()))
+        await summarizer.began.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert len(memory.history("t", user_id="ana").messages) == 4
+        assert await memory.asummarize("t", user_id="ana")
+
+
 # -- coroutine functions ------------------------------------------------------------------------
 
 
