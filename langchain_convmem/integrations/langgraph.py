@@ -534,6 +534,7 @@ class NodeRun:
     def summarize(self) -> Update:
         """Compact the thread if due; the state does not change."""
         if self.options.remember:
+            self.nodes.memory.check_call()
             self.nodes.memory.compact(self.place.key)
         return {}
 
