@@ -1,9 +1,9 @@
-"""Threads for what may block: recalls, tools, functions of the caller, files.
+"""Threads: for what would block an event loop, for what may never return, for jobs behind turns.
 
-Neither kind uses an event loop's own executor, which may be full of turns that wait for the very
-turn that waits here. Work of our own that is sure to end runs in a small pool (`run_in_worker`).
-Code that may never return gets a thread of its own, which nobody has to wait for
-(`run_in_thread`): the threads of a pool are waited for when the process ends.
+None is an event loop's own executor, which may be full of turns that wait for the very turn that
+waits here. Work of our own that is sure to end is a `hop` from the loop into a small pool, whose
+threads are waited for when the process ends. Code that may never return gets a thread of its own,
+which nobody has to wait for (`run_in_thread`). `BackgroundJobs` are what no turn waits for.
 """
 
 from __future__ import annotations
@@ -13,32 +13,21 @@ import contextvars
 import logging
 import os
 import threading
-import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Future,
-    ThreadPoolExecutor,
-    wait,
-)
-from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import cache, partial, wraps
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from langchain_convmem.errors import TurnCancelledError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
-from langchain_convmem.records import ThreadKey
 from langchain_convmem.streams import shield_write
 
+K = TypeVar("K")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _logger = logging.getLogger("langchain_convmem")
-
-_MOST_THREADS = 1_000
-"""Of hops: few run at once, but any number may wait for answers."""
 
 
 def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -60,16 +49,34 @@ def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         run_off_loop = getattr(self, "_run_off_loop", hop)
         return await run_off_loop(run)
 
-    name_twin(call, method, owner=owner)
+    call.__name__ = f"a{name}"
+    call.__qualname__ = f"{owner}.a{name}".lstrip(".")
+    call.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{method.__doc__}"
     return call
 
 
 # -- From an event loop to a thread, and back for what only the loop can do -----------------------
 
-_AT_ONCE = 10
-_SLOTS = FifoLock(
-    lambda _: TimeoutError(), lambda: RuntimeError("a worker waits for itself"), capacity=_AT_ONCE
-)
+
+def make_slots(at_once: int) -> FifoLock:
+    """Return the line of hops of which so many run at once; see `SLOTS`."""
+    return FifoLock(lambda _: TimeoutError(), RuntimeError, capacity=at_once)
+
+
+SLOTS = make_slots(10)
+"""The line of the process's hops; as many run at once as a pool of PostgreSQL has connections."""
+_MOST_THREADS = 1_000
+"""Few run at once, but any number may wait for answers."""
+
+
+@cache
+def _get_executor() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="convmem-worker")
+
+
+if hasattr(os, "register_at_fork"):  # threads survive no fork
+    os.register_at_fork(after_in_child=_get_executor.cache_clear)
+
 _HOP: contextvars.ContextVar[_Hop | None] = contextvars.ContextVar("convmem_hop", default=None)
 
 
@@ -88,7 +95,7 @@ async def hop(call: Callable[[], T]) -> T:
     await running.enter()
     context = contextvars.copy_context()
     run = partial(context.run, running.run, call)
-    return await running.wait(loop.run_in_executor(_POOL.get_executor(), run))
+    return await running.wait(loop.run_in_executor(_get_executor(), run))
 
 
 async def finish(call: Callable[[], T]) -> T:
@@ -136,7 +143,7 @@ class _Hop:
         """Wait for a slot."""
         if not self._has_slot:
             return
-        self._slot = _SLOTS.enter()
+        self._slot = SLOTS.enter()
         try:
             if not self._slot.done():
                 await asyncio.wrap_future(self._slot)
@@ -149,9 +156,7 @@ class _Hop:
         _HOP.set(self)
         self.thread = threading.get_ident()
         try:
-            return call()
-        except StopIteration as error:  # no future can carry it
-            raise RuntimeError("the call raised StopIteration") from error
+            return _call(call)
         finally:
             self.thread = 0
             self._leave()
@@ -194,78 +199,19 @@ class _Hop:
         finally:
             self._asked = None
             if self._has_slot:
-                self._slot = _SLOTS.enter()
+                self._slot = SLOTS.enter()
                 self._slot.result()
         return answer
 
     def _leave(self) -> None:
         if self._slot is not None:
-            _SLOTS.leave(self._slot)
+            SLOTS.leave(self._slot)
             self._slot = None
-
-
-def name_twin(twin: Callable[..., Any], method: Callable[..., Any], *, owner: str) -> None:
-    """Name and document the asynchronous twin of a method after it.
-
-    Args:
-        twin: The twin.
-        method: The method.
-        owner: Name of the class that has the twin; empty for a function.
-    """
-    name = method.__name__
-    twin.__name__ = f"a{name}"
-    twin.__qualname__ = f"{owner}.a{name}".lstrip(".")
-    twin.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{method.__doc__}"
 
 
 async def run_in_thread(call: Callable[[], T]) -> T:
     """Return what the call returns, made in a thread. If cancelled, its outcome is dropped."""
     return await asyncio.wrap_future(start_in_thread(call))
-
-
-def run_in_own_loop(call: Callable[[], Awaitable[T]]) -> T:
-    """Return what an asynchronous call returns, made in a thread with an event loop of its own."""
-
-    async def await_call() -> T:
-        return await call()
-
-    return start_in_thread(lambda: asyncio.run(await_call())).result()
-
-
-def run_in_threads(
-    calls: Sequence[Callable[[], T]], *, at_most: int, cancelled: Future[Any] | None = None
-) -> list[T]:
-    """Return what calls return, in their order, made in threads.
-
-    Args:
-        calls: Started in this order.
-        at_most: How many run at once.
-        cancelled: As soon as it has a result, nothing is waited for any more.
-
-    Raises:
-        TurnCancelledError: If `cancelled` has a result; if it has an exception, that one.
-        BaseException: The first that a call raises; the others are left to themselves.
-    """
-    waiting = deque(enumerate(calls))
-    running: dict[Future[Any], int] = {}
-    results: dict[int, T] = {}
-    end = [] if cancelled is None else [cancelled]
-    while waiting or running:
-        while waiting and len(running) < at_most:
-            number, call = waiting.popleft()
-            running[start_in_thread(call)] = number
-        done = wait([*end, *running], return_when=FIRST_COMPLETED).done
-        if cancelled in done:
-            _give_up(cancelled)
-        for outcome in done:
-            results[running.pop(outcome)] = outcome.result()
-    return [results[number] for number in range(len(calls))]
-
-
-def _give_up(cancelled: Future[Any] | None) -> None:
-    if cancelled is not None and not cancelled.cancelled():
-        cancelled.result()
-    raise TurnCancelledError("the turn was cancelled while tools ran; their results are dropped")
 
 
 def start_in_thread(call: Callable[[], T]) -> Future[T]:
@@ -284,50 +230,44 @@ def _settle(outcome: Future[T], call: Callable[[], T]) -> None:
     if not outcome.set_running_or_notify_cancel():
         return
     try:
-        outcome.set_result(call())
-    except StopIteration as error:  # no future can carry it
-        failure = RuntimeError("the call raised StopIteration")
-        failure.__cause__ = error
-        outcome.set_exception(failure)
+        outcome.set_result(_call(call))
     except BaseException as error:  # noqa: BLE001 - handed to the waiter
         outcome.set_exception(error)
 
 
-class _Pool:
-    """The process's workers; a forked child gets its own, since threads do not survive a fork."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-
-    def get_executor(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(
-                    _MOST_THREADS, thread_name_prefix="convmem-worker"
-                )
-            return self._executor
-
-
-_POOL = _Pool()
-if hasattr(os, "register_at_fork"):
-    # The lock may be held by another thread of the parent at the moment of the fork.
-    os.register_at_fork(after_in_child=_POOL.__init__)  # type: ignore[misc]
+def _call(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except StopIteration as error:  # no future can carry it
+        raise RuntimeError("the call raised StopIteration") from error
 
 
 # -- Jobs behind turns ----------------------------------------------------------------------------
 
 
-class BackgroundJobs:
-    """Runs one kind of job for threads of a log. Thread-safe; a forked child starts with none."""
+@dataclass(eq=False, slots=True)
+class _Job:
+    """What is to be done for a key."""
 
-    def __init__(
-        self, job: Callable[[ThreadKey], object], *, name: str = "job", workers: int = 2
-    ) -> None:
+    key: Any
+    done: Future[None] = field(default_factory=Future)
+    is_running: bool = False
+    is_asked_again: bool = False
+    is_dropped: bool = False
+
+
+class BackgroundJobs(Generic[K]):
+    """Runs one kind of job, for one key after the other. Thread-safe.
+
+    A forked child starts with none. Whatever waits when the interpreter ends is dropped.
+    """
+
+    def __init__(self, job: Callable[[K], object], *, name: str = "job", workers: int = 2) -> None:
         """Create the workers' place; they start with the first job.
 
         Args:
-            job: What to do for a thread. It reports its own failures; what it raises is logged.
+            job: Does a part of it for a key; a true answer says that more is left, which waits its
+                turn behind the other keys. It reports its own failures; what it raises is logged.
             name: What it is, for the log and the workers' names.
             workers: How many threads work at most.
         """
@@ -335,80 +275,90 @@ class BackgroundJobs:
         self._name = name
         self._workers = workers
         self._lock = make_lock()
+        self._is_closed = False
         self._clear()
 
     def _clear(self) -> None:
         self._pid = os.getpid()
         self._executor: ThreadPoolExecutor | None = None
-        self._jobs: dict[ThreadKey, Future[None]] = {}
-        self._again: set[ThreadKey] = set()
-        self._is_closed = False
+        self._jobs: dict[K, _Job] = {}
 
-    def submit(self, key: ThreadKey) -> bool:
-        """Have the job done for a thread; say whether it will be.
+    def submit(self, key: K) -> Future[None]:
+        """Have the job done for a key; return what is done when that is so, or never will be.
 
         A job that waits serves everyone who asks; after one that runs there is one more.
         """
         with self._lock:
             if self._pid != os.getpid():
                 self._clear()
-            if self._is_closed:
-                return False
-            running = self._jobs.get(key)
-            if running is None:
-                self._start(key)
-            elif running.running():
-                self._again.add(key)
-            return True
+            job = self._jobs.get(key)
+            if job is None:
+                job = self._jobs[key] = _Job(key)
+                self._enqueue(job)
+            job.is_asked_again = job.is_running
+            return job.done
 
-    def _start(self, key: ThreadKey) -> None:
-        if self._executor is None:
+    def _enqueue(self, job: _Job) -> None:
+        if self._executor is None and not self._is_closed:
             self._executor = ThreadPoolExecutor(
                 self._workers, thread_name_prefix=f"convmem-{self._name}"
             )
-        future = self._jobs[key] = self._executor.submit(self._run, key)
-        future.add_done_callback(self._log_failure)
-
-    def _run(self, key: ThreadKey) -> None:
         try:
-            self._job(key)
-        finally:
-            with self._lock:
-                del self._jobs[key]
-                if key in self._again and not self._is_closed:
-                    self._again.discard(key)
-                    self._start(key)
+            if self._executor is None:
+                self._finish(job)
+            else:
+                self._executor.submit(self._run, job)
+        except RuntimeError:  # the interpreter ends
+            self._finish(job)
+
+    def _run(self, job: _Job) -> None:
+        with self._lock:
+            if job.is_dropped:
+                return
+            job.is_running, job.is_asked_again = True, False
+        is_more: object = False
+        try:
+            is_more = self._job(job.key)
+        except BaseException:  # the turn that asked is over, and the next one asks again
+            _logger.exception("the %s of a thread failed", self._name)
+        with self._lock:
+            job.is_running = False
+            if (is_more or job.is_asked_again) and not job.is_dropped:
+                self._enqueue(job)
+            else:
+                self._finish(job)
+
+    def _finish(self, job: _Job) -> None:
+        job.is_dropped = True
+        if self._jobs.pop(job.key, None) is not None:
+            job.done.set_result(None)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until no job is left; say whether that came true in time."""
-        ends = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            with self._lock:
-                jobs = self._jobs.values() if self._pid == os.getpid() else ()
-                waiting = [job for job in jobs if not job.cancelled()]
-            if not waiting:
-                return True
-            left = None if ends is None else ends - time.monotonic()
-            try:
-                waiting[0].exception(left)
-            except CancelledError:
-                continue  # closed meanwhile
-            except TimeoutError:
-                return False
+        """Wait until what is to be done is done; say whether that came true in time."""
+        with self._lock:
+            jobs = list(self._jobs.values()) if self._pid == os.getpid() else []
+        return not wait([job.done for job in jobs], timeout_s).not_done
+
+    def drop(self, keys: Iterable[K], patience_s: float = 0) -> None:
+        """Do no more for these keys after a while; what runs is finished."""
+        with self._lock:
+            found = map(self._jobs.get, keys) if self._pid == os.getpid() else ()
+            jobs = [job for job in found if job is not None]
+        done = [job.done for job in jobs]
+        wait(done, patience_s)
+        with self._lock:
+            for job in jobs:
+                job.is_dropped = True
+                if not job.is_running:
+                    self._finish(job)
+        wait(done)
 
     def close(self) -> None:
         """Finish what runs, drop what waits, and take no more. Idempotent."""
         with self._lock:
             self._is_closed = True
             executor, self._executor = self._executor, None
-            is_ours = self._pid == os.getpid()
-        if executor is not None and is_ours:
-            executor.shutdown(wait=True, cancel_futures=True)
-            with self._lock:
-                self._jobs.clear()
-
-    def _log_failure(self, job: Future[None]) -> None:
-        """Log what a job raised: the turn that asked is over, and the next one asks again."""
-        error = None if job.cancelled() else job.exception()
-        if error is not None:
-            _logger.error("the %s of a thread failed", self._name, exc_info=error)
+            keys = list(self._jobs)
+        self.drop(keys)
+        if executor is not None and self._pid == os.getpid():
+            executor.shutdown()

@@ -1,7 +1,8 @@
 """Values as HTML for notebooks: tables, recalls with a small picture, prompt files. Pure.
 
 Whatever was said is escaped. Nothing names a colour but the page's own, so that it can be read on a
-dark page as well, and nothing is fetched.
+dark page as well, and nothing is fetched. Turns and recalls show themselves by these functions, so
+this file imports neither.
 """
 
 from __future__ import annotations
@@ -9,10 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from langchain_convmem.records import LineMatch, Recall, RecalledBlock, Turn
+from typing import Any
 
 _LEFT = ' style="text-align:left;vertical-align:top"'
 _FRAME = "border-left:3px solid currentColor;padding-left:.6em;margin:.4em 0"
@@ -49,14 +47,14 @@ def shorten_text(text: str, limit: int = _SHOWN_REPR) -> str:
 # -- turns ----------------------------------------------------------------------------------------
 
 
-def format_turn(turn: Turn, name: str) -> str:
+def format_turn(turn: Any, name: str) -> str:
     """Return a turn as `repr` shows it: who, how it begins, and how many parts it has."""
     text = shorten_text(" ".join(turn.contents))
     parts = f", {len(turn.entries)} parts" if len(turn.entries) > 1 else ""
     return f"{name}({turn.role}: {text!r}{parts}, id={turn.id!r})"
 
 
-def render_turn(turn: Turn) -> str:
+def render_turn(turn: Any) -> str:
     """Return a turn, or a summary with how much it covers, as HTML."""
     facts = [escape_html(turn.role), *map(escape_html, turn.metadata.attributes)]
     created = turn.metadata.timing.get("creation")
@@ -72,7 +70,7 @@ def render_turn(turn: Turn) -> str:
 # -- recalls --------------------------------------------------------------------------------------
 
 
-def render_recall(found: Recall) -> str:
+def render_recall(found: Any) -> str:
     """Return what was recalled: a picture of scores and windows, then the blocks, best first."""
     counts = f"{len(found.blocks)} blocks, {len(found.matches)} lines ranked"
     head = f'<div style="{_FAINT}">{escape_html(found.verdict)} · {counts}</div>'
@@ -83,7 +81,7 @@ def render_recall(found: Recall) -> str:
     return f"<div>{head}{_draw_recall(found)}{problems}{blocks}{rest}</div>"
 
 
-def _draw_recall(found: Recall) -> str:
+def _draw_recall(found: Any) -> str:
     """Draw each block as its window of lines: hits as tall as they are relevant, others low."""
     blocks = found.blocks[:_SHOWN_BLOCKS]
     best = max((match.relevance for block in blocks for match in block.matches), default=0)
@@ -110,7 +108,7 @@ def _draw_recall(found: Recall) -> str:
     )
 
 
-def _draw_bar(x: int, hit: LineMatch | None, speaker: str, best: float) -> str:
+def _draw_bar(x: int, hit: Any, speaker: str, best: float) -> str:
     share = 0.0 if hit is None else max(hit.relevance, 0) / best
     height = _LOW + round((_HEIGHT - _LOW) * share, 1)
     shade = ".25" if hit is None else ".9"
@@ -122,7 +120,7 @@ def _draw_bar(x: int, hit: LineMatch | None, speaker: str, best: float) -> str:
     )
 
 
-def _render_block(block: RecalledBlock) -> str:
+def _render_block(block: Any) -> str:
     first = block.lines[0]
     hits = {match.line.line_id: match for match in block.matches}
     head = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
-from langchain_convmem.background import BackgroundJobs, hop, to_async
+from langchain_convmem.background import BackgroundJobs, run_in_thread, to_async
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.forks import make_lock
@@ -51,10 +51,11 @@ from langchain_convmem.titles import (
     update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
+from langchain_convmem.turns.memory import WritingTurns
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
-from langchain_convmem.turns.turn import WritingTurns, read_stretches
+from langchain_convmem.turns.turn import read_stretches
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.counting import (
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
-    from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
+    from langchain_convmem.protocols import ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
@@ -96,12 +97,12 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
-    from langchain_convmem.summarizing.summarizers import SummarizerLike
+    from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
     from langchain_convmem.text import ChatTemplate
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
+    from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportReport
-    from langchain_convmem.transfer.imports import ImportedFile
-    from langchain_convmem.turns.turn import TurnMemory
+    from langchain_convmem.turns.memory import TurnMemory
     from langchain_convmem.words.facts import Fact
     from langchain_convmem.wrap import RememberingRunnable
 
@@ -319,11 +320,7 @@ class ConversationMemory:
                 later raises `LogClosedError` where it stores its reply.
         """
         self._turn_memory.active_turns.wait(timeout_s)
-        self._summaries.close()
-        self._profiles.close()
-        self._recaller.close()
-        if self._opened is not None:
-            self.log.close()
+        self._release()
 
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
         """Wait for running turns and release what was opened here; see `close`.
@@ -332,11 +329,14 @@ class ConversationMemory:
         before store what they had.
         """
         await self._turn_memory.active_turns.await_all(timeout_s)
-        await self._summaries.aclose()
-        await asyncio.to_thread(self._profiles.close)
-        await self._recaller.aclose()
+        await run_in_thread(self._release)
+
+    def _release(self) -> None:
+        self._summaries.close()
+        self._profiles.close()
+        self._recaller.close()
         if self._opened is not None:
-            await self.log.aclose()
+            self.log.close()
 
     def __enter__(self) -> Self:
         return self
@@ -658,14 +658,12 @@ class ConversationMemory:
         return list_threads(self.log, user_id)
 
     athreads = to_async(threads)
-    """Async `threads`."""
 
     def get_title(self, thread_id: str, *, user_id: str | None = None) -> str:
         """Return the title of a thread; empty if nobody gave it one."""
         return read_title(self.log, ThreadKey(user_id, thread_id))
 
     aget_title = to_async(get_title)
-    """Async `get_title`."""
 
     def set_title(self, thread_id: str, title: str, *, user_id: str | None = None) -> None:
         """Give a thread a title, which lists of threads show; no model reads it.
@@ -684,7 +682,6 @@ class ConversationMemory:
         return update_thread(self.log, ThreadKey(user_id, thread_id), {"title": check_title(title)})
 
     aset_title = to_async(set_title)
-    """Async `set_title`."""
 
     def archive(self, thread_id: str, *, user_id: str | None = None, archived: bool = True) -> None:
         """Mark a thread as put away, or not; it is kept, shown and recalled as before.
@@ -700,7 +697,6 @@ class ConversationMemory:
         return update_thread(self.log, ThreadKey(user_id, thread_id), {"archived": bool(archived)})
 
     aarchive = to_async(archive)
-    """Async `archive`."""
 
     def fork(
         self,
@@ -721,16 +717,10 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread shows no such message, or the new one is in use.
         """
-        return self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id)
+        fork = fork_thread(self.log, ThreadKey(user_id, thread_id), at, new_thread_id)
+        return self.history(fork.thread_id, user_id=fork.user_id)
 
     afork = to_async(fork)
-    """Async `fork`."""
-
-    def _fork_steps(
-        self, key: ThreadKey, at: str | Turn | None, new_thread_id: str | None
-    ) -> ConversationHistory:
-        fork = fork_thread(self.log, key, at, new_thread_id)
-        return self.history(fork.thread_id, user_id=fork.user_id)
 
     def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
         """Return statistics of a thread: messages, turns, tokens, times, bytes.
@@ -742,14 +732,9 @@ class ConversationMemory:
             thread_id: The thread; one that does not exist has nothing.
             user_id: Its user.
         """
-        return self._count(ThreadKey(user_id, thread_id))
+        return compute_stats(self.log.entries(ThreadKey(user_id, thread_id)))
 
     astats = to_async(stats)
-    """Async `stats`."""
-
-    def _count(self, key: ThreadKey) -> ThreadStats:
-        entries: list[Entry] = self.log.entries(key)
-        return compute_stats(entries)
 
     # -- Messages and files -----------------------------------------------------------------------
 
@@ -784,18 +769,13 @@ class ConversationMemory:
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        return self._add_steps(ThreadKey(user_id, thread_id), messages, turn_id, durable)
-
-    aadd_messages = to_async(add_messages)
-    """Async `add_messages`."""
-
-    def _add_steps(
-        self, key: ThreadKey, messages: MessagesInput, turn_id: str | None, durable: bool
-    ) -> list[Entry]:
         drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
-        entries: list[Entry] = self.log.append(key, drafts, durable=durable)
+        key = ThreadKey(user_id, thread_id)
+        entries = self.log.append(key, drafts, durable=durable)
         self._recaller.embed_soon(key.owner)
         return entries
+
+    aadd_messages = to_async(add_messages)
 
     def import_file(
         self,
@@ -830,30 +810,16 @@ class ConversationMemory:
                 nothing is written.
             MissingExtraError: If its format needs a package that is not installed.
         """
-        return self._import(path, user_id, thread_id, format, progress)
+        from langchain_convmem.transfer.imports import read_file, store_file
 
-    aimport_file = to_async(import_file)
-    """Async `import_file`."""
-
-    def _import(
-        self,
-        path: str | os.PathLike[str],
-        user_id: str | None,
-        thread_id: str | None,
-        form: str | None,
-        progress: Callable[[int, int], None] | None,
-    ) -> ImportReport:
-        from langchain_convmem.transfer.imports import read_file, store_file_steps
-
-        def read() -> ImportedFile:
-            return read_file(path, thread_id=thread_id, format=form)
-
-        file: ImportedFile = read()
+        file = read_file(path, thread_id=thread_id, format=format)
         drafting = self._turn_memory.drafting
-        report = store_file_steps(self.log, file, user_id, drafting, progress)
+        report = store_file(self.log, file, user_id=user_id, drafting=drafting, progress=progress)
         for thread in report.thread_ids:
             self._recaller.embed_soon(ThreadKey(user_id, thread).owner)
         return report
+
+    aimport_file = to_async(import_file)
 
     # -- Recall -----------------------------------------------------------------------------------
 
@@ -966,11 +932,18 @@ class ConversationMemory:
         Raises:
             ConfigError: If an argument is invalid; the message names it.
         """
-        return self._recall_steps(
+        owners = _find_searched(user_id, thread_id, user_ids)
+        current: ThreadKey | None = None
+        exclude: Mapping[ThreadKey, Collection[int]] = {}
+        if user_id is not None and thread_id is not None:
+            current = ThreadKey(user_id, thread_id)
+            exclude = {current: read_context(self.log, current).positions}
+        return self.line_recall.recall(
+            owners,
             query,
-            user_id,
-            thread_id,
-            user_ids,
+            exclude=exclude,
+            buffer=current,
+            now_ms=self.time_ms,
             k=k,
             max_tokens=max_tokens,
             threshold=threshold,
@@ -982,7 +955,6 @@ class ConversationMemory:
         )
 
     arecall = to_async(recall)
-    """Async `recall`."""
 
     def search(
         self, words: str, *, user_id: str | None = None, thread_id: str | None = None
@@ -1012,27 +984,6 @@ class ConversationMemory:
         return lines[::-1]
 
     asearch = to_async(search)
-    """Async `search`."""
-
-    def _recall_steps(
-        self,
-        query: str,
-        user_id: str | None,
-        thread_id: str | None,
-        user_ids: Collection[str] | None,
-        **options: Any,
-    ) -> Recall:
-        owners = _find_searched(user_id, thread_id, user_ids)
-        current: ThreadKey | None = None
-        exclude: Mapping[ThreadKey, Collection[int]] = {}
-        if user_id is not None and thread_id is not None:
-            current = ThreadKey(user_id, thread_id)
-            view = read_context(self.log, current)
-            exclude = {current: view.positions}
-        found: Recall = self.line_recall.recall_steps(
-            owners, query, exclude=exclude, buffer=current, now_ms=self.time_ms, **options
-        )
-        return found
 
     def refresh(
         self,
@@ -1059,7 +1010,6 @@ class ConversationMemory:
         return recall.refresh(owner, progress)
 
     arefresh = to_async(refresh)
-    """Async `refresh`; `progress` is called in a worker."""
 
     def reindex(
         self,
@@ -1089,29 +1039,16 @@ class ConversationMemory:
             ConfigError: If the call names nobody, or all users of a log that cannot list them.
             LogError: If the log cannot be read.
         """
-        return self._reindex_steps(user_id, thread_id, all_users, progress)
-
-    areindex = to_async(reindex)
-    """Async `reindex`."""
-
-    def _reindex_steps(
-        self,
-        user_id: str | None,
-        thread_id: str | None,
-        all_users: bool,
-        progress: Callable[[int, int], None] | None,
-    ) -> tuple[str, ...]:
         if not all_users:
             owners: Sequence[Owner] = [_find_owner(user_id, thread_id)]
         elif user_id is not None or thread_id is not None:
             raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
         else:
             owners = self.log.owners()
-        problems: dict[str, None] = {}
-        for owner in owners:
-            found = self.line_recall.reindex(owner, progress)
-            problems |= dict.fromkeys(found)
-        return tuple(problems)
+        problems = [self.line_recall.reindex(owner, progress) for owner in owners]
+        return tuple(dict.fromkeys(chain.from_iterable(problems)))
+
+    areindex = to_async(reindex)
 
     def get_embedder_use(
         self, *, user_id: str | None = None, thread_id: str | None = None
@@ -1128,11 +1065,7 @@ class ConversationMemory:
         """
         return self.line_recall.get_embedder_use(_find_owner(user_id, thread_id))
 
-    async def aget_embedder_use(
-        self, *, user_id: str | None = None, thread_id: str | None = None
-    ) -> EmbedderUse:
-        """Return the embedder of an owner's lines; see `get_embedder_use`."""
-        return await hop(partial(self.get_embedder_use, user_id=user_id, thread_id=thread_id))
+    aget_embedder_use = to_async(get_embedder_use)
 
     # -- What is known of a user ------------------------------------------------------------------
 
@@ -1154,7 +1087,6 @@ class ConversationMemory:
         return self._profiles.read(_find_owner(user_id, thread_id))
 
     aprofile = to_async(profile)
-    """Async `profile`."""
 
     def update_profile(
         self, user_id: str | None = None, *, thread_id: str | None = None
@@ -1177,7 +1109,6 @@ class ConversationMemory:
         return self._profiles.update(_find_owner(user_id, thread_id), thread_id)
 
     aupdate_profile = to_async(update_profile)
-    """Async `update_profile`."""
 
     # -- Time travel ------------------------------------------------------------------------------
 
@@ -1243,7 +1174,6 @@ class ConversationMemory:
         return self._summaries.compactor.compact(ThreadKey(user_id, thread_id), force=force)
 
     asummarize = to_async(summarize)
-    """Async `summarize`."""
 
     def resummarize(
         self,
@@ -1265,7 +1195,6 @@ class ConversationMemory:
         return self._summaries.rewrite(ThreadKey(user_id, thread_id), summarizer)
 
     aresummarize = to_async(resummarize)
-    """Async `resummarize`."""
 
     def summary_record(self, thread_id: str, *, user_id: str | None = None) -> SummaryRecord:
         """Return what became of every fact that the summaries of a thread stand for.
@@ -1285,7 +1214,6 @@ class ConversationMemory:
         return self._summaries.record(ThreadKey(user_id, thread_id))
 
     asummary_record = to_async(summary_record)
-    """Async `summary_record`."""
 
     def explain_summary(
         self, thread_id: str, *, user_id: str | None = None, summary_id: str | None = None
@@ -1305,25 +1233,21 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread has no such summary.
         """
-        return self._explain(ThreadKey(user_id, thread_id), summary_id)
-
-    aexplain_summary = to_async(explain_summary)
-    """Async `explain_summary`."""
-
-    def _explain(self, key: ThreadKey, summary_id: str | None) -> list[CitedSentence]:
         from langchain_convmem.summarizing.citations import explain_summaries
 
-        entries: list[Entry] = self.log.entries(key)
+        entries = self.log.entries(ThreadKey(user_id, thread_id))
         live = find_live_entries(entries)
         known = find_frontier(live) if summary_id is None else entries
         wanted = [one for one in known if one.role == "summary" and summary_id in (None, one.id)]
         if summary_id is not None and not wanted:
             msg = (
-                f"thread {key.thread_id!r} has no summary {describe_value(summary_id)}; "
+                f"thread {thread_id!r} has no summary {describe_value(summary_id)}; "
                 "pass the id of one, such as history.last_summary.id, or None for what is shown"
             )
             raise ConfigError(msg)
         return explain_summaries(entries, wanted)
+
+    aexplain_summary = to_async(explain_summary)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for what goes on behind the turns: compactions, and the profiler's reading.
@@ -1339,7 +1263,7 @@ class ConversationMemory:
 
     async def aflush(self, timeout_s: float | None = None) -> bool:
         """Wait for what goes on behind the turns, without blocking the event loop; see `flush`."""
-        return await asyncio.to_thread(self.flush, timeout_s)
+        return await run_in_thread(partial(self.flush, timeout_s))
 
     # -- Forgetting -------------------------------------------------------------------------------
 
@@ -1367,14 +1291,6 @@ class ConversationMemory:
         Raises:
             ConfigError: If the call names nobody, or entries of no thread.
         """
-        return self._forget_steps(user_id, thread_id, entry_ids)
-
-    aforget = to_async(forget)
-    """Async `forget`."""
-
-    def _forget_steps(
-        self, user_id: str | None, thread_id: str | None, entry_ids: Iterable[str] | None
-    ) -> ForgetReceipt:
         owner = _find_owner(user_id, thread_id)
         if thread_id is None and entry_ids is not None:
             raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
@@ -1382,7 +1298,6 @@ class ConversationMemory:
             raise ConfigError(f"entry_ids must be a list of ids, got {describe_value(entry_ids)}")
         ids = None if entry_ids is None else list(entry_ids)
         key = None if thread_id is None else ThreadKey(user_id, thread_id)
-        receipt: ForgetReceipt
         copies = self._recaller.list_copies(key or owner, ids)
         if key is not None and ids:
             receipt = _erase_entries(self.log, key, ids)
@@ -1396,6 +1311,8 @@ class ConversationMemory:
             # What else the summaries covered is shown again.
             self._turn_memory.compact(key)
         return receipt
+
+    aforget = to_async(forget)
 
 
 # -- Whose lines are meant ------------------------------------------------------------------------
@@ -1625,11 +1542,6 @@ class Recaller:
         if self._recall is not None and self._given is None:
             self._recall.close()
 
-    async def aclose(self) -> None:
-        """End the work in the background, without blocking the event loop; see `close`."""
-        if self._recall is not None:
-            await hop(self.close)
-
 
 def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) -> None:
     """Refuse a recall that is none, searches elsewhere, or comes with parts of another one.
@@ -1674,7 +1586,7 @@ class Profiles:
         self._lock = make_lock()
         self._reader: ProfileReader | None = None
         self._profiler: Profiler | None = None
-        self._jobs: BackgroundJobs | None = None
+        self._jobs: BackgroundJobs[ThreadKey] | None = None
         if profiler is not None:
             from langchain_convmem.profile.profiler import Profiler
 
@@ -1795,7 +1707,7 @@ class Summaries:
         self._on_summary = on_summary
         self._lock = make_lock()
         self._compactor: Compactor | None = None
-        self._jobs: BackgroundJobs | None = None
+        self._jobs: BackgroundJobs[ThreadKey] | None = None
 
     @property
     def has_summarizer(self) -> bool:
@@ -1929,7 +1841,7 @@ class Summaries:
     # -- the background ---------------------------------------------------------------------------
 
     @property
-    def _background(self) -> BackgroundJobs:
+    def _background(self) -> BackgroundJobs[ThreadKey]:
         compactor = self.compactor
         with self._lock:
             if self._jobs is None:
@@ -1965,11 +1877,6 @@ class Summaries:
         """Finish the compactions under way, and start no more in the background."""
         if self._jobs is not None:
             self._jobs.close()
-
-    async def aclose(self) -> None:
-        """Finish the compactions under way, without blocking the event loop; see `close`."""
-        if self._jobs is not None:
-            await asyncio.to_thread(self._jobs.close)
 
     # -- what the compactor asks ------------------------------------------------------------------
 

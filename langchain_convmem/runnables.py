@@ -15,7 +15,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_convmem.background import ask
 from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import SummaryError
-from langchain_convmem.protocols import INTERNAL_TAGS
+
+INTERNAL_TAG = "langchain_convmem:internal"
+"""Tag of every run that the memory itself starts."""
+INTERNAL_TAGS = (INTERNAL_TAG, "nostream")
+"""By `nostream` LangGraph leaves a model out of what `stream_mode="messages"` shows."""
 
 RunnableLike: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
 """A Runnable, or a plain or async function, that gets messages and returns a message or text."""

@@ -29,11 +29,10 @@ from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline.extractive import ExtractiveSummarizer
-from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.summarizing.compactor import Ended, Leases, list_pieces
 from langchain_convmem.summarizing.planning import SummarySettings, make_plan
-from langchain_convmem.summarizing.summarizers import as_summarizer, write
+from langchain_convmem.summarizing.summarizers import Summarizer, as_summarizer, write
 from langchain_convmem.turns.turn import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window

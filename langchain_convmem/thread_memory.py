@@ -57,7 +57,7 @@ from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.providers import Profile
 
 if TYPE_CHECKING:
-    from langchain_convmem.turns.turn import TurnMemory
+    from langchain_convmem.turns.memory import TurnMemory
 
 
 @dataclass(frozen=True, slots=True)

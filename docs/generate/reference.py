@@ -135,7 +135,7 @@ PAGES = (
         "Values and protocols",
         "What everything else is made of, and what extensions implement.",
         ("records", "views"),
-        ("records", "protocols"),
+        ("records", "text.sessions"),
     ),
     ApiPage(
         "transfer",

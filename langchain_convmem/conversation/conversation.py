@@ -90,11 +90,12 @@ from langchain_convmem.errors import (
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock, Waiter, note_held
-from langchain_convmem.protocols import TextEngine, ThreadMemory, ThreadView, TokenNamingEngine
+from langchain_convmem.protocols import ThreadMemory, ThreadView
 from langchain_convmem.streams import ClosingStreams, merge_chunks
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
+from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
 from langchain_convmem.views.edits import Heard, cut_to_heard
 
 T = TypeVar("T")

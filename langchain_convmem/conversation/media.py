@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.conversation.inputs import is_media, list_parts
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.protocols import Media, Part
+from langchain_convmem.text.sessions import Media, Part
 from langchain_convmem.views.media import detect_media_type, read_media
 
 MediaMarks = Mapping[str, Sequence[str]]

@@ -35,7 +35,11 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
-from langchain_convmem.protocols import (
+from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
+from langchain_convmem.text.messages import REASONING_KEYS
+from langchain_convmem.text.replies import ReplyReader
+from langchain_convmem.text.reply_formats import ReplyFormat
+from langchain_convmem.text.sessions import (
     ClonableSession,
     Media,
     ModelSession,
@@ -46,10 +50,6 @@ from langchain_convmem.protocols import (
     TextEngine,
     TokenCountingSession,
 )
-from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
-from langchain_convmem.text.messages import REASONING_KEYS
-from langchain_convmem.text.replies import ReplyReader
-from langchain_convmem.text.reply_formats import ReplyFormat
 from langchain_convmem.views.content import drop_reasoning
 from langchain_convmem.views.tokens import count_text_tokens
 

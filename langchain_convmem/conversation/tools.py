@@ -19,8 +19,9 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
-from langchain_convmem.background import run_in_own_loop, run_in_thread, run_in_threads
+from langchain_convmem.background import run_in_thread
 from langchain_convmem.causes import describe_value
+from langchain_convmem.conversation.parallel import run_in_own_loop, run_in_threads
 from langchain_convmem.effects import Effect, Steps
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.media import read_media

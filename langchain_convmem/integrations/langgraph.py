@@ -27,6 +27,7 @@ from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.chains import ChainShape, read_chain
+from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.provenance import NodeContext
@@ -52,7 +53,6 @@ from langchain_convmem.turns.turn import (
     CallContext,
     ModelContext,
     TurnEntries,
-    TurnMemory,
     TurnView,
     draft_reply,
     find_turn_start,

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
+from langchain_convmem.logs.checksums import Row as Row  # noqa: PLC0414 - logs find it here
 from langchain_convmem.logs.checksums import Signer, format_checksum
 from langchain_convmem.logs.verify import Progress, VerifyReport, verify_log
 from langchain_convmem.message_log import CACHE_PREFIX, MessageLog
@@ -48,7 +49,6 @@ from langchain_convmem.records import (
     LineChanges,
     Metadata,
     Owner,
-    Role,
     StateDocument,
     ThreadKey,
 )
@@ -74,37 +74,6 @@ _ANY_THREAD = ThreadKey(None, "-")
 
 
 # -- rows ---------------------------------------------------------------------------------------
-
-
-# Not frozen: that makes each of many rows slower to make.
-@dataclass(slots=True)
-class Row:
-    """An entry as it is stored: columns and JSON text. Treat it as read-only.
-
-    Attributes:
-        id: The entry's id, a ULID.
-        position: Its place among its owner's entries.
-        turn_id: The turn it belongs to; its own id where it opens one.
-        role: Of whom it is.
-        body: Message, contents, control and cover, as JSON text.
-        metadata: As JSON text; None where there is nothing to keep.
-        signature: What `Signer` made of it; empty in a log that signs nothing.
-        damage: What is wrong with its columns, in a few words, without what they hold; empty
-            where they can be read. The others then hold whatever could be read.
-        key_hash: Of a row to be written: the hash of its message's id, None where no id finds it.
-        decoded: What `body` reads as, where that is known.
-    """
-
-    id: str
-    position: int
-    turn_id: str
-    role: Role
-    body: str
-    metadata: str | None
-    signature: bytes = b""
-    damage: str = ""
-    key_hash: int | None = None
-    decoded: DecodedBody | None = None
 
 
 class EncodedDraft(NamedTuple):

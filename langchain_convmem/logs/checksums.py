@@ -10,14 +10,15 @@ owner's row says about that has a checksum of its own.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
-    from langchain_convmem.logs.base import Row
-    from langchain_convmem.records import ThreadKey
+    from langchain_convmem.records import Role, ThreadKey
+    from langchain_convmem.views.codec import DecodedBody
 
 CHECKSUM_BYTES = 10
 """Of the checksum of a row."""
@@ -34,6 +35,37 @@ _MOST_KEY_BYTES = 64
 _PERSON = b"convmem row"
 _PERSON_METADATA = b"convmem metadata"
 _PERSON_RECORD = b"convmem record"
+
+
+# Not frozen: that makes each of many rows slower to make.
+@dataclass(slots=True)
+class Row:
+    """An entry as it is stored: columns and JSON text. Treat it as read-only.
+
+    Attributes:
+        id: The entry's id, a ULID.
+        position: Its place among its owner's entries.
+        turn_id: The turn it belongs to; its own id where it opens one.
+        role: Of whom it is.
+        body: Message, contents, control and cover, as JSON text.
+        metadata: As JSON text; None where there is nothing to keep.
+        signature: What `Signer` made of it; empty in a log that signs nothing.
+        damage: What is wrong with its columns, in a few words, without what they hold; empty
+            where they can be read. The others then hold whatever could be read.
+        key_hash: Of a row to be written: the hash of its message's id, None where no id finds it.
+        decoded: What `body` reads as, where that is known.
+    """
+
+    id: str
+    position: int
+    turn_id: str
+    role: Role
+    body: str
+    metadata: str | None
+    signature: bytes = b""
+    damage: str = ""
+    key_hash: int | None = None
+    decoded: DecodedBody | None = None
 
 
 class Signer:

@@ -7,7 +7,7 @@ namespace `langchain_convmem`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_core.load.serializable import (
     Serializable,
@@ -36,6 +36,7 @@ from langchain_convmem.prompts.parser import (
 from langchain_convmem.prompts.scanner import escape_headings, format_heading, join_blocks
 from langchain_convmem.prompts.variables import (
     Failed,
+    Occurrence,
     VariableFunction,
     evaluate,
     fill_pieces,
@@ -44,9 +45,6 @@ from langchain_convmem.prompts.variables import (
 from langchain_convmem.views.context import make_summary_messages
 from langchain_convmem.views.messages import escape_fences
 from langchain_convmem.views.summaries import format_summary
-
-if TYPE_CHECKING:
-    from langchain_convmem.prompts.prompt_file import PromptFile
 
 _VARIABLE_PREFIX = "variable_"
 
@@ -69,8 +67,25 @@ class Evaluation(NamedTuple):
     failed: Failed | None
 
 
+class _Prompt(Protocol):
+    """What a `PromptFile` says."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def metadata(self) -> Mapping[str, str]: ...
+    @property
+    def sections(self) -> Mapping[str, str]: ...
+    @property
+    def occurrences(self) -> Mapping[str, Sequence[Occurrence]]: ...
+    @property
+    def summary_title(self) -> str | None: ...
+    @property
+    def trace_metadata(self) -> dict[str, str]: ...
+
+
 def build_chat_prompt(
-    prompt: PromptFile, layout: Layout, evaluation: Evaluation
+    prompt: _Prompt, layout: Layout, evaluation: Evaluation
 ) -> ChatPromptTemplate:
     """Return the chat prompt of a file: system message, examples, `history`, `input`.
 
@@ -123,7 +138,7 @@ def _assemble(
     )
 
 
-def _order_titles(prompt: PromptFile, sections: Sequence[str] | None) -> list[str]:
+def _order_titles(prompt: _Prompt, sections: Sequence[str] | None) -> list[str]:
     if sections is None:
         return list(prompt.sections)
     for title in sections:
@@ -133,7 +148,7 @@ def _order_titles(prompt: PromptFile, sections: Sequence[str] | None) -> list[st
     return list(sections)
 
 
-def _require_roles(prompt: PromptFile, order: Iterable[str]) -> dict[str, ExampleRole]:
+def _require_roles(prompt: _Prompt, order: Iterable[str]) -> dict[str, ExampleRole]:
     roles = read_example_roles(prompt.metadata)
     problems = [message for _, message in find_example_problems(prompt.metadata, prompt.sections)]
     problem = problems[0] if problems else find_alternation_problem(order, roles)
@@ -142,13 +157,13 @@ def _require_roles(prompt: PromptFile, order: Iterable[str]) -> dict[str, Exampl
     return roles
 
 
-def _format_summary_heading(prompt: PromptFile, layout: Layout) -> str | None:
+def _format_summary_heading(prompt: _Prompt, layout: Layout) -> str | None:
     if not layout.include_summary:
         return None
     return format_heading(prompt.summary_title) if layout.include_titles else ""
 
 
-def _build_text(prompt: PromptFile, titles: Iterable[str], *, has_headings: bool) -> SectionText:
+def _build_text(prompt: _Prompt, titles: Iterable[str], *, has_headings: bool) -> SectionText:
     titles = list(titles)
     return SectionText(
         headings=[format_heading(title) if has_headings else "" for title in titles],
@@ -156,14 +171,14 @@ def _build_text(prompt: PromptFile, titles: Iterable[str], *, has_headings: bool
     )
 
 
-def _name_pieces(prompt: PromptFile, title: str) -> list[str]:
+def _name_pieces(prompt: _Prompt, title: str) -> list[str]:
     """Return the section's pieces, with safe names of template variables at odd places."""
     pieces = split_pieces(prompt.sections[title], prompt.occurrences.get(title, ()))
     return [_VARIABLE_PREFIX + part if at % 2 else part for at, part in enumerate(pieces)]
 
 
 def _build_variables(
-    prompt: PromptFile, titles: Iterable[str], evaluation: Evaluation
+    prompt: _Prompt, titles: Iterable[str], evaluation: Evaluation
 ) -> dict[str, Any]:
     names = dict.fromkeys(
         found.function_name for title in titles for found in prompt.occurrences.get(title, ())

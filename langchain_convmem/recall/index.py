@@ -8,17 +8,16 @@ kept up to date equals one rebuilt from scratch.
 from __future__ import annotations
 
 import logging
-import os
 import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import report_problem
 from langchain_convmem.columns import SavedColumns
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
@@ -35,7 +34,7 @@ from langchain_convmem.recall.embedding import (
     is_free,
     is_made_here,
 )
-from langchain_convmem.recall.options import IndexName, Progress, VectorBits
+from langchain_convmem.recall.options import Progress
 from langchain_convmem.recall.segments import (
     SegmentStore,
     SegmentTable,
@@ -50,7 +49,7 @@ from langchain_convmem.recall.snapshots import (
     load_parts,
     save_parts,
 )
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.vectors import IndexName, SegmentVectors, VectorBits
 from langchain_convmem.records import DialogLine, Owner, StoredSegment
 from langchain_convmem.views.live import Retraction, follow_retractions, list_retractions
 from langchain_convmem.words.analysis import extract_line_terms
@@ -770,6 +769,7 @@ class PendingLines:
 
     The index is locked only to take lines and to put vectors back, not while they are embedded;
     one batch of an index is embedded at a time. Thread-safe as far as one caller goes on at a time.
+    Equal are those of the same index.
     """
 
     def __init__(
@@ -786,12 +786,24 @@ class PendingLines:
             batch: How many texts are embedded at once.
             clock: Gives seconds and never steps back.
         """
-        self._index = index
+        self.index = index
         self._batch = batch
         self._clock = clock
         self._next_look = -float("inf")
         self._looks = 0
         self._is_shared = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PendingLines) and other.index is self.index
+
+    def __hash__(self) -> int:
+        return id(self.index)
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether the index is to be saved."""
+        with self.index.lock:
+            return self.index.is_snapshot_due
 
     def embed_some(self) -> int:
         """Read what the log has new and embed a batch; return how many segments still wait.
@@ -801,7 +813,7 @@ class PendingLines:
         Raises:
             LogError: If the log cannot be read; the next call resumes here.
         """
-        index = self._index
+        index = self.index
         with index.embedding:
             batch = self._take()
             texts = list(dict.fromkeys(one.text for one in batch))
@@ -814,18 +826,18 @@ class PendingLines:
                 return len(index.vectors.missing) if index.may_embed() else 0
 
     def _put(self, batch: Sequence[_Segment], made: Mapping[str, Vector]) -> None:
-        table, missing = self._index.table, self._index.vectors.missing
+        table, missing = self.index.table, self.index.vectors.missing
         found: dict[int, Vector | None] = {}
         for name, text in batch:
             # The log may have forgotten some meanwhile, and the others have other numbers then.
             number = table.number_of(name)
             if number in missing and table.get_text(number) == text:
                 found[number] = made[text]
-        self._index.fill(found)
+        self.index.fill(found)
 
     def _take(self) -> Sequence[_Segment]:
         """Return the next segments whose texts nobody has embedded yet."""
-        index = self._index
+        index = self.index
         with index.lock:
             index.catch_up()
             if not index.vectors.missing or not index.may_embed():
@@ -853,9 +865,9 @@ class PendingLines:
         start = self._clock()
         if start < self._next_look:
             return
-        missing = self._index.vectors.missing
+        missing = self.index.vectors.missing
         before = len(missing)
-        self._index.fill_from_stored()
+        self.index.fill_from_stored()
         self._is_shared |= self._looks > 0 and len(missing) < before
         self._looks += 1
         end = self._clock()
@@ -1032,134 +1044,43 @@ _log = logging.getLogger("langchain_convmem")
 _CLOSING_S = 0.3
 
 
-@dataclass(eq=False, slots=True)
-class _Job:
-    """An index with lines that wait, or that is to be saved."""
+def embed_later(index: OwnerIndex) -> Future[None]:
+    """Have all that waits in an index embedded; return what is done when that is so.
 
-    index: OwnerIndex
-    lines: PendingLines | None
-    """None: it is to be saved."""
-    done: Future[None] = field(default_factory=Future)
-    is_running: bool = False
-    is_asked_again: bool = False
-    is_dropped: bool = False
-
-    @property
-    def key(self) -> tuple[int, bool]:
-        """What no other job has."""
-        return id(self.index), self.lines is None
-
-    def run_some(self) -> int:
-        """Do a part of it; return how much is left."""
-        if self.lines is not None:
-            return self.lines.embed_some()
-        self.index.save_snapshot()
-        return 0
-
-
-class Backlog:
-    """Embeds the lines that wait in indexes, in turn, and saves indexes. Thread-safe.
-
-    A fork waits for the batch under way, so that a child inherits no lock that nobody releases; the
-    child begins without jobs. The interpreter waits for that batch as well, and drops the rest.
+    It is done as well when lines cannot be embedded now; then the index has a problem. After it,
+    the index is saved if it is due.
     """
-
-    def __init__(self) -> None:
-        """Create an empty backlog; its threads start with the first jobs."""
-        self._lock = make_lock()
-        self._jobs: dict[tuple[int, bool], _Job] = {}
-        # One to embed, and one to save: who waits for a vector does not wait for a snapshot.
-        self._executors: dict[str, ThreadPoolExecutor] = {}
-
-    def submit(self, index: OwnerIndex) -> Future[None]:
-        """Have all that waits in an index embedded; return what is done when that is so.
-
-        It is done as well when lines cannot be embedded now; then the index has a problem. After
-        it, and after whatever waits, the index is saved if it is due.
-        """
-        return self._submit(_Job(index, PendingLines(index)))
-
-    def _submit(self, job: _Job) -> Future[None]:
-        with self._lock:
-            known = self._jobs.setdefault(job.key, job)
-            if known is not job:
-                known.is_asked_again = True
-            else:
-                self._enqueue(job)
-            return known.done
-
-    def close(self, indexes: Iterable[OwnerIndex]) -> None:
-        """Embed no more of these indexes: few lines are finished, of more the batch under way."""
-        numbers = {id(index) for index in indexes}
-        # For what is embedded, and then for what is saved of it.
-        for _ in range(2):
-            wait([job.done for job in self._list_jobs(numbers)], _CLOSING_S)
-        jobs = self._list_jobs(numbers)
-        with self._lock:
-            for job in jobs:
-                job.is_dropped = True
-                if not job.is_running:
-                    self._finish(job)
-        wait([job.done for job in jobs])
-
-    def _list_jobs(self, indexes: Collection[int]) -> list[_Job]:
-        with self._lock:
-            return [job for (number, _), job in self._jobs.items() if number in indexes]
-
-    def _enqueue(self, job: _Job) -> None:
-        name = "convmem-backlog" if job.lines is not None else "convmem-snapshots"
-        if name not in self._executors:
-            self._executors[name] = ThreadPoolExecutor(1, thread_name_prefix=name)
-        try:
-            self._executors[name].submit(self._run, job).add_done_callback(_log_failure)
-        except RuntimeError:
-            # The interpreter ends. What is left is embedded by the next process that recalls.
-            self._finish(job)
-
-    def _run(self, job: _Job) -> None:
-        left = 0
-        with self._lock:
-            if job.is_dropped:
-                return
-            job.is_running, job.is_asked_again = True, False
-        try:
-            with FORKS.hold():
-                left = job.run_some()
-            if not left and job.lines is not None and _is_due(job.index):
-                self._submit(_Job(job.index, None))
-        except LogClosedError:
-            job.is_dropped = True
-        except LogError as error:
-            # The next recall says so where it still cannot be read.
-            report_problem(_log, "lines could not be embedded", error, ())
-        finally:
-            with self._lock:
-                job.is_running = False
-                if (left or job.is_asked_again) and not job.is_dropped:
-                    self._enqueue(job)
-                else:
-                    self._finish(job)
-
-    def _finish(self, job: _Job) -> None:
-        if self._jobs.pop(job.key, None) is not None:
-            job.done.set_result(None)
+    return _EMBEDDING.submit(PendingLines(index))
 
 
-def _is_due(index: OwnerIndex) -> bool:
-    with index.lock:
-        return index.is_snapshot_due
+def stop_embedding(indexes: Iterable[OwnerIndex]) -> None:
+    """Embed no more of these indexes: few lines are finished, of more the batch under way."""
+    stopped = list(indexes)
+    _EMBEDDING.drop(map(PendingLines, stopped), _CLOSING_S)
+    _SAVING.drop(stopped, _CLOSING_S)
 
 
-BACKLOG = Backlog()
-"""The backlog of the process."""
+def _embed_some(lines: PendingLines) -> bool:
+    """Embed a batch; say whether more waits. A fork waits for the end of the batch."""
+    try:
+        with FORKS.hold():
+            is_more = lines.embed_some() > 0
+            if not is_more and lines.is_snapshot_due:
+                _SAVING.submit(lines.index)
+    except LogClosedError:
+        return False
+    except LogError as error:
+        # The next recall says so where it still cannot be read.
+        report_problem(_log, "lines could not be embedded", error, ())
+        return False
+    return is_more
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=BACKLOG.__init__)  # type: ignore[misc]
+def _save(index: OwnerIndex) -> None:
+    with FORKS.hold():
+        index.save_snapshot()
 
 
-def _log_failure(run: Future[None]) -> None:
-    """Log what a batch raised that should not: nobody waits for it who could say so."""
-    error = run.exception()
-    if error is not None:
-        report_problem(_log, "could not embed lines", error)
+# Who waits for a vector does not wait for a snapshot.
+_EMBEDDING = BackgroundJobs(_embed_some, name="embedding", workers=1)
+_SAVING = BackgroundJobs(_save, name="snapshot", workers=1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.recall.vectors import IndexName, VectorBits
 from langchain_convmem.records import Owner, Scalar, ThreadKey
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name
 from langchain_convmem.views.messages import TextCounter
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 
     from langchain_convmem.recall.segments import SegmentTable
 
-IndexName: TypeAlias = Literal["auto", "faiss", "numpy"]
-"""What searches the vectors of lines in memory."""
-VectorBits: TypeAlias = Literal[8, 16]
-"""What a component of a vector takes in memory where FAISS searches."""
 Threshold: TypeAlias = "float | Literal['auto'] | None"
 """Cosine similarity that a hit must surpass, or "auto"; None lets every line be a hit."""
 LineFilter: TypeAlias = "Mapping[str, Scalar | Collection[Scalar]]"

@@ -35,12 +35,13 @@ from langchain_convmem.recall.buffer import (
 )
 from langchain_convmem.recall.embedding import Embedder, EmbedderChoice, embed_question
 from langchain_convmem.recall.index import (
-    BACKLOG,
     IndexRegistry,
     OwnerIndex,
     count_waiting,
+    embed_later,
     embed_pending,
     scan_lines,
+    stop_embedding,
 )
 from langchain_convmem.recall.options import (
     Owners,
@@ -349,7 +350,7 @@ class LineRecall(DialogRecall):
             search = self._rerank(search, self._reranker)
         found: tuple[Recall, tuple[BufferedBlock, ...]] = search.answer()
         if known.pending or known.is_snapshot_due:
-            BACKLOG.submit(index)
+            embed_later(index)
         return self._update_buffer(index, query, *found)
 
     def answer_from_buffer(self, query: RecallQuery) -> Recall:
@@ -369,7 +370,7 @@ class LineRecall(DialogRecall):
         known: _IndexState = _catch_up(index, query.scope)
         is_little = known.pending <= query.patience_s * _LINES_PER_SECOND
         if known.awaited and is_little and query.settings.dense_weight:
-            wait([BACKLOG.submit(index)], query.patience_s)
+            wait([embed_later(index)], query.patience_s)
             known = _catch_up(index, query.scope)
         return known
 
@@ -530,14 +531,14 @@ class LineRecall(DialogRecall):
         """Have what was just stored of an owner embedded soon, if they were searched before."""
         for index in self._indexes.find_involving(owner):
             if index.embeds_later:
-                BACKLOG.submit(index)
+                embed_later(index)
 
     def close(self) -> None:
         """Embed nothing more: few lines are finished, of more the batch under way.
 
         Nothing else is closed; recalls still work. Idempotent.
         """
-        BACKLOG.close(self._indexes.indexes)
+        stop_embedding(self._indexes.indexes)
 
     def find_lines(self, owner: Owner, words: Collection[str]) -> list[DialogLine]:
         """Return an owner's lines that hold all of these words; see `DialogRecall.find_lines`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from langchain_convmem.errors import ConfigError, DimensionMismatchError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.options import IndexName, VectorBits
 
-
+IndexName: TypeAlias = Literal["auto", "faiss", "numpy"]
+"""What searches the vectors of lines in memory."""
+VectorBits: TypeAlias = Literal[8, 16]
+"""What a component of a vector takes in memory where FAISS searches."""
 HALF = np.dtype("<f2")
 """Components in their stored form: half precision, little endian."""
 _PLAIN_ROWS = 5_000

@@ -22,7 +22,6 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.markup import render_facts
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
 from langchain_convmem.summarizing.checks import Details, find_missing_sections, list_details
 from langchain_convmem.summarizing.citations import cite
@@ -36,6 +35,7 @@ from langchain_convmem.summarizing.prefix import PrefixSummarizer, show_window
 from langchain_convmem.summarizing.record import FindWords
 from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
+    Summarizer,
     WrittenSummary,
     notify_application,
     read_transcript,

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -18,7 +18,6 @@ from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import SummaryRequest, Turn
 from langchain_convmem.runnables import as_runnable, ask_safely, make_config
 from langchain_convmem.summarizing.checks import ask_judge, list_facts
@@ -36,6 +35,29 @@ from langchain_convmem.words.facts import Fact, find_untold
 _logger = logging.getLogger("langchain_convmem")
 
 T = TypeVar("T")
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """Writes summaries. Safe to call from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """What stands with a summary as its author: a model's name, or a procedure's."""
+        ...
+
+    def summarize(self, request: SummaryRequest) -> str:
+        """Return the summary of what the request holds.
+
+        Raises:
+            SummaryError: If there is none; nothing is compacted then.
+        """
+        ...
+
+    async def asummarize(self, request: SummaryRequest) -> str:
+        """Return the summary, without blocking the event loop."""
+        ...
+
 
 SummarizerLike = Summarizer | Runnable[Any, Any] | Callable[..., Any]
 """What may summarise: a `Summarizer`; a chat model or other Runnable, or a plain or async function,

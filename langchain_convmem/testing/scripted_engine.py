@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from langchain_convmem.errors import ConfigError, ConversationClosedError, UnknownCheckpointError
-from langchain_convmem.protocols import Media, Part
 from langchain_convmem.testing.scripted_replies import ReplyQueue, split_words
 from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.sessions import Media, Part
 
 Action: TypeAlias = Literal[
     "create", "prefill", "decode", "checkpoint", "rewind", "clone", "score", "reset", "close"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from langchain_convmem.text.chat_template import ChatTemplate
-from langchain_convmem.text.ledger import Increment, RenderState, RenderStats
+from langchain_convmem.text.chat_template import ChatTemplate, Increment, RenderState, RenderStats
 from langchain_convmem.text.sandbox import TemplateLimits
 
 __all__ = ["ChatTemplate", "Increment", "RenderState", "RenderStats", "TemplateLimits"]

@@ -21,7 +21,7 @@ from langchain_convmem.text.replies import StopTexts
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
 
-    from langchain_convmem.protocols import Part
+    from langchain_convmem.text.sessions import Part
 
 
 _MOST_STOPS = 4

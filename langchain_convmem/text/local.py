@@ -20,10 +20,10 @@ from langchain_convmem.errors import (
     MissingExtraError,
     UnsupportedError,
 )
-from langchain_convmem.protocols import Part
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
 from langchain_convmem.text.replies import StopTexts
+from langchain_convmem.text.sessions import Part
 
 T = TypeVar("T")
 

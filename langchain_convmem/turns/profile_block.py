@@ -25,7 +25,7 @@ from langchain_convmem.views.messages import TextCounter
 
 if TYPE_CHECKING:
     from langchain_convmem.profile import ProfileItem, UserProfile
-    from langchain_convmem.turns.turn import TurnMemory
+    from langchain_convmem.turns.memory import TurnMemory
 
 PROFILE_SOURCE = "convmem_profile"
 """Marks a system message that holds a profile: `additional_kwargs["source"]`."""

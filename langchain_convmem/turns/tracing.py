@@ -31,7 +31,7 @@ from langchain_core.runnables.config import (
 
 from langchain_convmem.background import ask
 from langchain_convmem.forks import make_lock
-from langchain_convmem.protocols import INTERNAL_TAGS
+from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.turns.replies import INTERRUPTED
 
 if TYPE_CHECKING:

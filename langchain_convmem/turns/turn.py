@@ -5,29 +5,22 @@ The thread's view and the recalled lines share one budget, where there is one.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import (
     Callable,
     Collection,
     Hashable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
-from langchain_core.runnables import Runnable
 
 from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.forks import make_lock
@@ -53,12 +46,12 @@ from langchain_convmem.records import (
     Entry,
     Metadata,
     OpenedSummary,
-    Owner,
     Recall,
     RecalledBlock,
     Role,
     ThreadKey,
 )
+from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.profile_block import ProfileBlock, read_block
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
@@ -72,7 +65,7 @@ from langchain_convmem.views.context import (
     count_said,
     format_summary_text,
 )
-from langchain_convmem.views.counting import TokenCounters, get_text_counter
+from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
 from langchain_convmem.views.messages import (
@@ -81,13 +74,11 @@ from langchain_convmem.views.messages import (
     TokenCounter,
     escape_tag,
 )
-from langchain_convmem.views.models import ModelFacts
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
-    from langchain_convmem.profile.reader import FollowedProfile
-    from langchain_convmem.recall import DialogRecall
+    pass
 
 _NO_DOCUMENT = "cache:none"
 _MANY = 999_999
@@ -142,7 +133,7 @@ class TurnView:
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
             query = join_searchable(filter(None, asked), self.memory.drafting)
-        found = self.recall_steps(seen, query, is_first=only is None)
+        found = self.recall_lines(seen, query, is_first=only is None)
         if only is not None:
             found = found.select(only)
         return self.add_recalled(seen, found)
@@ -208,7 +199,7 @@ class TurnView:
         asked = self._find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.slots, note=note)
 
-    def recall_steps(
+    def recall_lines(
         self, seen: ModelContext, query: str, *, is_first: bool = True
     ) -> RecalledLines:
         """Return lines of other places than what the model sees anyway.
@@ -255,7 +246,7 @@ class TurnView:
         }
         if query:
             find = partial(
-                engine.recall_steps,
+                engine.recall,
                 self.key.owner,
                 query,
                 buffer=self.key,
@@ -1047,86 +1038,6 @@ def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[st
     return timing
 
 
-# -- What a turn needs of the memory that it runs over --------------------------------------------
-class TurnMemory(Protocol):
-    """A memory as a turn sees it: `ConversationMemory.turn_memory`.
-
-    Thread-safe: the turns of all threads share it.
-    """
-
-    @property
-    def log(self) -> MessageLog:
-        """Where entries are kept."""
-        ...
-
-    @property
-    def log_place(self) -> Hashable:
-        """Identifies the log in this process."""
-        ...
-
-    @property
-    def active_turns(self) -> WritingTurns:
-        """The turns under way: who closes the memory waits for them."""
-        ...
-
-    @property
-    def drafting(self) -> DraftBuilder:
-        """Makes drafts of messages, through the write hook."""
-        ...
-
-    @property
-    def line_recall(self) -> DialogRecall:
-        """Finds lines of earlier conversations."""
-        ...
-
-    @property
-    def token_counters(self) -> TokenCounters:
-        """What counts tokens, as the models of the turns were seen to take them."""
-        ...
-
-    def get_recall_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for recalled lines of a turn with these options."""
-        ...
-
-    def get_profile_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for what is known of the user in a turn with these options."""
-        ...
-
-    def read_profile(self, owner: Owner) -> FollowedProfile:
-        """Return what is known of a user."""
-        ...
-
-    def check_options(self, options: TurnOptions) -> None:
-        """Have threads summarised before these options leave something out."""
-        ...
-
-    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
-        """Have threads summarised before the window of a turn's model is full."""
-        ...
-
-    def note_turn(self, key: ThreadKey) -> None:
-        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
-        ...
-
-    def compact(
-        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> None:
-        """Compact a thread if that is due, now or later; see `finish_turn`."""
-        ...
-
-    def finish_turn(
-        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> None:
-        """Run what is due after a turn: `note_turn`, and `compact`.
-
-        Args:
-            key: Its thread.
-            view: The thread as the model saw it; None if not available.
-            replies: What was stored of the answer.
-        """
-        ...
-
-
 # -- First in, first out --------------------------------------------------------------------------
 Place: TypeAlias = tuple[Hashable, ThreadKey]
 """A thread and the log it is in: equal names in two logs are two threads."""
@@ -1175,72 +1086,3 @@ def _make_lock(thread_id: str) -> FifoLock:
 
 TURN_QUEUE = TurnQueue()
 """One per process: whatever runs turns over one thread takes turns as well."""
-
-
-# -- The turns of one memory that have begun and are not over -------------------------------------
-class WritingTurns:
-    """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
-
-    def __init__(self) -> None:
-        # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._lock = make_lock()
-        self._turns: dict[Hashable, _ActiveTurn] = {}
-
-    @contextmanager
-    def count(self) -> Iterator[None]:
-        """Count a turn while it runs."""
-        name = object()
-        self.begin(name)
-        try:
-            yield
-        finally:
-            self.end(name)
-
-    def begin(self, name: Hashable) -> None:
-        """Count a turn under a name of its own."""
-        with self._lock:
-            self._turns[name] = _ActiveTurn()
-
-    def end(self, name: Hashable) -> None:
-        """Stop counting a turn. Idempotent."""
-        with self._lock:
-            turn = self._turns.pop(name, None)
-        if turn is not None:
-            turn.over.set_result(None)
-
-    def wait(self, timeout_s: float | None) -> bool:
-        """Wait until the turns of other threads are over.
-
-        Those that began in this thread cannot go on while it waits.
-
-        Args:
-            timeout_s: Seconds to wait at most; None waits for ever.
-
-        Returns:
-            Whether they are.
-        """
-        this = threading.get_ident()
-        waiting = [turn.over for turn in self._list_own() if turn.thread != this]
-        return not wait(waiting, timeout_s).not_done
-
-    async def await_all(self, timeout_s: float | None) -> bool:
-        """Wait until all turns are over, and let the event loop run meanwhile; see `wait`."""
-        waiting = [asyncio.wrap_future(turn.over) for turn in self._list_own()]
-        if not waiting:
-            return True
-        _, running = await asyncio.wait(waiting, timeout=timeout_s)
-        return not running
-
-    def _list_own(self) -> list[_ActiveTurn]:
-        """Return the turns of this process."""
-        with self._lock:
-            return [turn for turn in self._turns.values() if turn.process == os.getpid()]
-
-
-@dataclass(frozen=True, slots=True)
-class _ActiveTurn:
-    """A turn: where it began, and what is done when it is over."""
-
-    over: Future[None] = field(default_factory=Future)
-    thread: int = field(default_factory=threading.get_ident)
-    process: int = field(default_factory=os.getpid)

@@ -20,7 +20,9 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
     UnsupportedError,
 )
-from langchain_convmem.protocols import (
+from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
+from langchain_convmem.text.completions import CompletionsEngine
+from langchain_convmem.text.sessions import (
     ClonableSession,
     Media,
     ModelSession,
@@ -28,8 +30,6 @@ from langchain_convmem.protocols import (
     ScoringSession,
     TextEngine,
 )
-from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
-from langchain_convmem.text.completions import CompletionsEngine
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 pytestmark = pytest.mark.sockets

@@ -16,7 +16,10 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
     UnsupportedError,
 )
-from langchain_convmem.protocols import (
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.checkpoints import SessionCheckpoints
+from langchain_convmem.text.local import LocalCache, LocalEngine
+from langchain_convmem.text.sessions import (
     ClonableSession,
     Media,
     ModelSession,
@@ -25,9 +28,6 @@ from langchain_convmem.protocols import (
     TextEngine,
     TokenCountingSession,
 )
-from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import SessionCheckpoints
-from langchain_convmem.text.local import LocalCache, LocalEngine
 
 PROMPT = "<|im_start|>user\nWhere did I park?<|im_end|>\n<|im_start|>assistant\n"
 MORE = "<|im_end|>\n<|im_start|>user\nThe car, I mean: 车 🚗<|im_end|>\n<|im_start|>assistant\n"

@@ -12,7 +12,7 @@ from turn_hosts import STREAMS
 from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.protocols import INTERNAL_TAG
+from langchain_convmem.runnables import INTERNAL_TAG
 
 ASKED = "What is my bicycle like?"
 

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages, has_media
 from langchain_convmem.conversation.media import MEDIA_MARKS, interleave, list_media
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.protocols import Media
+from langchain_convmem.text.sessions import Media
 
 PNG = b"\x89PNG\r\n\x1a\n\xfb\xff\xbe" + bytes(14)
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(16)

@@ -15,8 +15,8 @@ from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.protocols import INTERNAL_TAG
 from langchain_convmem.recall import retriever
+from langchain_convmem.runnables import INTERNAL_TAG
 from langchain_convmem.turns.tracing import stamp_config
 
 TOLD = "I parked the car on level 3."

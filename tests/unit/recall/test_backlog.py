@@ -11,11 +11,9 @@ from forked_processes import ForkedProcess
 from langchain_core.runnables import RunnableLambda
 from tiny_encoder import WatchedEncoder, write_encoder
 
-from langchain_convmem import ConversationMemory
-from langchain_convmem.effects import run_sync
+from langchain_convmem import ConversationMemory, background
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall import index as backlog
 from langchain_convmem.records import Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
@@ -155,7 +153,7 @@ def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, s
     recall.recall(ANA, "car", patience_s=0)
     assert encoder.is_reached.wait(60)
     sqlite_log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[-5:]])
-    run_sync(recall.drop_forgotten(ANA))
+    recall.drop_forgotten(ANA)
     encoder.go_on()
     assert recall.refresh(ANA) == ()
     left = {match.line.text for match in recall.recall(ANA, "number", k=99).matches}
@@ -180,7 +178,7 @@ def test_closing_finishes_the_batch_under_way_and_leaves_the_rest_for_later(
             given_up.set()
             wait(jobs)
 
-    monkeypatch.setattr(backlog, "wait", waiting)
+    monkeypatch.setattr(background, "wait", waiting)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(memory.close)
         assert given_up.wait(60)
@@ -287,7 +285,6 @@ from pathlib import Path
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner
-from langchain_convmem.recall.index import BACKLOG
 from tiny_encoder import WatchedEncoder
 
 ana = Owner(user_id="ana")

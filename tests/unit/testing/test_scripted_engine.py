@@ -12,7 +12,13 @@ from langchain_convmem.errors import (
     ConversationClosedError,
     UnknownCheckpointError,
 )
-from langchain_convmem.protocols import (
+from langchain_convmem.testing import (
+    ScriptedEngine,
+    ScriptedSession,
+    SessionFault,
+    SessionMisuseError,
+)
+from langchain_convmem.text.sessions import (
     ClonableSession,
     Media,
     ModelSession,
@@ -20,12 +26,6 @@ from langchain_convmem.protocols import (
     ScoringSession,
     TextEngine,
     TokenCountingSession,
-)
-from langchain_convmem.testing import (
-    ScriptedEngine,
-    ScriptedSession,
-    SessionFault,
-    SessionMisuseError,
 )
 
 PICTURE = Media("image", b"png", "image/png")

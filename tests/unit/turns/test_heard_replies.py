@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResul
 from langchain_core.runnables import RunnableLambda, RunnableParallel
 from scripted_chat import ProviderError, ScriptedChatModel
 
-from langchain_convmem.protocols import INTERNAL_TAGS
+from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 
 

@@ -1,0 +1,182 @@
+"""What reads text and goes on with it: sessions of a model that knows nothing of messages.
+
+Optional abilities are protocols of their own, asked for once with `isinstance`.
+Asynchronous methods carry the prefix `a` and keep every promise of their synchronous form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+if TYPE_CHECKING:
+    from langchain_convmem.text.chat_template import ChatTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A picture or a sound within a prompt, at the place of its mark in the text."""
+
+    kind: Literal["image", "audio"]
+    data: bytes
+    mime_type: str
+
+
+Part: TypeAlias = str | Media
+"""What a session reads."""
+
+
+@runtime_checkable
+class ModelSession(Protocol):
+    """The running state of a model: all that it has read and written.
+
+    One caller at a time. It applies no template of its own, and adds no text of its own. After an
+    error, or a decode that was left early, its state is unknown until it is rewound or reset.
+    """
+
+    @property
+    def holds_stop(self) -> bool:
+        """Whether its state contains the stop text at which a decode ended."""
+        ...
+
+    @property
+    def finish_reason(self) -> Literal["stop", "length"] | None:
+        """Why the latest decode ended; None before the first, and while one runs."""
+        ...
+
+    @property
+    def stop_text(self) -> str:
+        """The stop text at which the latest decode ended; empty if at none."""
+        ...
+
+    def prefill(self, parts: Sequence[Part]) -> None:
+        """Read text and media, after all that was read and written before."""
+        ...
+
+    async def aprefill(self, parts: Sequence[Part]) -> None:
+        """Read text and media; see `prefill`."""
+        ...
+
+    def decode(
+        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
+    ) -> Iterator[str]:
+        """Write on, and yield the text as it comes: every character of it, unchanged.
+
+        Args:
+            stop: Texts that end the reply, besides the model's own end; not yielded.
+            max_tokens: The most tokens to write; None is the session's own limit.
+            **options: What else the model takes, such as `temperature`.
+        """
+        ...
+
+    def adecode(
+        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
+    ) -> AsyncIterator[str]:
+        """Write on; see `decode`."""
+        ...
+
+    def reset(self) -> None:
+        """Forget everything: as new. Never blocks for long."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class RewindableSession(Protocol):
+    """A session that can go back."""
+
+    def checkpoint(self) -> Any:
+        """Return a mark of the state as it is. Cheap."""
+        ...
+
+    def rewind(self, checkpoint: Any) -> None:
+        """Go back to a mark of this session, or of the one that it was cloned from. Cheap.
+
+        Raises:
+            UnknownCheckpointError: If the mark is not of this session, or lies after a rewind.
+        """
+        ...
+
+
+@runtime_checkable
+class ClonableSession(Protocol):
+    """A session that can be copied with its state."""
+
+    def clone(self) -> ModelSession:
+        """Return a session that goes on from here by itself."""
+        ...
+
+
+@runtime_checkable
+class ScoringSession(Protocol):
+    """A session that can say how likely texts are."""
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """Return for each text the logarithm of its probability as the next text.
+
+        Leaves the state as it is.
+        """
+        ...
+
+
+@runtime_checkable
+class TokenCountingSession(Protocol):
+    """A session that can count the tokens it holds."""
+
+    @property
+    def token_count(self) -> int:
+        """Tokens of its state."""
+        ...
+
+
+@runtime_checkable
+class PiecewiseSession(Protocol):
+    """A session that makes tokens of each text of a prefill by itself, so that none lies across.
+
+    Where a message spells a control token, the text is cut inside it, and stays what it was. Other
+    sessions get it in one text, with a blank there.
+    """
+
+    reads_pieces: Literal[True]
+
+
+@runtime_checkable
+class TokenNamingEngine(Protocol):
+    """An engine that knows the tokens that are parts of no word, such as `<|im_start|>`."""
+
+    @property
+    def control_tokens(self) -> Collection[str]:
+        """What no text of a message may become in a prompt."""
+        ...
+
+
+@runtime_checkable
+class TextEngine(Protocol):
+    """A model that hands out sessions. Thread-safe; the sessions are not."""
+
+    @property
+    def template(self) -> ChatTemplate | None:
+        """How conversations are written for it; None if it does not know."""
+        ...
+
+    @property
+    def reply_format(self) -> str | None:
+        """Name of the format of its replies; None if it does not know."""
+        ...
+
+    @property
+    def stop(self) -> Sequence[str]:
+        """Texts that end its replies."""
+        ...
+
+    def create_session(self) -> ModelSession:
+        """Return a new, empty session."""
+        ...
+
+    def close(self) -> None:
+        """Release the model. Idempotent."""
+        ...
