@@ -32,7 +32,6 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
-    CitedSentence,
     Context,
     DialogLine,
     Draft,
@@ -96,6 +95,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.summarizing.citations import CitedSentence
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
     from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike

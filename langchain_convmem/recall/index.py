@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import report_problem
-from langchain_convmem.columns import SavedColumns
 from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
@@ -54,6 +53,7 @@ from langchain_convmem.records import DialogLine, Owner, StoredSegment
 from langchain_convmem.views.live import Retraction, follow_retractions, list_retractions
 from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.columns import SavedColumns
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.columns import GrowableArray, SavedColumns
 from langchain_convmem.errors import ConfigError, DimensionMismatchError
+from langchain_convmem.words.columns import GrowableArray, SavedColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -39,7 +39,7 @@ from langchain_convmem.web.display import (
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.records import CitedSentence
+    from langchain_convmem.summarizing.citations import CitedSentence
     from langchain_convmem.views.summaries import SummaryNode
 
 TITLE_DOCUMENT = f"{CACHE_PREFIX}title"
