@@ -195,6 +195,7 @@ class _Hop:
         try:
             answer: T = asked.result()
         except CancelledError:
+            self._is_cancelled = False  # once: what the call asks while it ends is answered
             raise asyncio.CancelledError from None
         finally:
             self._asked = None
