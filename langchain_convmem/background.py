@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache, partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
@@ -25,15 +25,12 @@ from langchain_convmem.streams import shield_write
 
 K = TypeVar("K")
 P = ParamSpec("P")
-S = TypeVar("S")
 T = TypeVar("T")
 
 _logger = logging.getLogger("langchain_convmem")
 
 
-def to_async(
-    method: Callable[Concatenate[S, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Return the asynchronous form of a method: it calls that method off the event loop.
 
     In the body of a class, `aowners = to_async(owners)`. Who overrides `owners` overrides both.
@@ -43,10 +40,11 @@ def to_async(
     owner = method.__qualname__.rpartition(".")[0]
 
     @wraps(method, updated=())  # not that it is abstract
-    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         if not owner:
-            return await hop(partial(method, self, *args, **kwargs))
-        run: Callable[[], T] = partial(getattr(self, name), *args, **kwargs)
+            return await hop(partial(method, *args, **kwargs))
+        self: Any = args[0]
+        run: Callable[[], T] = partial(getattr(self, name), *args[1:], **kwargs)
         run_off_loop: Callable[[Callable[[], T]], Awaitable[T]]
         run_off_loop = getattr(self, "_run_off_loop", hop)
         return await run_off_loop(run)
@@ -59,12 +57,16 @@ def to_async(
 
 # -- From an event loop to a thread, and back for what only the loop can do -----------------------
 
-_AT_ONCE = 10
+
+def make_slots(at_once: int) -> FifoLock:
+    """Return the line of hops of which so many run at once; see `SLOTS`."""
+    return FifoLock(lambda _: TimeoutError(), RuntimeError, capacity=at_once)
+
+
+SLOTS = make_slots(10)
+"""The line of the process's hops; as many run at once as a pool of PostgreSQL has connections."""
 _MOST_THREADS = 1_000
 """Few run at once, but any number may wait for answers."""
-_SLOTS = FifoLock(
-    lambda _: TimeoutError(), lambda: RuntimeError("a worker waits for itself"), capacity=_AT_ONCE
-)
 
 
 @cache
@@ -141,7 +143,7 @@ class _Hop:
         """Wait for a slot."""
         if not self._has_slot:
             return
-        self._slot = _SLOTS.enter()
+        self._slot = SLOTS.enter()
         try:
             if not self._slot.done():
                 await asyncio.wrap_future(self._slot)
@@ -193,17 +195,18 @@ class _Hop:
         try:
             answer: T = asked.result()
         except CancelledError:
+            self._is_cancelled = False  # once: what the call asks while it ends is answered
             raise asyncio.CancelledError from None
         finally:
             self._asked = None
             if self._has_slot:
-                self._slot = _SLOTS.enter()
+                self._slot = SLOTS.enter()
                 self._slot.result()
         return answer
 
     def _leave(self) -> None:
         if self._slot is not None:
-            _SLOTS.leave(self._slot)
+            SLOTS.leave(self._slot)
             self._slot = None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
-from langchain_convmem.background import BackgroundJobs, hop, to_async
+from langchain_convmem.background import BackgroundJobs, run_in_thread, to_async
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.forks import make_lock
@@ -43,6 +43,7 @@ from langchain_convmem.records import (
     ThreadKey,
     Turn,
 )
+from langchain_convmem.runnables import allow_own_loop
 from langchain_convmem.titles import (
     check_title,
     list_threads,
@@ -102,7 +103,6 @@ if TYPE_CHECKING:
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
     from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportReport
-    from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.turns.memory import TurnMemory
     from langchain_convmem.words.facts import Fact
     from langchain_convmem.wrap import RememberingRunnable
@@ -256,7 +256,9 @@ class ConversationMemory:
             summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
                 `offline.ExtractiveSummarizer()`. `"auto"`: the model of the first chain, agent or
-                conversation that runs over this memory. None: nothing is ever summarised.
+                conversation that runs over this memory. None: nothing is ever summarised. A
+                coroutine function runs behind the turns, or where `asummarize` and the like await
+                it; a synchronous call that would need it raises a `ConfigError`.
             summary_settings: When a thread is compacted, and how far.
             summarize_when: `"background"`: a worker thread compacts after the turn.
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
@@ -321,11 +323,7 @@ class ConversationMemory:
                 later raises `LogClosedError` where it stores its reply.
         """
         self._turn_memory.active_turns.wait(timeout_s)
-        self._summaries.close()
-        self._profiles.close()
-        self._recaller.close()
-        if self._opened is not None:
-            self.log.close()
+        self._release()
 
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
         """Wait for running turns and release what was opened here; see `close`.
@@ -334,11 +332,14 @@ class ConversationMemory:
         before store what they had.
         """
         await self._turn_memory.active_turns.await_all(timeout_s)
-        await self._summaries.aclose()
-        await asyncio.to_thread(self._profiles.close)
-        await self._recaller.aclose()
+        await run_in_thread(self._release)
+
+    def _release(self) -> None:
+        self._summaries.close()
+        self._profiles.close()
+        self._recaller.close()
         if self._opened is not None:
-            await self.log.aclose()
+            self.log.close()
 
     def __enter__(self) -> Self:
         return self
@@ -660,14 +661,12 @@ class ConversationMemory:
         return list_threads(self.log, user_id)
 
     athreads = to_async(threads)
-    """Async `threads`."""
 
     def get_title(self, thread_id: str, *, user_id: str | None = None) -> str:
         """Return the title of a thread; empty if nobody gave it one."""
         return read_title(self.log, ThreadKey(user_id, thread_id))
 
     aget_title = to_async(get_title)
-    """Async `get_title`."""
 
     def set_title(self, thread_id: str, title: str, *, user_id: str | None = None) -> None:
         """Give a thread a title, which lists of threads show; no model reads it.
@@ -686,7 +685,6 @@ class ConversationMemory:
         return update_thread(self.log, ThreadKey(user_id, thread_id), {"title": check_title(title)})
 
     aset_title = to_async(set_title)
-    """Async `set_title`."""
 
     def archive(self, thread_id: str, *, user_id: str | None = None, archived: bool = True) -> None:
         """Mark a thread as put away, or not; it is kept, shown and recalled as before.
@@ -702,7 +700,6 @@ class ConversationMemory:
         return update_thread(self.log, ThreadKey(user_id, thread_id), {"archived": bool(archived)})
 
     aarchive = to_async(archive)
-    """Async `archive`."""
 
     def fork(
         self,
@@ -723,16 +720,10 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread shows no such message, or the new one is in use.
         """
-        return self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id)
+        fork = fork_thread(self.log, ThreadKey(user_id, thread_id), at, new_thread_id)
+        return self.history(fork.thread_id, user_id=fork.user_id)
 
     afork = to_async(fork)
-    """Async `fork`."""
-
-    def _fork_steps(
-        self, key: ThreadKey, at: str | Turn | None, new_thread_id: str | None
-    ) -> ConversationHistory:
-        fork = fork_thread(self.log, key, at, new_thread_id)
-        return self.history(fork.thread_id, user_id=fork.user_id)
 
     def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
         """Return statistics of a thread: messages, turns, tokens, times, bytes.
@@ -744,14 +735,9 @@ class ConversationMemory:
             thread_id: The thread; one that does not exist has nothing.
             user_id: Its user.
         """
-        return self._count(ThreadKey(user_id, thread_id))
+        return compute_stats(self.log.entries(ThreadKey(user_id, thread_id)))
 
     astats = to_async(stats)
-    """Async `stats`."""
-
-    def _count(self, key: ThreadKey) -> ThreadStats:
-        entries: list[Entry] = self.log.entries(key)
-        return compute_stats(entries)
 
     # -- Messages and files -----------------------------------------------------------------------
 
@@ -786,18 +772,13 @@ class ConversationMemory:
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        return self._add_steps(ThreadKey(user_id, thread_id), messages, turn_id, durable)
-
-    aadd_messages = to_async(add_messages)
-    """Async `add_messages`."""
-
-    def _add_steps(
-        self, key: ThreadKey, messages: MessagesInput, turn_id: str | None, durable: bool
-    ) -> list[Entry]:
         drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
-        entries: list[Entry] = self.log.append(key, drafts, durable=durable)
+        key = ThreadKey(user_id, thread_id)
+        entries = self.log.append(key, drafts, durable=durable)
         self._recaller.embed_soon(key.owner)
         return entries
+
+    aadd_messages = to_async(add_messages)
 
     def import_file(
         self,
@@ -832,30 +813,16 @@ class ConversationMemory:
                 nothing is written.
             MissingExtraError: If its format needs a package that is not installed.
         """
-        return self._import(path, user_id, thread_id, format, progress)
+        from langchain_convmem.transfer.imports import read_file, store_file
 
-    aimport_file = to_async(import_file)
-    """Async `import_file`."""
-
-    def _import(
-        self,
-        path: str | os.PathLike[str],
-        user_id: str | None,
-        thread_id: str | None,
-        form: str | None,
-        progress: Callable[[int, int], None] | None,
-    ) -> ImportReport:
-        from langchain_convmem.transfer.imports import read_file, store_file_steps
-
-        def read() -> ImportedFile:
-            return read_file(path, thread_id=thread_id, format=form)
-
-        file: ImportedFile = read()
+        file = read_file(path, thread_id=thread_id, format=format)
         drafting = self._turn_memory.drafting
-        report = store_file_steps(self.log, file, user_id, drafting, progress)
+        report = store_file(self.log, file, user_id=user_id, drafting=drafting, progress=progress)
         for thread in report.thread_ids:
             self._recaller.embed_soon(ThreadKey(user_id, thread).owner)
         return report
+
+    aimport_file = to_async(import_file)
 
     # -- Recall -----------------------------------------------------------------------------------
 
@@ -968,11 +935,18 @@ class ConversationMemory:
         Raises:
             ConfigError: If an argument is invalid; the message names it.
         """
-        return self._recall_steps(
+        owners = _find_searched(user_id, thread_id, user_ids)
+        current: ThreadKey | None = None
+        exclude: Mapping[ThreadKey, Collection[int]] = {}
+        if user_id is not None and thread_id is not None:
+            current = ThreadKey(user_id, thread_id)
+            exclude = {current: read_context(self.log, current).positions}
+        return self.line_recall.recall(
+            owners,
             query,
-            user_id,
-            thread_id,
-            user_ids,
+            exclude=exclude,
+            buffer=current,
+            now_ms=self.time_ms,
             k=k,
             max_tokens=max_tokens,
             threshold=threshold,
@@ -984,7 +958,6 @@ class ConversationMemory:
         )
 
     arecall = to_async(recall)
-    """Async `recall`."""
 
     def search(
         self, words: str, *, user_id: str | None = None, thread_id: str | None = None
@@ -1014,27 +987,6 @@ class ConversationMemory:
         return lines[::-1]
 
     asearch = to_async(search)
-    """Async `search`."""
-
-    def _recall_steps(
-        self,
-        query: str,
-        user_id: str | None,
-        thread_id: str | None,
-        user_ids: Collection[str] | None,
-        **options: Any,
-    ) -> Recall:
-        owners = _find_searched(user_id, thread_id, user_ids)
-        current: ThreadKey | None = None
-        exclude: Mapping[ThreadKey, Collection[int]] = {}
-        if user_id is not None and thread_id is not None:
-            current = ThreadKey(user_id, thread_id)
-            view = read_context(self.log, current)
-            exclude = {current: view.positions}
-        found: Recall = self.line_recall.recall_steps(
-            owners, query, exclude=exclude, buffer=current, now_ms=self.time_ms, **options
-        )
-        return found
 
     def refresh(
         self,
@@ -1061,7 +1013,6 @@ class ConversationMemory:
         return recall.refresh(owner, progress)
 
     arefresh = to_async(refresh)
-    """Async `refresh`; `progress` is called in a worker."""
 
     def reindex(
         self,
@@ -1091,29 +1042,16 @@ class ConversationMemory:
             ConfigError: If the call names nobody, or all users of a log that cannot list them.
             LogError: If the log cannot be read.
         """
-        return self._reindex_steps(user_id, thread_id, all_users, progress)
-
-    areindex = to_async(reindex)
-    """Async `reindex`."""
-
-    def _reindex_steps(
-        self,
-        user_id: str | None,
-        thread_id: str | None,
-        all_users: bool,
-        progress: Callable[[int, int], None] | None,
-    ) -> tuple[str, ...]:
         if not all_users:
             owners: Sequence[Owner] = [_find_owner(user_id, thread_id)]
         elif user_id is not None or thread_id is not None:
             raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
         else:
             owners = self.log.owners()
-        problems: dict[str, None] = {}
-        for owner in owners:
-            found = self.line_recall.reindex(owner, progress)
-            problems |= dict.fromkeys(found)
-        return tuple(problems)
+        problems = [self.line_recall.reindex(owner, progress) for owner in owners]
+        return tuple(dict.fromkeys(chain.from_iterable(problems)))
+
+    areindex = to_async(reindex)
 
     def get_embedder_use(
         self, *, user_id: str | None = None, thread_id: str | None = None
@@ -1130,11 +1068,7 @@ class ConversationMemory:
         """
         return self.line_recall.get_embedder_use(_find_owner(user_id, thread_id))
 
-    async def aget_embedder_use(
-        self, *, user_id: str | None = None, thread_id: str | None = None
-    ) -> EmbedderUse:
-        """Return the embedder of an owner's lines; see `get_embedder_use`."""
-        return await hop(partial(self.get_embedder_use, user_id=user_id, thread_id=thread_id))
+    aget_embedder_use = to_async(get_embedder_use)
 
     # -- What is known of a user ------------------------------------------------------------------
 
@@ -1156,7 +1090,6 @@ class ConversationMemory:
         return self._profiles.read(_find_owner(user_id, thread_id))
 
     aprofile = to_async(profile)
-    """Async `profile`."""
 
     def update_profile(
         self, user_id: str | None = None, *, thread_id: str | None = None
@@ -1179,7 +1112,6 @@ class ConversationMemory:
         return self._profiles.update(_find_owner(user_id, thread_id), thread_id)
 
     aupdate_profile = to_async(update_profile)
-    """Async `update_profile`."""
 
     # -- Time travel ------------------------------------------------------------------------------
 
@@ -1245,7 +1177,6 @@ class ConversationMemory:
         return self._summaries.compactor.compact(ThreadKey(user_id, thread_id), force=force)
 
     asummarize = to_async(summarize)
-    """Async `summarize`."""
 
     def resummarize(
         self,
@@ -1267,7 +1198,6 @@ class ConversationMemory:
         return self._summaries.rewrite(ThreadKey(user_id, thread_id), summarizer)
 
     aresummarize = to_async(resummarize)
-    """Async `resummarize`."""
 
     def summary_record(self, thread_id: str, *, user_id: str | None = None) -> SummaryRecord:
         """Return what became of every fact that the summaries of a thread stand for.
@@ -1287,7 +1217,6 @@ class ConversationMemory:
         return self._summaries.record(ThreadKey(user_id, thread_id))
 
     asummary_record = to_async(summary_record)
-    """Async `summary_record`."""
 
     def explain_summary(
         self, thread_id: str, *, user_id: str | None = None, summary_id: str | None = None
@@ -1307,25 +1236,21 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread has no such summary.
         """
-        return self._explain(ThreadKey(user_id, thread_id), summary_id)
-
-    aexplain_summary = to_async(explain_summary)
-    """Async `explain_summary`."""
-
-    def _explain(self, key: ThreadKey, summary_id: str | None) -> list[CitedSentence]:
         from langchain_convmem.summarizing.citations import explain_summaries
 
-        entries: list[Entry] = self.log.entries(key)
+        entries = self.log.entries(ThreadKey(user_id, thread_id))
         live = find_live_entries(entries)
         known = find_frontier(live) if summary_id is None else entries
         wanted = [one for one in known if one.role == "summary" and summary_id in (None, one.id)]
         if summary_id is not None and not wanted:
             msg = (
-                f"thread {key.thread_id!r} has no summary {describe_value(summary_id)}; "
+                f"thread {thread_id!r} has no summary {describe_value(summary_id)}; "
                 "pass the id of one, such as history.last_summary.id, or None for what is shown"
             )
             raise ConfigError(msg)
         return explain_summaries(entries, wanted)
+
+    aexplain_summary = to_async(explain_summary)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for what goes on behind the turns: compactions, and the profiler's reading.
@@ -1341,7 +1266,7 @@ class ConversationMemory:
 
     async def aflush(self, timeout_s: float | None = None) -> bool:
         """Wait for what goes on behind the turns, without blocking the event loop; see `flush`."""
-        return await asyncio.to_thread(self.flush, timeout_s)
+        return await run_in_thread(partial(self.flush, timeout_s))
 
     # -- Forgetting -------------------------------------------------------------------------------
 
@@ -1369,14 +1294,6 @@ class ConversationMemory:
         Raises:
             ConfigError: If the call names nobody, or entries of no thread.
         """
-        return self._forget_steps(user_id, thread_id, entry_ids)
-
-    aforget = to_async(forget)
-    """Async `forget`."""
-
-    def _forget_steps(
-        self, user_id: str | None, thread_id: str | None, entry_ids: Iterable[str] | None
-    ) -> ForgetReceipt:
         owner = _find_owner(user_id, thread_id)
         if thread_id is None and entry_ids is not None:
             raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
@@ -1384,7 +1301,6 @@ class ConversationMemory:
             raise ConfigError(f"entry_ids must be a list of ids, got {describe_value(entry_ids)}")
         ids = None if entry_ids is None else list(entry_ids)
         key = None if thread_id is None else ThreadKey(user_id, thread_id)
-        receipt: ForgetReceipt
         copies = self._recaller.list_copies(key or owner, ids)
         if key is not None and ids:
             receipt = _erase_entries(self.log, key, ids)
@@ -1398,6 +1314,8 @@ class ConversationMemory:
             # What else the summaries covered is shown again.
             self._turn_memory.compact(key)
         return receipt
+
+    aforget = to_async(forget)
 
 
 # -- Whose lines are meant ------------------------------------------------------------------------
@@ -1507,6 +1425,10 @@ class TurnServices:
             self.summaries.fit_budget(
                 options.budget.list_message_budgets(self.get_recall_budget(options))[0]
             )
+
+    def check_call(self) -> None:
+        """Refuse a synchronous turn that would need a coroutine; nothing is stored yet."""
+        self.summaries.check_call()
 
     def note_turn(self, key: ThreadKey) -> None:
         """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
@@ -1627,11 +1549,6 @@ class Recaller:
         if self._recall is not None and self._given is None:
             self._recall.close()
 
-    async def aclose(self) -> None:
-        """End the work in the background, without blocking the event loop; see `close`."""
-        if self._recall is not None:
-            await hop(self.close)
-
 
 def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) -> None:
     """Refuse a recall that is none, searches elsewhere, or comes with parts of another one.
@@ -1711,9 +1628,7 @@ class Profiles:
         if thread_id is not None:
             keys = [ThreadKey(owner.user_id, thread_id)]
         else:
-            log = self._log
-            threads = log.threads(owner.user_id)
-            keys = [thread.key for thread in threads]
+            keys = [thread.key for thread in self._log.threads(owner.user_id)]
         return self._profiler.read_threads(keys)
 
     def note_turn(self, key: ThreadKey) -> None:
@@ -1724,7 +1639,8 @@ class Profiles:
 
     def _read_waiting(self, key: ThreadKey) -> None:
         if self._profiler is not None:
-            self._profiler.read_waiting(key.owner)
+            with allow_own_loop():
+                self._profiler.read_waiting(key.owner)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for the readings under way; return whether they ended within this time."""
@@ -1818,7 +1734,7 @@ class Summaries:
 
     def _make_compactor(self) -> Compactor:
         from langchain_convmem.summarizing import SummarySettings
-        from langchain_convmem.summarizing.compactor import Compactor
+        from langchain_convmem.summarizing.compactor import Compactor, Leases
 
         if self._summarizer is None:
             msg = (
@@ -1826,19 +1742,18 @@ class Summaries:
                 "langchain_convmem.offline.ExtractiveSummarizer(), as summarizer="
             )
             raise ConfigError(msg)
+        given = self._settings or SummarySettings()
+        settings = replace(given, token_counter=given.token_counter or self._counter)
         return Compactor(
-            self._log,
-            self._summarizer,
-            self._prepare_settings(self._settings or SummarySettings()),
+            log=self._log,
+            summarizer=self._summarizer,
+            settings=settings,
+            leases=Leases(self._log, settings),
             drafting=self._drafting,
             read=self._read,
             findable=self._find_some,
             on_report=self._report,
         )
-
-    def _prepare_settings(self, settings: SummarySettings) -> SummarySettings:
-        """Return settings that count as the memory does, unless they have a counter."""
-        return replace(settings, token_counter=settings.token_counter or self._counter)
 
     def _report(self, report: SummaryReport) -> None:
         """Tell the application what came of a compaction, if it wants to know."""
@@ -1853,10 +1768,19 @@ class Summaries:
         """Write the live summary of a thread anew; see `ConversationMemory.resummarize`."""
         from langchain_convmem.summarizing.summarizers import as_summarizer
 
-        by = None if summarizer is None else as_summarizer(summarizer)
-        return self.compactor.redo(key, by)
+        compactor = self.compactor
+        if summarizer is not None:
+            compactor = replace(compactor, summarizer=as_summarizer(summarizer))
+        return compactor.redo(key)
 
     # -- after turns ------------------------------------------------------------------------------
+
+    def check_call(self) -> None:
+        """Refuse a turn that would end with a summary whose coroutine it cannot await."""
+        if self._summarizer is not None and self._when == "foreground":
+            from langchain_convmem.summarizing.summarizers import check_summarizer
+
+            check_summarizer(self._summarizer, self.compactor.settings.judge)
 
     def fit_budget(self, budget: int | None) -> None:
         """Have threads compacted before a model gets more of one than this; None is any number.
@@ -1865,9 +1789,9 @@ class Summaries:
         """
         if budget is None or self._summarizer is None:
             return
-        compactor = self.compactor
         with self._lock:
-            compactor.settings = compactor.settings.fit_to(budget)
+            compactor = self.compactor
+            self._compactor = replace(compactor, settings=compactor.settings.fit_to(budget))
 
     def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
@@ -1877,20 +1801,22 @@ class Summaries:
         """
         if self._summarizer is None:
             return
-        compactor = self.compactor
         with self._lock:
+            compactor = self.compactor
+            settings = compactor.settings
             if model.window_tokens is not None:
-                compactor.settings = compactor.settings.fit_window(model.window_tokens)
+                settings = settings.fit_window(model.window_tokens)
             if self._waits_for_model and model.chat_model is not None:
                 from langchain_convmem.summarizing.prefix import PrefixSummarizer
                 from langchain_convmem.summarizing.summarizers import as_summarizer
 
                 on_top = None if chain is None else PrefixSummarizer.from_chain(chain)
-                compactor.summarizer = on_top or as_summarizer(model.chat_model)
-                self._summarizer = compactor.summarizer
+                self._summarizer = on_top or as_summarizer(model.chat_model)
                 self._waits_for_model = False
                 if model.window_tokens is not None:
-                    compactor.settings = compactor.settings.fit_input(model.window_tokens)
+                    settings = settings.fit_input(model.window_tokens)
+            # A compaction under way goes on with those it began with.
+            self._compactor = replace(compactor, settings=settings, summarizer=self._summarizer)
 
     def compact(self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]) -> None:
         """Compact a thread if that is due, now or later; see `TurnServices.finish_turn`."""
@@ -1932,31 +1858,22 @@ class Summaries:
 
     @property
     def _background(self) -> BackgroundJobs[ThreadKey]:
-        compactor = self.compactor
         with self._lock:
             if self._jobs is None:
-                self._jobs = BackgroundJobs(
-                    lambda key: self._compact_and_prepare(compactor, key),
-                    name="compaction",
-                )
+                self._jobs = BackgroundJobs(self._compact_and_prepare, name="compaction")
             return self._jobs
 
-    def _compact_and_prepare(self, compactor: Compactor, key: ThreadKey) -> None:
+    def _compact_and_prepare(self, key: ThreadKey) -> None:
         """Compact a thread, and take up what is folded now, which the next turn would have to."""
         from langchain_convmem.recall.embedding import EmbeddedEmbeddings
-        from langchain_convmem.summarizing.branches import (
-            BRANCHES,
-            find_folding,
-            read_folded,
-        )
+        from langchain_convmem.summarizing.branches import BRANCHES, find_folding, read_folded
 
-        compactor.compact(key)
-        entries = self._read(key)
-        roots = find_folding(find_live_entries(entries))
+        with allow_own_loop():
+            self.compactor.compact(key)
+        roots = find_folding(find_live_entries(self._read(key)))
         if roots:
             branches = BRANCHES.get(_find_place(self._log), key)
-            read = partial(read_stretches, self._log, key)
-            read_folded(branches, roots, read)
+            read_folded(branches, roots, partial(read_stretches, self._log, key))
             branches.prepare(EmbeddedEmbeddings().embed_documents)
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -1967,11 +1884,6 @@ class Summaries:
         """Finish the compactions under way, and start no more in the background."""
         if self._jobs is not None:
             self._jobs.close()
-
-    async def aclose(self) -> None:
-        """Finish the compactions under way, without blocking the event loop; see `close`."""
-        if self._jobs is not None:
-            await asyncio.to_thread(self._jobs.close)
 
     # -- what the compactor asks ------------------------------------------------------------------
 
@@ -1986,8 +1898,7 @@ class Summaries:
         """Return what became of all that is covered in a thread."""
         from langchain_convmem.summarizing.record import record
 
-        entries: list[Entry] = self._log.entries(key)
-        return record(key, entries, self._find_words)
+        return record(key, self._log.entries(key), self._find_words)
 
     def _find_some(self, key: ThreadKey, facts: Sequence[Fact]) -> list[str]:
         """Return the words by which recall finds facts, of as many as a compaction looks for."""
@@ -1999,7 +1910,7 @@ class Summaries:
         from langchain_convmem.summarizing.record import pick_words
         from langchain_convmem.words.facts import check_told
 
-        recall = self._recaller.recall
+        recall = self._recaller.recall.drop_hooks()
         by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
         by_asked: dict[str, list[Fact]] = {}
         for fact in facts:
@@ -2007,9 +1918,7 @@ class Summaries:
         found: dict[str, str] = {}
         for words, wanted in by_asked.items():
             if words:
-                lines = recall.recall_steps(
-                    key.owner, words, k=_BLOCKS, ranking=0, settings=by_words
-                )
+                lines = recall.recall(key.owner, words, k=_BLOCKS, ranking=0, settings=by_words)
                 text = "\n".join(block.text for block in lines.blocks)
                 told = zip(wanted, check_told(wanted, text), strict=True)
                 found |= {one.key: words for one, so in told if so or one.sentence in text}

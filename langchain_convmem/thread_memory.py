@@ -217,6 +217,7 @@ class MemoryThread:
     def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
         """Store what is asked before the model is called: it was said, whatever happens now."""
         note: _Note = view.note
+        self.memory.check_call()
         self.running.add(note.turn_id)
         self.memory.active_turns.begin(note.turn_id)
         made = Metadata(timing={"creation": asked_ms})

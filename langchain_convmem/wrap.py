@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -173,6 +174,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             heard = turn.listen()
             output = self.inner.invoke(payload, heard.listen(config), **kwargs)
             turn.finish(output, heard.message)
+            turn.settle()
         return output
 
     async def _ainvoke(
@@ -187,7 +189,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             payload = await hop(turn.begin)
             heard = turn.listen()
             output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
-            await finish(lambda: turn.finish(output, heard.message))
+            await finish(partial(turn.finish, output, heard.message))
+            await hop(turn.settle)
         return output
 
     # -- streams --------------------------------------------------------------------------------
@@ -213,6 +216,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                 turn.cut(reply)
                 raise
             turn.complete(reply, heard.message)
+            turn.settle()
 
     async def _astream(
         self,
@@ -233,11 +237,12 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
-                await finish(lambda: turn.cut(reply))
+                await finish(partial(turn.cut, reply))
                 raise
             finally:
                 await aclose_quietly(stream)
-            await finish(lambda: turn.complete(reply, heard.message))
+            await finish(partial(turn.complete, reply, heard.message))
+            await hop(turn.settle)
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -342,6 +347,7 @@ class WrappedTurn:
         context: What the model gets; None before.
         started_ms: When the chain was called.
         first_token_ms: When the first words of a stream came.
+        stored: What was stored of the reply.
     """
 
     memory: TurnMemory
@@ -358,16 +364,7 @@ class WrappedTurn:
     context: ModelContext | None = None
     started_ms: int = 0
     first_token_ms: int | None = None
-
-    def __post_init__(self) -> None:
-        """Ask the write hook what is to be stored of what the user says, if anything is."""
-        human = self.incoming.human
-        if human is None:
-            return
-        with self.trace.mark_internal():
-            self.kept = self.memory.drafting.apply_hook(human)
-        if not (is_remembered(human) and is_remembered(self.kept)):
-            self.options = replace(self.options, remember=False)
+    stored: Sequence[Draft] = ()
 
     @property
     def place(self) -> tuple[Hashable, ThreadKey]:
@@ -382,7 +379,9 @@ class WrappedTurn:
         Raises:
             InvalidMessageError: If the call goes on with a turn that is not open.
         """
+        self.memory.check_call()
         with self.trace.mark_internal():
+            self._pass_hook()
             thread = read_live(self.memory.log, self.key)
             if self.incoming.continues:
                 opening = self._continue(thread)
@@ -404,6 +403,15 @@ class WrappedTurn:
         self.opening, self.context, self.started_ms = opening, context, get_now_ms()
         payload = context.build_payload(self.incoming.extra)
         return self.keys.rename(payload) if isinstance(payload, dict) else payload
+
+    def _pass_hook(self) -> None:
+        """Ask the write hook what is to be stored of what the user says, if anything is."""
+        human = self.incoming.human
+        if human is None:
+            return
+        self.kept = self.memory.drafting.apply_hook(human)
+        if not (is_remembered(human) and is_remembered(self.kept)):
+            self.options = replace(self.options, remember=False)
 
     def _open(self, thread: LiveThread) -> tuple[LiveThread, Opening]:
         """Store what is new, and return the thread as it was before, with the turn."""
@@ -461,8 +469,7 @@ class WrappedTurn:
             *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
         aux = {} if self.attempt_of is None else {_ATTEMPT: self.attempt_of}
         drafts = [*retracting, *drafts, replace(draft, metadata=Metadata(aux=aux))]
-        added: list[Entry] = self.memory.log.append(self.key, drafts)
-        *earlier, asked = added[len(retracting) :]
+        *earlier, asked = self.memory.log.append(self.key, drafts)[len(retracting) :]
         return earlier, asked
 
     def _take_back_after(self, thread: LiveThread, asked: Entry) -> LiveThread:
@@ -549,8 +556,7 @@ class WrappedTurn:
             ]
         if not drafts:
             return []
-        log = self.memory.log
-        return log.append(self.key, drafts)
+        return self.memory.log.append(self.key, drafts)
 
     # -- after the model --------------------------------------------------------------------------
 
@@ -616,10 +622,17 @@ class WrappedTurn:
                 documents=() if context.note is None else (context.note,),
             )
             if drafts:
+                self.stored = drafts
+                self.memory.note_turn(self.key)
                 self.trace.report_stored(drafts)
                 self.trace.report_own_models()
-                said = [draft.message for draft in drafts if draft.message is not None]
-                self.memory.finish_turn(self.key, context.view, said)
+
+    def settle(self) -> None:
+        """Compact the thread after a reply that was stored, if that is due."""
+        said = [draft.message for draft in self.stored if draft.message is not None]
+        if said and self.context is not None:
+            with self.trace.mark_internal():
+                self.memory.compact(self.key, self.context.view, said)
 
     def _note_recall(self, context: ModelContext) -> dict[str, Any]:
         """Return what the reply's metadata says of recall; nothing where none was asked for."""

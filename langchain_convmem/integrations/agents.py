@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar, Unpack
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -18,7 +18,7 @@ from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.messages import check_question
-from langchain_convmem.turns.options import TurnOptions, read_key
+from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
@@ -76,9 +76,6 @@ T = TypeVar("T")
 _ToolResult: TypeAlias = "ToolMessage | Command[Any]"
 
 
-_StoreResult: TypeAlias = "Callable[[ToolMessage, AgentHook], ToolMessage]"
-
-
 class RememberedState(AgentState[Any]):
     """The agent's state plus the current turn of the log, which callers do not see."""
 
@@ -111,36 +108,24 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self,
         memory: ConversationMemory,
         *,
-        recall: bool = True,
-        recall_tokens: int | None = None,
-        recall_k: int | None = None,
-        history_tokens: int | None = None,
-        context_tokens: int | None = None,
-        reserved_tokens: int = 0,
-        profile_tokens: int | None = None,
         profile: Profile | None = None,
         keep_state: KeepState = "all",
+        **options: Unpack[TurnSettings],
     ) -> None:
         """Give agents this memory.
 
         Args:
             memory: The memory to use; the caller closes it.
-            recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text.
-            recall_k: Number of blocks to recall instead.
-            history_tokens: Budget of what was said before the turn; None is all of it. The oldest
-                exchanges are left out whole; the turn under way does not count.
-            context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
-            reserved_tokens: Of these, so many are left for the agent's own prompt and its tools.
-            profile_tokens: Budget of what is known of the user, which joins the agent's prompt;
-                None is what the memory says.
             profile: Whose rules the messages keep; None goes by the model of each call.
             keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
                 earlier turns out of the state when a new one begins, once the log has them: the
                 checkpoints stop growing, and the agent returns the messages of its turn only.
+            **options: `recall`, `history_tokens` and the others of `TurnOptions`, but `remember`.
+                `reserved_tokens` are left for the agent's own prompt and its tools; what is known
+                of the user joins that prompt.
 
         Raises:
-            ConfigError: If `keep_state` is neither, or an option is invalid.
+            ConfigError: If `keep_state` is neither, or an option is unknown or invalid.
         """
         super().__init__()
         if keep_state not in ("all", "turn"):
@@ -148,15 +133,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self.memory = memory
         self.keep_state = keep_state
         self.tools = []
-        self._options = TurnOptions(
-            recall=recall,
-            recall_tokens=recall_tokens,
-            recall_k=recall_k,
-            history_tokens=history_tokens,
-            context_tokens=context_tokens,
-            reserved_tokens=reserved_tokens,
-            profile_tokens=profile_tokens,
-        )
+        self._options = _check_options(TurnOptions.from_settings(options, where="an agent"))
         self._turn_memory = memory.turn_memory
         self._turn_memory.check_options(self._options)
         self._profile = None if profile is None else resolve_profile(profile)
@@ -165,15 +142,16 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the user's message and anything else missing from the log."""
-        return self._run(partial(self._begin, state), runtime)
+        return self._run(runtime, partial(self._begin, state))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store the user's message; see `before_agent`."""
-        return await hop(lambda: self._run(partial(self._begin, state), runtime))
+        return await hop(lambda: self._run(runtime, partial(self._begin, state)))
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
+        self._turn_memory.check_call()
         messages: list[Any] = state["messages"]
         if messages:
             check_question(messages[-1])
@@ -195,22 +173,31 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the last changes by other middleware and retract answers that were replaced."""
-        return self._run(partial(self._end, state), runtime)
+        update = self._run(runtime, partial(self._end, state))
+        self._run(runtime, partial(self._settle, state))
+        return update
 
     async def aafter_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what is missing from the log; see `after_agent`."""
-        return await hop(lambda: self._run(partial(self._end, state), runtime))
+        update = await finish(lambda: self._run(runtime, partial(self._end, state)))
+        await hop(lambda: self._run(runtime, partial(self._settle, state)))
+        return update
 
     def _end(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
         note = hook.find_note(state)
         if note is None:
             return None
         hook.sync.finish(note, state["messages"])
-        self._turn_memory.finish_turn(hook.sync.context.key)
+        self._turn_memory.note_turn(hook.sync.context.key)
         removed = remove_superseded(state["messages"], note)
         return {"messages": removed} if removed else None
+
+    def _settle(self, state: RememberedState, hook: AgentHook) -> None:
+        """Compact the thread after a turn of which anything is stored, if that is due."""
+        if hook.find_note(state) is not None:
+            self._turn_memory.compact(hook.sync.context.key)
 
     # -- The model ------------------------------------------------------------------------------
 
@@ -220,16 +207,15 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply."""
-        asked = self._run(partial(self._prepare, request), request.runtime)
+        run = partial(self._run, request.runtime)
+        asked = run(partial(self._prepare, request))
         with collect_replies(self._turn_memory.token_counters.learn) as heard:
             try:
                 response = handler(asked.request)
             except BaseException:
-                storing = partial(_store_broken, asked, heard)
-                self._run(storing, request.runtime)
+                run(partial(asked.store_broken, heard))
                 raise
-        answering = partial(_store_answer, asked, response, heard)
-        return self._run(answering, request.runtime)
+        return run(partial(asked.store_answer, response, heard))
 
     async def awrap_model_call(
         self,
@@ -237,18 +223,17 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply; see `wrap_model_call`."""
-        asked = await hop(lambda: self._run(partial(self._prepare, request), request.runtime))
+        run = partial(self._run, request.runtime)
+        asked = await hop(lambda: run(partial(self._prepare, request)))
         with collect_replies(self._turn_memory.token_counters.learn) as heard:
             try:
                 response = await handler(asked.request)
             except GeneratorExit:
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
-                storing = partial(_store_broken, asked, heard)
-                await finish(lambda: self._run(storing, request.runtime))
+                await finish(lambda: run(partial(asked.store_broken, heard)))
                 raise
-        answering = partial(_store_answer, asked, response, heard)
-        return await finish(lambda: self._run(answering, request.runtime))
+        return await finish(lambda: run(partial(asked.store_answer, response, heard)))
 
     def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> AgentCall:
         sync, trace = hook.sync, hook.trace
@@ -281,10 +266,10 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may also return lists of messages and commands, despite LangChain's types.
         """
-        keep = self._run(partial(_store_call, request), request.runtime)
-        storing = partial(_store_results, handler(request), keep)
-        kept: _ToolResult = self._run(storing, request.runtime)
-        return kept
+        run = partial(self._run, request.runtime)
+        call = run(partial(AgentToolCall.store, request))
+        result = handler(request)
+        return result if call is None else run(partial(call.store_results, result))
 
     async def awrap_tool_call(
         self,
@@ -292,15 +277,17 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store a tool's result; see `wrap_tool_call`."""
-        keep = await hop(lambda: self._run(partial(_store_call, request), request.runtime))
-        storing = partial(_store_results, await handler(request), keep)
-        kept: _ToolResult = await finish(lambda: self._run(storing, request.runtime))
-        return kept
+        run = partial(self._run, request.runtime)
+        call = await hop(lambda: run(partial(AgentToolCall.store, request)))
+        result = await handler(request)
+        if call is None:
+            return result
+        return await finish(lambda: run(partial(call.store_results, result)))
 
     # -- The run --------------------------------------------------------------------------------
 
-    def _run(self, steps_of: Callable[[AgentHook], T], runtime: Any) -> T:
-        """Run the steps of a hook as the memory's own work, and report what it took.
+    def _run(self, runtime: Any, step: Callable[[AgentHook], T]) -> T:
+        """Do a step of a hook as the memory's own work, and report what it took.
 
         Raises:
             ConfigError: If the run names no thread, or sets an option that there is not, or
@@ -308,10 +295,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """
         config = get_config()
         configurable = config.get("configurable", {})
-        options = self._options.merge_call(configurable)
-        if not options.remember:
-            msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
-            raise ConfigError(msg)
+        options = _check_options(self._options.merge_call(configurable))
         key = read_key(configurable, runtime.context, host="the agent")
         trace = TurnTrace(config)
         sync = StateSync(
@@ -321,7 +305,15 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             is_one_turn=True,
             trace=trace,
         )
-        return trace.run_internal(steps_of(AgentHook(sync, options, trace)))
+        return trace.run_internal(partial(step, AgentHook(sync, options, trace)))
+
+
+def _check_options(options: TurnOptions) -> TurnOptions:
+    """Return the options, if an agent can have them: its state would hold what the log lacks."""
+    if not options.remember:
+        msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
+        raise ConfigError(msg)
+    return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,56 +352,64 @@ class AgentCall:
     turn: SyncedTurn | None
     started_ms: int
 
+    def store_answer(
+        self, response: ModelResponse[Any], heard: PartialReplyHandler, hook: AgentHook
+    ) -> ModelResponse[Any]:
+        """Store the reply; return it with the ids under which it is stored."""
+        if self.turn is None:
+            return response
+        held, timing = self.request.state["messages"], self._measure(heard)
+        said = hook.sync.store_reply(self.turn, response.result, held, timing)
+        return replace(response, result=said)
 
-def _store_answer(
-    asked: AgentCall, response: ModelResponse[Any], heard: PartialReplyHandler, hook: AgentHook
-) -> ModelResponse[Any]:
-    if asked.turn is None:
-        return response
-    timing = measure_times(asked.started_ms, heard.first_token_ms)
-    held = asked.request.state["messages"]
-    said = hook.sync.store_reply(asked.turn, response.result, held, timing)
-    return replace(response, result=said)
+    def store_broken(self, heard: PartialReplyHandler, hook: AgentHook) -> None:
+        """Store the words that came of a reply that broke off."""
+        said = heard.collect_broken()
+        if self.turn is not None and said:
+            held, timing = self.request.state["messages"], self._measure(heard)
+            hook.sync.store_broken_reply(self.turn, said, held, timing)
 
-
-def _store_broken(asked: AgentCall, heard: PartialReplyHandler, hook: AgentHook) -> None:
-    said = heard.collect_broken()
-    if asked.turn is not None and said:
-        timing = measure_times(asked.started_ms, heard.first_token_ms)
-        held = asked.request.state["messages"]
-        hook.sync.store_broken_reply(asked.turn, said, held, timing)
-
-
-def _store_call(request: ToolCallRequest, hook: AgentHook) -> _StoreResult | None:
-    """Make sure that the call is stored; return what stores its result."""
-    call_id = request.tool_call["id"]
-    state: Any = request.state
-    note = hook.find_note(state)
-    if note is None or call_id is None:
-        return None
-    caller = hook.sync.store_call(note, state["messages"], call_id)
-    if caller is None:
-        return None
-    return lambda result, later: later.sync.store_result(note, caller, result, call_id)
+    def _measure(self, heard: PartialReplyHandler) -> Mapping[str, int]:
+        return measure_times(self.started_ms, heard.first_token_ms)
 
 
-def _store_results(result: Any, keep: _StoreResult | None, hook: AgentHook) -> Any:
-    """Return what a tool returned, with each tool message in it as `keep` returns it."""
-    if keep is None:
-        return result
-    if isinstance(result, ToolMessage):
-        return keep(result, hook)
-    if isinstance(result, list):
-        every = list(result)
-        for number, one in enumerate(result):
-            every[number] = _store_results(one, keep, hook)
-        return every
-    if isinstance(result, Command):
-        update = _read_update(result)
-        if isinstance(update.get("messages"), list):
-            messages = _store_results(update["messages"], keep, hook)
-            return replace(result, update={**update, "messages": messages})
-    return result
+@dataclass(frozen=True, slots=True)
+class AgentToolCall:
+    """A call of a tool, which is stored.
+
+    Attributes:
+        note: Its turn.
+        caller: The message that makes it.
+        id: The call's own id.
+    """
+
+    note: TurnNote
+    caller: BaseMessage
+    id: str
+
+    @classmethod
+    def store(cls, request: ToolCallRequest, hook: AgentHook) -> AgentToolCall | None:
+        """Make sure that a call is stored; return it, or None if its turn is not stored."""
+        call_id = request.tool_call["id"]
+        state: Any = request.state
+        note = hook.find_note(state)
+        if note is None or call_id is None:
+            return None
+        caller = hook.sync.store_call(note, state["messages"], call_id)
+        return None if caller is None else cls(note, caller, call_id)
+
+    def store_results(self, returned: Any, hook: AgentHook) -> Any:
+        """Store the results in what a tool returned; return it with the ids that they have."""
+        if isinstance(returned, ToolMessage):
+            return hook.sync.store_result(self.note, self.caller, returned, self.id)
+        if isinstance(returned, list):
+            return [self.store_results(one, hook) for one in returned]
+        if isinstance(returned, Command):
+            update = _read_update(returned)
+            if isinstance(update.get("messages"), list):
+                messages = self.store_results(update["messages"], hook)
+                return replace(returned, update={**update, "messages": messages})
+        return returned
 
 
 def _read_update(command: Command[Any]) -> dict[str, Any]:
@@ -490,16 +490,17 @@ def _make_entries(
 ) -> list[Entry]:
     """Return the turn as the call shows it, as entries at the positions 1, 2, ..."""
     own = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
-    entries: list[Entry] = []
-    for number, message in enumerate(own, 1):
-        stored = loop.known.get(message.id or "")
-        # Names that a view makes up are made of the entry's id: they must not change in a loop.
-        entry_id = make_ulid() if stored is None else stored.id
-        turn_id = str(loop.id)
-        entries.append(
-            make_entry(message, entry_id=entry_id, key=key, position=number, turn_id=turn_id)
+    return [
+        make_entry(
+            message,
+            # Names that a view makes up are made of the entry's id: they must not change in a loop.
+            entry_id=loop.known[message.id].id if message.id in loop.known else make_ulid(),
+            key=key,
+            position=number,
+            turn_id=str(loop.id),
         )
-    return entries
+        for number, message in enumerate(own, 1)
+    ]
 
 
 def _put_stand_in(

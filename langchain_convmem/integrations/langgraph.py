@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_type_hints
@@ -19,7 +19,7 @@ from langchain_core.runnables.base import RunnableLike
 from langchain_core.runnables.config import ensure_config
 from typing_extensions import TypedDict
 
-from langchain_convmem.background import finish, hop
+from langchain_convmem.background import finish, hop, to_async
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -109,18 +109,11 @@ def memory_graph(
     model: RunnableLike[Any, Any],
     *,
     state_schema: type[Any] = MemoryState,
-    recall: bool = True,
-    recall_tokens: int | None = None,
-    recall_k: int | None = None,
-    history_tokens: int | None = None,
-    context_tokens: int | None = None,
-    reserved_tokens: int = 0,
-    profile_tokens: int | None = None,
-    remember: bool = True,
     profile: Profile | None = None,
     follow_edits: bool = True,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "memory",
+    **options: Unpack[TurnSettings],
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a graph of the nodes `recall`, `model`, `record` and, if needed, `summarize`.
 
@@ -135,33 +128,16 @@ def memory_graph(
         state_schema: A TypedDict, pydantic model or dataclass. With a key `messages` (such as
             LangGraph's `MessagesState`) the state keeps the messages, and the log follows it; with
             the keys of `MemoryState` it holds ids and plain values.
-        recall: Whether to recall lines of earlier conversations.
-        recall_tokens: Budget of the recalled text.
-        recall_k: Number of blocks to recall instead.
-        history_tokens: Budget for earlier messages of the thread; None is unlimited.
-        context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
-        reserved_tokens: Tokens of it reserved for what is outside the messages.
-        profile_tokens: Budget of what is known of the user; None is what the memory says.
-        remember: Whether to store turns.
         profile: Provider rules for the messages; None derives them from the model.
         follow_edits: See `recall_node`.
         checkpointer: LangGraph's; None uses the parent graph's, if any.
         name: The graph's name in traces.
+        **options: `recall`, `history_tokens` and the others of `TurnOptions`.
 
     Raises:
-        ConfigError: If an option is invalid.
+        ConfigError: If an option is unknown or invalid.
         MissingExtraError: If langgraph is not installed.
     """
-    options: TurnSettings = {
-        "recall": recall,
-        "recall_tokens": recall_tokens,
-        "recall_k": recall_k,
-        "history_tokens": history_tokens,
-        "context_tokens": context_tokens,
-        "reserved_tokens": reserved_tokens,
-        "profile_tokens": profile_tokens,
-        "remember": remember,
-    }
     nodes = _make_nodes(
         memory,
         options,
@@ -171,12 +147,12 @@ def memory_graph(
         keeps_lines="recalled_ids" in get_type_hints(state_schema),
     )
     runnables = {
-        "recall": _make_node("recall", nodes, nodes.recall),
+        "recall": _make_node("recall", nodes, NodeRun.recall),
         "model": _make_model_node(nodes),
-        "record": _make_node("record", nodes, nodes.record, is_last=True),
+        "record": _make_node("record", nodes, NodeRun.record, is_last=True),
     }
     if memory.summarizes:
-        runnables["summarize"] = _make_node("summarize", nodes, nodes.summarize)
+        runnables["summarize"] = _make_node("summarize", nodes, NodeRun.summarize)
 
     from langgraph.graph import END, START, StateGraph
 
@@ -220,7 +196,7 @@ def recall_node(
         MissingExtraError: If langgraph is not installed.
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)
-    return _make_node("recall", nodes, nodes.recall)
+    return _make_node("recall", nodes, NodeRun.recall)
 
 
 def record_node(
@@ -244,9 +220,10 @@ def record_node(
     Raises:
         MissingExtraError: If langgraph is not installed.
     """
-    options: TurnSettings = {"remember": remember}
-    nodes = _make_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)
-    return _make_node("record", nodes, nodes.record, is_last=True)
+    nodes = _make_nodes(
+        memory, {"remember": remember}, messages_key=messages_key, follow_edits=follow_edits
+    )
+    return _make_node("record", nodes, NodeRun.record, is_last=True)
 
 
 def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
@@ -263,7 +240,7 @@ def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
         MissingExtraError: If langgraph is not installed.
     """
     nodes = _make_nodes(memory, {})
-    return _make_node("summarize", nodes, nodes.summarize)
+    return _make_node("summarize", nodes, NodeRun.summarize)
 
 
 def model_node(
@@ -329,23 +306,11 @@ def model_messages(
             unknown or invalid.
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key)
-    reading = partial(nodes.read_context, shape=_describe_profile(profile))
-    return nodes.run(reading, state, config).given
+    shape = replace(_PLAIN, profile=profile)
+    return nodes.run(state, config, lambda run: run.read_context(shape)).given
 
 
-async def amodel_messages(
-    memory: ConversationMemory,
-    state: Any,
-    config: RunnableConfig,
-    *,
-    profile: Profile = "strict",
-    messages_key: str = "messages",
-    **options: Unpack[TurnSettings],
-) -> list[BaseMessage]:
-    """Return the messages to call a model with; see `model_messages`."""
-    nodes = _make_nodes(memory, options, messages_key=messages_key)
-    reading = partial(nodes.read_context, shape=_describe_profile(profile))
-    return (await hop(lambda: nodes.run(reading, state, config))).given
+amodel_messages = to_async(model_messages)
 
 
 # -- The nodes as runnables -----------------------------------------------------------------------
@@ -374,19 +339,21 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
 def _make_node(
     name: str,
     nodes: MemoryNodes,
-    steps_of: Callable[[NodeRun], Update],
+    step: Callable[[NodeRun], Update],
     *,
     is_last: bool = False,
 ) -> Runnable[Any, Update]:
+    """Return a node that does one step; the last one stores what was received."""
+
     def call(state: Any, config: RunnableConfig) -> Update:
-        update = nodes.run(steps_of, state, config)
-        reader = StreamReader.find(config) if is_last else None
-        if reader is not None:
-            reader.settle()
+        update = nodes.run(state, config, step)
+        if is_last:
+            StreamReader.find(config).settle()
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        return await hop(lambda: nodes.run(steps_of, state, config))
+        run = partial(nodes.run, state, config, step)
+        return await (finish(run) if is_last else hop(run))
 
     return RunnableLambda(call, acall, name=name)
 
@@ -395,23 +362,23 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     model = cast("Runnable[Any, Any]", nodes.model)
 
     def call(state: Any, config: RunnableConfig) -> Update:
-        asked = nodes.run(nodes.prepare_call, state, config)
+        run = partial(nodes.run, state, config)
+        asked = run(NodeRun.prepare_call)
         heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
             update = asked.answer(model.invoke(asked.payload, heard.listen(config)), heard)
         except BaseException:
-            storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            nodes.run(storing, state, config)
+            run(partial(NodeRun.store_broken, asked=asked, heard=heard))
             raise
-        nodes.run(partial(nodes.store_tool_calls, update=update), state, config)
-        reader = StreamReader.find(config)
-        if reader is not None:
-            leaving = partial(nodes.store_reply, update=update)
-            reader.expect(lambda: nodes.run(leaving, state, config))
+        storing = partial(run, partial(NodeRun.store_reply, update=update))
+        if asked.calls_tools(update):
+            storing()
+        StreamReader.find(config).expect(storing)
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        asked = await hop(lambda: nodes.run(nodes.prepare_call, state, config))
+        run = partial(nodes.run, state, config)
+        asked = await hop(lambda: run(NodeRun.prepare_call))
         heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
             output = await model.ainvoke(asked.payload, heard.listen(config))
@@ -419,10 +386,10 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
-            storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            await finish(lambda: nodes.run(storing, state, config))
+            await finish(partial(run, partial(NodeRun.store_broken, asked=asked, heard=heard)))
             raise
-        await hop(lambda: nodes.run(partial(nodes.store_tool_calls, update=update), state, config))
+        if asked.calls_tools(update):
+            await finish(partial(run, partial(NodeRun.store_reply, update=update)))
         return update
 
     return RunnableLambda(call, acall, name="model")
@@ -435,23 +402,19 @@ def _require_langgraph() -> None:
         raise MissingExtraError.build("this node", "langgraph") from error
 
 
-# -- What the nodes do, as steps ------------------------------------------------------------------
+# -- What the nodes do ----------------------------------------------------------------------------
 
 
 Update = dict[str, Any]
 
 
-def _describe_profile(profile: Profile) -> ChainShape:
-    """Return what is known of a model that a node does not see."""
-    return ChainShape(slots=None, profile=profile)
-
-
-_PLAIN = _describe_profile("strict")
+_PLAIN = ChainShape(slots=None, profile="strict")
+"""What is known of a model that a node does not see."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryNodes:
-    """What the nodes do. Thread-safe: it only holds settings.
+    """What the nodes of a graph are given. Thread-safe: it only holds settings.
 
     Attributes:
         memory: Whose log and recall.
@@ -474,192 +437,197 @@ class MemoryNodes:
     speaker: str | None = None
     keeps_lines: bool = True
 
-    def run(self, steps_of: Callable[[NodeRun], T], state: Any, config: RunnableConfig) -> T:
-        """Run the steps of a node as the memory's own work, and report what it took."""
+    def run(self, state: Any, config: RunnableConfig, step: Callable[[NodeRun], T]) -> T:
+        """Do a step of a node as the memory's own work, and report what it took."""
         configurable = config.get("configurable", {})
-        node = NodeContext.read(config, read_key(configurable, host="the graph"))
+        place = NodeContext.read(config, read_key(configurable, host="the graph"))
         options = self.options.merge_call(configurable, self.model)
-        trace = TurnTrace(config)
-        run = NodeRun(state, self.messages_key, node, options, trace)
-        return trace.run_internal(steps_of(run))
+        run = NodeRun(self, state, place, options, TurnTrace(config))
+        return run.trace.run_internal(partial(step, run))
+
+
+@dataclass(frozen=True)
+class NodeRun:
+    """One run of a node, and the steps that nodes do. Not thread-safe.
+
+    Attributes:
+        nodes: What the nodes are given.
+        state: The state that it got.
+        place: Its place in the graph's run, and its thread.
+        options: What holds for the turn.
+        trace: Its callbacks.
+    """
+
+    nodes: MemoryNodes
+    state: Any
+    place: NodeContext
+    options: TurnOptions
+    trace: TurnTrace
 
     # -- Recall ---------------------------------------------------------------------------------
 
-    def recall(self, run: NodeRun) -> Update:
+    def recall(self) -> Update:
         """Store the user's message and recall lines."""
-        messages = run.messages
+        messages = self.messages
         if messages is None:
-            return self._recall_input(run)
+            return self._recall_input()
         _check_answerable(messages)
         check_question(messages[-1])
         note: TurnNote | None = None
         changes: list[BaseMessage] = []
-        if run.options.remember:
-            begun = self._sync(run).begin(messages, run.note)
+        if self.options.remember:
+            begun = self._sync.begin(messages, self.note)
             note, messages = begun.note, begun.apply(messages)
             changes = list(begun.changes)
-        turn, found = self._find_exchange(run, messages, note)
+        turn, found = self._find_exchange(messages, note)
         update: Update = {NOTE_KEY: note}
-        if self.keeps_lines:
-            context = self._gather_context(run, turn)
+        if self.nodes.keeps_lines:
             turn_id = found[-1].turn_id if found else ""
-            update |= {"turn_id": turn_id, "recalled_ids": context.line_refs}
-        if not run.options.remember and not run.node.is_sent:
+            update |= {"turn_id": turn_id, "recalled_ids": self._gather_context(turn).line_refs}
+        if not self.options.remember and not self.place.is_sent:
             # The next call stores what the state has new; what is not to be stored says so itself.
             new = [message for message in turn.now if message.id not in turn.known]
             changes = [mark_unstored(message) for message in new]
-        return {**update, self.messages_key: changes} if changes else update
+        return {**update, self.nodes.messages_key: changes} if changes else update
 
-    def _recall_input(self, run: NodeRun) -> Update:
-        asked = _read_asked(run.state, run.node)
-        if not run.options.remember or self.memory.drafting.build(asked) is None:
-            context = self._gather_context(run, StateTurn(run.node.key, (), [asked]))
-            reply = CarriedReply((), is_kept=False).to_text()
-            return {"reply": reply, "answer": "", "recalled_ids": context.line_refs}
-        entry = _store_asked(self.memory, run.node, asked, run.read("turn_id"))
-        context = self._gather_context(run, StateTurn(run.node.key, [entry.message_id]))
-        return {
-            "reply": "",
-            "answer": "",
-            "turn_id": entry.turn_id,
-            "recalled_ids": context.line_refs,
-            "input": run.emptied_input,
-        }
+    def _recall_input(self) -> Update:
+        asked, memory = _read_asked(self.state, self.place), self.nodes.memory
+        update: Update = {"answer": ""}
+        if self.options.remember and memory.drafting.build(asked) is not None:
+            entry = _store_asked(memory, self.place, asked, self.read("turn_id"))
+            turn = StateTurn(self.place.key, [entry.message_id])
+            update |= {"reply": "", "turn_id": entry.turn_id, "input": self.emptied_input}
+        else:
+            turn = StateTurn(self.place.key, (), [asked])
+            update["reply"] = CarriedReply((), is_kept=False).to_text()
+        return {**update, "recalled_ids": self._gather_context(turn).line_refs}
 
     # -- Record ---------------------------------------------------------------------------------
 
-    def record(self, run: NodeRun) -> Update:
+    def record(self) -> Update:
         """Store the reply."""
-        update = self._store_reply(run)
-        if run.options.remember:
-            self.memory.note_turn(run.node.key)
+        update = self._store_reply()
+        if self.options.remember:
+            self.nodes.memory.note_turn(self.place.key)
         return update
 
-    def _store_reply(self, run: NodeRun) -> Update:
-        if run.messages is not None:
-            note, _ = self._catch_up(run, run.messages)
-            removed = remove_superseded(run.messages, note)
-            return {self.messages_key: removed} if removed else {}
-        reply = self._store_carried(run, run.state)
+    def _store_reply(self) -> Update:
+        if self.messages is not None:
+            note, _ = self._catch_up(self.messages)
+            removed = remove_superseded(self.messages, note)
+            return {self.nodes.messages_key: removed} if removed else {}
+        reply = self._store_carried(self.state)
         if reply is None:
             return {}
         update: Update = {"reply": "", "answer": reply.text}
-        return update if reply.is_kept else {**update, "input": run.emptied_input}
+        return update if reply.is_kept else {**update, "input": self.emptied_input}
 
     # -- Summarize ------------------------------------------------------------------------------
 
-    def summarize(self, run: NodeRun) -> Update:
+    def summarize(self) -> Update:
         """Compact the thread if due; the state does not change."""
-        if run.options.remember:
-            self.memory.compact(run.node.key)
+        if self.options.remember:
+            self.nodes.memory.check_call()
+            self.nodes.memory.compact(self.place.key)
         return {}
 
     # -- Model ----------------------------------------------------------------------------------
 
-    def prepare_call(self, run: NodeRun) -> ModelCall:
+    def prepare_call(self) -> ModelCall:
         """Return the call of the model."""
-        shape = _PLAIN
-        if self.model is not None:
-            shape = ChainShape.from_chain(self.model, run.node.configurable, self.profile)
-            self.memory.use_model(shape.model, self.model)
-        context = self.read_context(run, shape=shape)
-        has_messages = run.messages is not None
+        nodes, shape = self.nodes, _PLAIN
+        if nodes.model is not None:
+            shape = ChainShape.from_chain(nodes.model, self.place.configurable, nodes.profile)
+            nodes.memory.use_model(shape.model, nodes.model)
+        context = self.read_context(shape)
+        has_messages = self.messages is not None
         return ModelCall(
             context,
             context.build_payload(),
-            {message.id for message in run.messages or ()} if has_messages else None,
-            self.messages_key,
-            has_messages or CarriedReply.is_kept_in(run.read("reply")),
+            {message.id for message in self.messages or ()} if has_messages else None,
+            nodes.messages_key,
+            has_messages or CarriedReply.is_kept_in(self.read("reply")),
             get_now_ms(),
-            self.speaker,
+            nodes.speaker,
         )
 
-    def read_context(self, run: NodeRun, *, shape: ChainShape) -> ModelContext:
+    def read_context(self, shape: ChainShape) -> ModelContext:
         """Store what is new and return the context to answer from."""
-        if run.messages is not None:
-            note, synced = self._catch_up(run, run.messages)
-            messages = synced.apply_edits(run.messages, run.messages)
-            turn, _ = self._find_exchange(run, messages, note)
-        elif CarriedReply.is_kept_in(run.read("reply")):
-            entries = _read_turn(self.memory.log, run.node, run.turn_id)
+        if self.messages is not None:
+            note, synced = self._catch_up(self.messages)
+            messages = synced.apply_edits(self.messages, self.messages)
+            turn, _ = self._find_exchange(messages, note)
+        elif CarriedReply.is_kept_in(self.read("reply")):
+            entries = _read_turn(self.nodes.memory.log, self.place, self.turn_id)
             known = [entry.message_id for entry in entries if entry.role == "user"]
-            turn = StateTurn(run.node.key, known)
+            turn = StateTurn(self.place.key, known)
         else:
-            turn = StateTurn(run.node.key, (), [_read_asked(run.state, run.node)])
-        context = self._gather_context(run, turn, shape=shape, only=run.read("recalled_ids"))
-        run.trace.dispatch_event("convmem.context", context.counts)
+            turn = StateTurn(self.place.key, (), [_read_asked(self.state, self.place)])
+        context = self._gather_context(turn, shape=shape, only=self.read("recalled_ids"))
+        self.trace.dispatch_event("convmem.context", context.counts)
         return context
 
-    def store_tool_calls(self, run: NodeRun, *, update: Update) -> None:
-        """Store a reply that calls tools before they run."""
-        replies = update.get(self.messages_key)
-        if replies and getattr(replies[-1], "tool_calls", None):
-            self.store_reply(run, update=update)
-
-    def store_reply(self, run: NodeRun, *, update: Update) -> None:
+    def store_reply(self, update: Update) -> None:
         """Store a reply that is not yet in the state."""
-        if run.messages is None:
-            self._store_carried(run, update)
+        if self.messages is None:
+            self._store_carried(update)
         else:
-            self._catch_up(run, [*run.messages, *update[self.messages_key]])
+            self._catch_up([*self.messages, *update[self.nodes.messages_key]])
 
-    def store_broken(self, run: NodeRun, *, asked: ModelCall, heard: PartialReplyHandler) -> None:
+    def store_broken(self, asked: ModelCall, heard: PartialReplyHandler) -> None:
         """Store the text of an interrupted reply."""
         said, timing = heard.collect_broken(), measure_times(asked.started_ms, heard.first_token_ms)
-        if not (said and asked.is_kept and run.options.remember):
+        if not (said and asked.is_kept and self.options.remember):
             return
-        if run.messages is None:
-            reply = CarriedReply(said, timing)
-            _store_carried_reply(self.memory, run, reply, is_broken=True)
+        if self.messages is None:
+            _store_carried_reply(self, CarriedReply(said, timing), is_broken=True)
         else:
-            _, turn = self._catch_up(run, run.messages)
-            self._sync(run).store_broken_reply(turn, said, run.messages, timing)
+            _, turn = self._catch_up(self.messages)
+            self._sync.store_broken_reply(turn, said, self.messages, timing)
 
     # -- What they share ------------------------------------------------------------------------
 
-    def _sync(self, run: NodeRun) -> StateSync:
+    @cached_property
+    def _sync(self) -> StateSync:
         return StateSync(
-            self.memory.log,
-            self.memory.drafting,
-            run.node,
-            follows_removals=self.follow_edits,
-            trace=run.trace,
+            self.nodes.memory.log,
+            self.nodes.memory.drafting,
+            self.place,
+            follows_removals=self.nodes.follow_edits,
+            trace=self.trace,
         )
 
-    def _catch_up(
-        self, run: NodeRun, messages: Sequence[BaseMessage]
-    ) -> tuple[TurnNote | None, SyncedTurn]:
+    def _catch_up(self, messages: Sequence[BaseMessage]) -> tuple[TurnNote | None, SyncedTurn]:
         """Store what these messages have new of the latest turn; return its note, and the turn."""
-        if not run.options.remember:
-            return run.note, SyncedTurn()
-        sync = self._sync(run)
-        note = sync.find_note(messages, run.note)
-        return note, sync.catch_up(messages, note)
+        if not self.options.remember:
+            return self.note, SyncedTurn()
+        note = self._sync.find_note(messages, self.note)
+        return note, self._sync.catch_up(messages, note)
 
-    def _store_carried(self, run: NodeRun, carrier: Any) -> CarriedReply | None:
+    def _store_carried(self, carrier: Any) -> CarriedReply | None:
         """Store the reply that a state or an update carries; return it, or None without one."""
         reply = CarriedReply.read(_read_value(carrier, "reply"), _read_value(carrier, "answer"))
-        if reply is not None and reply.is_kept and run.options.remember:
-            _store_carried_reply(self.memory, run, reply)
+        if reply is not None and reply.is_kept and self.options.remember:
+            _store_carried_reply(self, reply)
         return reply
 
     def _find_exchange(
-        self, run: NodeRun, messages: Sequence[BaseMessage], note: TurnNote | None
+        self, messages: Sequence[BaseMessage], note: TurnNote | None
     ) -> tuple[StateTurn, list[Entry]]:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
-        spoken = select_spoken(messages, run.node, note)
+        spoken = select_spoken(messages, self.place, note)
         start = find_exchange(spoken)
         names = [message.id or "" for message in spoken]
         if note is not None and note["first"] in names[start:]:
             start = names.index(note["first"])  # what stands before was forgotten, or answered
-        now, names = spoken[start:], names[start:]
-        found: list[Entry] = self.memory.log.find(run.node.key, names)
+        key = self.place.key
+        found = self.nodes.memory.log.find(key, names[start:])
         known = {entry.message_id for entry in found}
-        return StateTurn(run.node.key, known, now, find_aside(messages, note, run.node)), found
+        aside = find_aside(messages, note, self.place)
+        return StateTurn(key, known, spoken[start:], aside), found
 
     def _gather_context(
         self,
-        run: NodeRun,
         turn: StateTurn,
         *,
         shape: ChainShape = _PLAIN,
@@ -668,34 +636,22 @@ class MemoryNodes:
         """Return what there is to answer from.
 
         Args:
-            run: The node that runs.
             turn: The turn that the state is in.
             shape: What the model takes.
             only: Lines that were recalled before: others are left out. None recalls anew.
         """
-        key, trace = run.node.key, run.trace
-        name = shape.model.name
-        view = TurnView(self.memory, key, run.options, shape.profile, trace, shape.slots, name)
+        view = TurnView(
+            self.nodes.memory,
+            self.place.key,
+            self.options,
+            shape.profile,
+            self.trace,
+            shape.slots,
+            shape.model.name,
+        )
         return view.build_context(turn.locate, only=only)
 
-
-@dataclass(frozen=True)
-class NodeRun:
-    """One run of a node.
-
-    Attributes:
-        state: The state that it got.
-        messages_key: Where it keeps its messages, if it does.
-        node: Its place in the graph's run, and its thread.
-        options: What holds for the turn.
-        trace: Its callbacks.
-    """
-
-    state: Any
-    messages_key: str
-    node: NodeContext
-    options: TurnOptions
-    trace: TurnTrace
+    # -- What the state says --------------------------------------------------------------------
 
     def read(self, key: str) -> Any:
         """Return a value of the state; None if there is none."""
@@ -708,7 +664,7 @@ class NodeRun:
         Raises:
             ConfigError: If the value is not a list of messages, or a message has no id.
         """
-        return _read_messages(self.state, self.messages_key, self.node)
+        return _read_messages(self.state, self.nodes.messages_key, self.place)
 
     @property
     def note(self) -> TurnNote | None:
@@ -769,6 +725,11 @@ class ModelCall:
             carried = CarriedReply(messages, timing, self.is_kept, reply.aux)
             return {"reply": carried.to_text(), "answer": carried.text}
         return {self.messages_key: [self._give_free_id(message) for message in messages]}
+
+    def calls_tools(self, update: Update) -> bool:
+        """Return whether a reply calls tools: it is stored before they run."""
+        replies = update.get(self.messages_key)
+        return bool(replies and getattr(replies[-1], "tool_calls", None))
 
     def _name(self, message: BaseMessage) -> BaseMessage:
         if self.speaker is None or message.name or message.type != "ai":
@@ -988,41 +949,35 @@ def _store_asked(
     Returns:
         The entry, which may have been there before.
     """
-    log = memory.log
-    back = _draft_rewind(log, context, current)
+    back = _draft_rewind(memory.log, context, current)
     metadata = context.make_metadata("turn", current or None)
     draft = memory.drafting.build(asked, metadata=metadata)
     is_unnamed = asked.id == context.place.task
     if is_unnamed and context.since is None and not context.is_sent:
         said = [asked.model_copy(update={"id": None})]
-        entries = log.entries(context.key, last=_PAGE)
+        entries = memory.log.entries(context.key, last=_PAGE)
         kept = None if draft is None else draft.message
         meant = reconcile(entries, said, stored_form=lambda _: kept)
         if meant is not None and meant.again is not None:
             return meant.again
-    fresh = [*back, *filter(None, [draft])]
-    *_, entry = log.append(context.key, fresh)
-    return entry
+    return memory.log.append(context.key, [*back, *filter(None, [draft])])[-1]
 
 
-def _store_carried_reply(
-    memory: TurnMemory, run: NodeRun, reply: CarriedReply, *, is_broken: bool = False
-) -> None:
+def _store_carried_reply(run: NodeRun, reply: CarriedReply, *, is_broken: bool = False) -> None:
     """Store the reply of a turn, in the place of an earlier one, and report it.
 
     An interrupted reply never replaces a complete one.
     """
-    log, node, turn_id = memory.log, run.node, run.turn_id
-    turn = _read_turn(log, node, turn_id)
-    back = _draft_rewind(log, node, turn_id)
+    log, place, turn_id = run.nodes.memory.log, run.place, run.turn_id
+    turn = _read_turn(log, place, turn_id)
+    back = _draft_rewind(log, place, turn_id)
     names = {message.id for message in reply.messages if message.id}
-    found: list[Entry] = log.find(node.key, names)
-    start = find_turn_start(turn, turn[0])
-    entries: list[Entry] = log.entries(node.key, after=start - 1)
+    found = log.find(place.key, names)
+    entries = log.entries(place.key, after=find_turn_start(turn, turn[0]) - 1)
     if is_broken and is_answered(find_live_entries(entries), turn_id):
         return
     drafts = draft_reply(
-        memory.drafting,
+        run.nodes.memory.drafting,
         reply.messages,
         turn_id=turn_id,
         entries=entries,
@@ -1031,7 +986,7 @@ def _store_carried_reply(
         new_id=lambda number: f"{turn_id}-{number}",  # the same in every attempt
     )
     if back or drafts:
-        log.append(node.key, [*back, *drafts])
+        log.append(place.key, [*back, *drafts])
     if drafts or not is_broken:
         run.trace.report_stored(drafts)
 
@@ -1043,7 +998,7 @@ def _read_turn(log: MessageLog, context: NodeContext, turn_id: str) -> list[Entr
         ConfigError: If the thread has none.
     """
     for last in (_PAGE, None):
-        entries: list[Entry] = log.entries(context.key, last=last)
+        entries = log.entries(context.key, last=last)
         turn = [entry for entry in find_live_entries(entries) if entry.turn_id == turn_id]
         # Where the page begins within the turn, some of it may lie before.
         is_all = last is None or len(entries) < last
@@ -1135,10 +1090,10 @@ class StreamReader:
         self._action: Callable[[], None] | None = None
 
     @staticmethod
-    def find(config: RunnableConfig) -> StreamReader | None:
-        """Return the reader of the current run; None if the run is not streamed."""
+    def find(config: RunnableConfig) -> StreamReader:
+        """Return the reader of the current run; one who never leaves if it is not streamed."""
         reader = config.get("configurable", {}).get(_READER)
-        return reader if isinstance(reader, StreamReader) else None
+        return reader if isinstance(reader, StreamReader) else StreamReader()
 
     def expect(self, action: Callable[[], None]) -> None:
         """Run an action if the reader has left; else keep it, in case they leave by `settle`."""

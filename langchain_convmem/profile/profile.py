@@ -257,7 +257,6 @@ class UserProfile:
         return self._decide("pin", item)
 
     apin = to_async(pin)
-    """Async `pin`."""
 
     def unpin(self, item: ProfileItem | str) -> UserProfile:
         """Let an item take its place among the others again, and return the profile after it.
@@ -268,7 +267,6 @@ class UserProfile:
         return self._decide("unpin", item)
 
     aunpin = to_async(unpin)
-    """Async `unpin`."""
 
     def retract(self, item: ProfileItem | str) -> UserProfile:
         """Say that an item is no longer true, or never was, and return the profile after it.
@@ -282,7 +280,6 @@ class UserProfile:
         return self._decide("retract", item)
 
     aretract = to_async(retract)
-    """Async `retract`."""
 
     def restore(self, item: ProfileItem | str) -> UserProfile:
         """Take back all that was decided of an item, and return the profile after it.
@@ -293,7 +290,6 @@ class UserProfile:
         return self._get_editor().undo(self.find(item))
 
     arestore = to_async(restore)
-    """Async `restore`."""
 
     def _decide(self, verdict: Verdict, item: ProfileItem | str) -> UserProfile:
         return self._get_editor().decide(verdict, self.find(item))

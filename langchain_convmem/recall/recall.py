@@ -111,6 +111,10 @@ class DialogRecall(ABC):
         recall.count_text = count_text
         return recall
 
+    def drop_hooks(self) -> Self:
+        """Return this recall, over the same indexes, without a rewriter and a reranker."""
+        return self
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return itself: copies of what holds a recall share its indexes."""
         return self
@@ -323,8 +327,8 @@ class LineRecall(DialogRecall):
         choice = EmbedderChoice(log, embeddings)
         self.embeddings: Embeddings = choice.default
         self.settings = RecallSettings() if settings is None else settings
-        self._rewriter = rewriter
-        self._reranker = reranker
+        self.rewriter = rewriter
+        self.reranker = reranker
         self._indexes = IndexRegistry(
             log,
             choice,
@@ -334,6 +338,12 @@ class LineRecall(DialogRecall):
             max_segments=max_segments,
         )
 
+    def drop_hooks(self) -> Self:
+        """Return this recall, over the same indexes, without its rewriter and its reranker."""
+        recall = copy(self)
+        recall.rewriter = recall.reranker = None
+        return recall
+
     def __repr__(self) -> str:
         return f"LineRecall({self.log!r}, {type(self.embeddings).__name__})"
 
@@ -341,13 +351,13 @@ class LineRecall(DialogRecall):
 
     def answer(self, query: RecallQuery) -> Recall:
         """Return the steps that answer a query."""
-        texts, problem = rewrite(self._rewriter, query.text)
+        texts, problem = rewrite(self.rewriter, query.text)
         index = self._open_index_steps(query.scope.owners)
         known = self._catch_up(index, query)
         asked, problems = self._embed(index, texts, known, query)
         search = Search(index, query, asked, _list_problems((problem, *problems)))
-        if self._reranker is not None:
-            search = self._rerank(search, self._reranker)
+        if self.reranker is not None:
+            search = self._rerank(search, self.reranker)
         found: tuple[Recall, tuple[BufferedBlock, ...]] = search.answer()
         if known.pending or known.is_snapshot_due:
             embed_later(index)

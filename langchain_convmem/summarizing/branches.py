@@ -571,25 +571,20 @@ def open_summaries(
     if not roots or max_tokens <= 0:
         return ()
     read_folded(branches, roots, read)
-
-    def select() -> tuple[OpenedSummary, ...]:
-        branches.settle()
-        return branches.select(
-            question,
-            hits=hits,
-            whole=whole,
-            shown=shown,
-            max_tokens=max_tokens,
-            count=count,
-            embed=embed,
-        )
-
-    opened: tuple[OpenedSummary, ...] = select()
-    return opened
+    branches.settle()
+    return branches.select(
+        question,
+        hits=hits,
+        whole=whole,
+        shown=shown,
+        max_tokens=max_tokens,
+        count=count,
+        embed=embed,
+    )
 
 
 def read_folded(branches: Branches, roots: Sequence[Entry], read: ReadStretches) -> None:
-    """Read what the summaries that these fold are not known to say yet; see `open`."""
+    """Read what the summaries that these fold are not known to say yet."""
     while missing := branches.find_missing(roots):
         entries = read([(position - 1, position) for _, position in missing])
         branches.add(missing, entries)

@@ -83,6 +83,14 @@ class TurnMemory(Protocol):
         """Have threads summarised before the window of a turn's model is full."""
         ...
 
+    def check_call(self) -> None:
+        """Refuse a synchronous turn that would need a coroutine, before anything is stored.
+
+        Raises:
+            ConfigError: If a summary in the foreground would be one that only an event loop awaits.
+        """
+        ...
+
     def note_turn(self, key: ThreadKey) -> None:
         """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
         ...

@@ -18,15 +18,16 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all, read_live
-from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid, make_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import (
-    Changes,
-    Draft,
-    Entry,
-    Metadata,
+from langchain_convmem.records import Draft, Entry, Metadata
+from langchain_convmem.turns.messages import (
+    ContinuedTurn,
+    Reconciled,
+    continue_turn,
+    name_result,
+    reconcile,
 )
-from langchain_convmem.turns.messages import ContinuedTurn, Reconciled, continue_turn, reconcile
 from langchain_convmem.turns.provenance import NodeContext, Provenance, Unit
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
@@ -90,7 +91,7 @@ class StateSync:
         spoken = select_spoken(messages, self.context, _ignore_again(note))
         if not spoken:
             return BegunTurn(None)
-        entries: list[Entry] = self._find(spoken)
+        entries = self._find(spoken)
         if note is None and self.context.since is None:
             sent = self._begin_sent(spoken, entries)
             if sent is not None:
@@ -539,11 +540,7 @@ class StateSync:
         """
         if result.tool_call_id != call_id:
             return result
-        if not result.id:
-            at_ms = get_ulid_ms(note["id"]) if is_ulid(note["id"]) else 0
-            key = self.context.key
-            own = derive_ulid(at_ms, key.user_id, key.thread_id, str(caller.id), call_id)
-            result = result.model_copy(update={"id": own})
+        result = name_result(result, self.context.key, note["id"], str(caller.id))
         metadata = self.context.make_metadata("message", caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
@@ -560,25 +557,19 @@ class StateSync:
     def _append(self, drafts: Sequence[Draft]) -> list[Entry]:
         if not drafts:
             return []
-        entries: list[Entry] = self.log.append(self.context.key, drafts)
+        entries = self.log.append(self.context.key, drafts)
         if self.trace is not None and any(draft.role != "user" for draft in drafts):
             self.trace.report_stored(drafts)
         return entries
 
     def _read(self, after: int = 0, last: int | None = None) -> list[Entry]:
-        key = self.context.key
-        entries: list[Entry] = self.log.entries(key, after=after, last=last)
-        return entries
+        return self.log.entries(self.context.key, after=after, last=last)
 
     def _find(self, messages: Iterable[BaseMessage]) -> list[Entry]:
-        ids = {message.id for message in messages if message.id}
-        found: list[Entry] = self.log.find(self.context.key, ids)
-        return found
+        return self.log.find(self.context.key, {one.id for one in messages if one.id})
 
     def _read_generation(self) -> int:
-        owner = self.context.key.owner
-        changes: Changes = self.log.changes(owner, 0, limit=1)
-        return changes.generation
+        return self.log.changes(self.context.key.owner, 0, limit=1).generation
 
 
 # -- What a state notes, and what is known of its turn --------------------------------------------

@@ -155,10 +155,10 @@ class TurnTrace:
             # Not by a token: a forgotten turn may be closed in another context.
             var_child_runnable_config.set(before)
 
-    def run_internal(self, steps: T) -> T:
-        """Run the steps of a host as the memory's own work, and report what its models took."""
+    def run_internal(self, call: Callable[[], T]) -> T:
+        """Make a call as the memory's own work, and report what its models took."""
         with self.mark_internal():
-            done = steps
+            done = call()
             self.report_own_models()
         return done
 
@@ -170,10 +170,7 @@ class TurnTrace:
         try:
             with self.mark_internal(manager.get_child()):
                 found = recall()
-        except GeneratorExit:
-            raise
-        except BaseException as problem:
-            error = problem
+        except BaseException as error:
             _tell(partial(manager.on_retriever_error, error))
             raise
         from langchain_core.documents import Document

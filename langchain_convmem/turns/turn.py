@@ -133,7 +133,7 @@ class TurnView:
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
             query = join_searchable(filter(None, asked), self.memory.drafting)
-        found = self.recall_steps(seen, query, is_first=only is None)
+        found = self.recall_lines(seen, query, is_first=only is None)
         if only is not None:
             found = found.select(only)
         return self.add_recalled(seen, found)
@@ -199,7 +199,7 @@ class TurnView:
         asked = self._find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.slots, note=note)
 
-    def recall_steps(
+    def recall_lines(
         self, seen: ModelContext, query: str, *, is_first: bool = True
     ) -> RecalledLines:
         """Return lines of other places than what the model sees anyway.
@@ -246,7 +246,7 @@ class TurnView:
         }
         if query:
             find = partial(
-                engine.recall_steps,
+                engine.recall,
                 self.key.owner,
                 query,
                 buffer=self.key,

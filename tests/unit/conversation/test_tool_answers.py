@@ -372,9 +372,7 @@ async def test_tools_that_wait_leave_the_event_loop_free():
     async def free():
         freed.set()
 
-    steps = ToolSet.coerce([wait]).answer(
-        [call("wait")], handler=lambda _call: freed.wait(20)
-    )
+    steps = ToolSet.coerce([wait]).answer([call("wait")], handler=lambda _call: freed.wait(20))
     [answer], _ = await asyncio.gather(run_async(steps), free())
     assert answer.content == "true"
 

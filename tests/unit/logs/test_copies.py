@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import random
 import shutil
-import sqlite3
 import stat
 import threading
 
@@ -13,6 +12,7 @@ import pytest
 from forked_processes import ForkedProcess
 from histories import KEY
 from langchain_core.messages import HumanMessage
+from sqlite_files import damage
 
 from langchain_convmem.errors import ConfigError, LogClosedError, LogError, LogUnavailableError
 from langchain_convmem.logs import SQLiteLog
@@ -30,11 +30,6 @@ def copy(tmp_path):
     return tmp_path / "copy.db"
 
 
-def damage(path, script):
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.executescript(script.format(at="(place & 4294967295)"))
-
-
 def names(directory):
     return {item.name for item in directory.iterdir()}
 
@@ -46,6 +41,7 @@ def test_the_copy_opens_as_a_log_with_everything(log, copy):
     entry = say(log, KEY, HumanMessage("Hi 🦊", id="m1"))
     log.set_state(KEY, "buffer", [1], expected=None)
     log.save_segments(KEY.owner, "model", [StoredSegment(entry.position, 0, 0, "hi", b"12")])
+    copy.with_name(".copy.db.unfinished").write_bytes(b"half of it")  # of one that was killed
     log.backup(str(copy))
     assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal", "copy.db"}
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
@@ -117,17 +113,13 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(log, copy):
         assert list_texts(copied.entries(KEY)) == ["Hi"]
 
 
-def test_what_another_database_left_is_not_taken_for_a_part_of_the_copy(log, copy):
+def test_no_copy_is_made_beside_what_another_left_or_in_a_new_directory(log, copy, tmp_path):
     copy.with_name("copy.db-wal").write_bytes(b"of another file")
-    with pytest.raises(ConfigError, match=r"copy\.db-wal"):
-        log.backup(copy)
-    assert not copy.exists()
-
-
-def test_a_missing_directory_is_named_and_not_made(log, tmp_path):
-    with pytest.raises(ConfigError, match="nowhere"):
-        log.backup(tmp_path / "nowhere" / "copy.db")
-    assert not (tmp_path / "nowhere").exists()
+    nowhere = tmp_path / "nowhere"
+    for target, what in ((copy, r"copy\.db-wal"), (nowhere / "copy.db", "nowhere")):
+        with pytest.raises(ConfigError, match=what):
+            log.backup(target)
+    assert (copy.exists(), nowhere.exists()) == (False, False)
 
 
 def test_a_closed_log_is_not_copied(path, copy):
@@ -136,6 +128,13 @@ def test_a_closed_log_is_not_copied(path, copy):
     with pytest.raises(LogClosedError):
         log.backup(copy)
     assert not copy.exists()
+
+
+def test_a_copy_is_on_the_disk_before_it_has_its_name_and_then_that_is_too(log, copy, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda at: synced.append((os.fstat(at).st_ino, copy.exists())))
+    log.backup(copy)
+    assert synced == [(copy.stat().st_ino, False), (copy.parent.stat().st_ino, True)]
 
 
 def test_a_disk_that_fails_leaves_nothing_and_is_named(log, copy, monkeypatch):
@@ -149,18 +148,11 @@ def test_a_disk_that_fails_leaves_nothing_and_is_named(log, copy, monkeypatch):
     assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal"}
 
 
-def test_what_a_killed_copy_has_left_goes_with_the_next(log, copy):
-    say(log, KEY, "Hi")
-    copy.with_name(".copy.db.unfinished").write_bytes(b"half of it")
-    log.backup(copy)
-    assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal", "copy.db"}
-
-
 # -- restore --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("key", [None, SIGNING_KEY])
-def test_a_backup_takes_the_place_of_the_log(path, copy, key):
+def test_a_backup_takes_the_place_of_the_log_which_each_time_is_kept(path, copy, key):
     with SQLiteLog(path, signing_key=key) as log:
         say(log, KEY, "kept")
         log.backup(copy)
@@ -170,7 +162,8 @@ def test_a_backup_takes_the_place_of_the_log(path, copy, key):
     assert (done.entries, done.fetched) == (1, 0)
     assert copy.read_bytes() == before
     assert names(path.parent) == {"log.db", "copy.db", done.kept.name}
-    for name, texts in ((path, ["kept"]), (done.kept, ["kept", "later"])):
+    again = restore(copy, path, signing_key=key)
+    for name, texts in ((done.kept, ["kept", "later"]), (again.kept, ["kept"]), (path, ["kept"])):
         with SQLiteLog(name, signing_key=key) as opened:
             assert list_texts(opened.entries(KEY)) == texts
             assert opened.verify().ok
@@ -240,6 +233,7 @@ def damaged(request, path, copy):
         log.set_state(LONE, "buffer", ["new"], expected=None)
         log.forget(BEN, [log.entries(BEN)[0].id])
     damage(path, "UPDATE entries SET body = replace(body, 'x', 'y') WHERE {at} IN (3, 4)")
+    damage(path, "UPDATE entries SET thread = x'' WHERE {at} = 4")
     damage(path, "DELETE FROM entries WHERE {at} IN (7, 8, 9)")
     return request.param
 
@@ -269,6 +263,7 @@ def test_who_was_forgotten_since_the_backup_stays_forgotten(path, copy):
         log.forget(BEN.owner)
         log.forget(LONE)
         say(log, LONE, "anew")
+        known = log.changes(LONE.owner).generation
     damage(path, "DELETE FROM entries WHERE {at} = 1")
     restore(copy, path, fetch=True)
     with SQLiteLog(path) as log:
@@ -276,6 +271,8 @@ def test_who_was_forgotten_since_the_backup_stays_forgotten(path, copy):
         assert list_texts(log.entries(KEY)) == ["one", "two"]
         assert list_texts(log.entries(LONE)) == ["anew"]
         assert log.verify().ok
+        log.forget(LONE)  # and that shows to who has read the log before
+        assert log.changes(LONE.owner).generation > known
 
 
 def test_documents_of_forgotten_threads_stay_forgotten(path, copy):
@@ -304,6 +301,7 @@ def test_a_file_with_a_broken_page_loses_nothing_that_its_backup_has(path, copy)
         start = page * 4096
         path.write_bytes(sound[:start] + chance.randbytes(4096) + sound[start + 4096 :])
         done = restore(copy, path, fetch=True)
+        assert done.fetched < 20  # what is on one page
         with SQLiteLog(path) as log:
             said = [text for text in list_texts(log.entries(KEY)) if "x" in text]
             assert said == [f"{number} " + "x" * 200 for number in range(200)]
@@ -350,9 +348,10 @@ os._exit(0)
     [
         *((times, "a backup") for times in (1, 3, 300, 1200)),
         *((times, "an older file") for times in (1, 3, 300)),
+        (40, "another log"),
     ],
 )
-def test_a_copy_put_beside_what_a_crash_has_left_is_refused(path, copy, times, kind):
+def test_another_file_beside_what_a_crash_has_left_is_refused(path, copy, times, kind):
     older = path.with_name("older.db")
     if kind == "an older file":
         with SQLiteLog(path) as log:
@@ -360,6 +359,10 @@ def test_a_copy_put_beside_what_a_crash_has_left_is_refused(path, copy, times, k
         shutil.copy(path, older)
         with SQLiteLog(path) as log:
             say(log, KEY, "the second")
+    elif kind == "another log":
+        with SQLiteLog(older) as log:
+            for number in range(times):  # as many commits
+                say(log, KEY, f"other {number}")
     assert ForkedProcess(CRASHING, path, times, copy).finish() == ""
     wal = path.with_name("log.db-wal")
     assert wal.stat().st_size
@@ -382,16 +385,6 @@ def test_a_copy_put_beside_what_a_crash_has_left_is_refused(path, copy, times, k
         ]
 
 
-def test_another_log_beside_what_a_crash_has_left_is_refused(path, copy, tmp_path):
-    with SQLiteLog(tmp_path / "other.db") as other:
-        for number in range(40):
-            say(other, KEY, f"other {number}")
-    ForkedProcess(CRASHING, path, 40, copy).finish()
-    shutil.copy(tmp_path / "other.db", path)
-    with pytest.raises(LogError, match="convmem db restore"):
-        SQLiteLog(path)
-
-
 def test_a_copy_is_refused_beside_a_write_ahead_file_that_holds_no_first_page(path, copy):
     """The pages of a copy are in another order, so that the two do not meet where they should."""
     ForkedProcess(CRASHING_LATE, path, copy).finish()
@@ -406,23 +399,12 @@ def test_a_copy_is_refused_beside_a_write_ahead_file_that_holds_no_first_page(pa
         assert log.verify().ok
 
 
-def test_every_restore_keeps_the_file_that_was_there(path, copy):
-    with SQLiteLog(path) as log:
-        say(log, KEY, "one")
-        log.backup(copy)
-        say(log, KEY, "two")
-    first, second = restore(copy, path), restore(copy, path)
-    assert first.kept != second.kept
-    with SQLiteLog(first.kept) as kept:
-        assert list_texts(kept.entries(KEY)) == ["one", "two"]
-
-
 def test_what_a_crash_has_left_is_kept_though_its_file_is_elsewhere(path, copy):
     assert ForkedProcess(CRASHING, path, 3, copy).finish() == ""
     path.rename(path.with_name("aside.db"))
     kept = restore(copy, path).kept
     left = kept.with_name(f"{kept.name}-wal")
-    assert (kept.exists(), left.exists()) == (False, True)
+    assert names(path.parent) == {"log.db", "copy.db", "aside.db", left.name}
     path.with_name("aside.db").rename(kept)
     with SQLiteLog(kept) as log:
         assert len(log.entries(KEY)) == 6

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from sqlite_files import read_files
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import LogError, ReadOnlyError
+from langchain_convmem.errors import ConfigError, LogError, ReadOnlyError
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.testing.log_contract import list_texts, say, say_all
 
@@ -123,6 +123,9 @@ def test_a_file_without_the_right_to_write_is_read(protected):
     before = read_files(protected)
     with SQLiteLog(protected) as log:
         check_reading(log)
+        if not os.access(protected.parent, os.W_OK):
+            with pytest.raises(ConfigError, match="put the copy elsewhere"):
+                log.backup(protected.with_name("copy.db"))
     assert read_files(protected) == before
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import sqlite3
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 from histories import KEY
@@ -27,6 +30,21 @@ from langchain_convmem.views.codec import make_draft
 
 SECRET = "correct horse battery staple"
 SIGNING_KEY = "0123456789abcdef"
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """The statements of what is opened from now on, where SQLite was built with lax defaults."""
+    connect, statements = sqlite3.connect, []
+
+    def open_traced(*args, **options):
+        db = connect(*args, **options)
+        db.executescript("PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF")
+        db.set_trace_callback(statements.append)
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", open_traced)
+    return statements
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -93,30 +111,26 @@ def test_a_file_of_another_version_is_refused(path):
 
 def test_a_file_that_is_no_database_is_refused_by_name(path):
     path.write_bytes(b"Dear diary, " * 100)
-    with pytest.raises(LogError, match=r"log\.db") as caught:
+    with pytest.raises(LogError, match=r"log\.db.*'convmem db verify' says where") as caught:
         SQLiteLog(path)
     assert not isinstance(caught.value, LogUnavailableError)
     assert path.read_bytes().startswith(b"Dear diary")
 
 
+def test_a_log_says_where_it_is(path, log):
+    assert (repr(log), repr(InMemoryLog())) == (f"SQLiteLog({str(path)!r})", "InMemoryLog()")
+
+
 # -- durability -----------------------------------------------------------------------------------
 
 
-def test_acknowledged_writes_wait_for_the_disk(path, monkeypatch):
-    connect, said = sqlite3.connect, []
-
-    def open_traced(*args, **options):
-        db = connect(*args, **options)
-        db.set_trace_callback(said.append)
-        return db
-
-    monkeypatch.setattr(sqlite3, "connect", open_traced)
-
+def test_acknowledged_writes_wait_for_the_disk(path, said):
     def is_full():
         return [one for one in said if "synchronous =" in one][-1].endswith("FULL")
 
     with SQLiteLog(path) as log:
         assert "PRAGMA journal_mode = WAL" in said
+        assert is_full()
         for write in (
             lambda: say(log, KEY, "more"),
             lambda: log.annotate(KEY, log.entries(KEY)[0].id, attributes=["seen"]),
@@ -130,6 +144,7 @@ def test_acknowledged_writes_wait_for_the_disk(path, monkeypatch):
             assert is_full()
 
 
+@pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("whole", [False, True])
 def test_forgotten_text_is_not_in_the_files(path, whole):
     with SQLiteLog(path) as log:
@@ -181,34 +196,21 @@ def test_forgetting_waits_for_no_reader_forever_and_says_what_is_left(path, monk
 
 def test_an_entry_costs_few_bytes_beside_its_message(path):
     count = 2_000
-    with SQLiteLog(path):
-        pass
+    SQLiteLog(path).close()
     empty = path.stat().st_size
     with SQLiteLog(path) as log:
-        turn = ""
-        for number in range(count):
-            if number % 2 == 0:
-                turn = make_ulid()
-                say_all(log, KEY, [f"Where did I park the car on day {number}?"], turn=turn)
-            else:
-                say_all(log, KEY, [AIMessage(f"Behind the harbour, day {number}.")], turn=turn)
+        for number in range(0, count, 2):
+            turn = make_ulid()
+            say_all(log, KEY, [f"Where did I park the car on day {number}?"], turn=turn)
+            say_all(log, KEY, [AIMessage(f"Behind the harbour, day {number + 1}.")], turn=turn)
     with plain(path) as db:
         payload = db.execute("SELECT sum(length(CAST(body AS BLOB))) FROM entries").fetchone()[0]
     assert (path.stat().st_size - empty - payload) / count <= 190
 
 
-def test_no_statement_walks_through_what_does_not_concern_it(path, monkeypatch):
-    connect, statements = sqlite3.connect, []
-
-    def open_traced(*args, **options):
-        db = connect(*args, **options)
-        db.set_trace_callback(statements.append)
-        return db
-
+def test_no_statement_walks_through_what_does_not_concern_it(path, said):
     with SQLiteLog(path) as log:
         entry = say(log, KEY, HumanMessage("Hi", id="m1"))
-    monkeypatch.setattr(sqlite3, "connect", open_traced)
-    with SQLiteLog(path) as log:
         say(log, KEY, HumanMessage("Ho", id="m1"))
         log.entries(KEY, after=1, last=2)
         log.changes(KEY.owner, 1, limit=5)
@@ -219,10 +221,9 @@ def test_no_statement_walks_through_what_does_not_concern_it(path, monkeypatch):
         log.load_segments(KEY.owner, "model")
         log.forget(KEY, ["m1"])
         log.forget(KEY.owner)
-    monkeypatch.undo()
     kinds = ("SELECT", "INSERT", "UPDATE", "DELETE")
     of_one_row = {"SCAN meta", "SCAN m", "SCAN identity", "SCAN x", "SCAN CONSTANT ROW"}
-    queries = [one for one in statements if one.split()[0] in kinds and "sqlite_master" not in one]
+    queries = [one for one in said if one.split()[0] in kinds and "sqlite_master" not in one]
     assert len(queries) > 30
     with plain(path) as db:
         for query in queries:
@@ -241,8 +242,9 @@ def test_a_file_with_a_key_opens_with_it_alone(path):
         say(log, KEY, "one")
         assert log.verify().ok
     for other in (None, "another key of sixteen"):
-        with pytest.raises(ConfigError, match="signing_key"):
+        with pytest.raises(ConfigError, match="signing_key") as caught:
             SQLiteLog(path, signing_key=other)
+        assert set(read_files(path)) == {"log.db"}, f"it is still open: {caught}"
     with SQLiteLog(path, signing_key=SIGNING_KEY) as log:
         assert list_texts(log.entries(KEY)) == ["one"]
 
@@ -278,6 +280,35 @@ def test_a_locked_file_is_worth_another_try(path, monkeypatch):
         assert list_texts(log.entries(KEY)) == ["before", "after"]
 
 
+def test_a_file_that_others_keep_from_opening_is_worth_another_try(path, monkeypatch):
+    SQLiteLog(path).close()
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.05)
+    with plain(path) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("BEGIN")
+        other.execute("SELECT 1 FROM meta").fetchone()
+        with pytest.raises(LogUnavailableError, match=r"log\.db is being opened by others"):
+            SQLiteLog(path)
+
+
+def test_what_another_try_does_not_fix_is_no_outage(path, log):
+    with plain(path) as other:
+        other.execute("ALTER TABLE entries RENAME TO others")
+    with pytest.raises(LogError, match="check the file") as caught:
+        log.entries(KEY)
+    assert not isinstance(caught.value, LogUnavailableError)
+
+
+def test_who_has_forgotten_waits_for_other_writers_as_before(path, log):
+    log.forget(KEY)
+    with plain(path) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        saying = pool.submit(say, log, KEY, "Hi")
+        time.sleep(0.5)  # longer than forgetting itself waits
+        other.execute("ROLLBACK")
+        assert saying.result().position == 1
+
+
 @pytest.mark.parametrize("folds", [False, True])
 def test_a_file_opens_while_others_commit_between_any_two_looks(path, log, monkeypatch, folds):
     connect = sqlite3.connect
@@ -302,35 +333,38 @@ def test_a_reader_does_not_wait_for_a_writer_of_its_process(log):
 
     def plan(_):
         # Another thread, since a call of this one would be part of the transaction.
-        [read] = run_beside(lambda: list_texts(log.entries(KEY)))
-        assert read == ["before"]
+        with ThreadPoolExecutor(1) as pool:
+            assert list_texts(pool.submit(log.entries, KEY).result(timeout=20)) == ["before"]
         return [make_draft(HumanMessage("after"))]
 
     log.append_planned(KEY, plan, after=0)
     assert list_texts(log.entries(KEY)) == ["before", "after"]
 
 
-def run_beside(call):
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as pool:
-        return [pool.submit(call).result(timeout=20)]
-
-
-def test_what_fails_within_a_transaction_is_undone_with_all_of_it(log):
+@pytest.mark.parametrize("open_log", [SQLiteLog, lambda _: InMemoryLog()], ids=["file", "memory"])
+def test_what_fails_within_a_transaction_is_undone_with_all_of_it(path, open_log):
     def plan(_):
+        assert log.entries(KEY) == []
         with pytest.raises(LogError):
             say(log, KEY, "within")
         return [make_draft(HumanMessage("planned"))]
 
     good, bad = CacheDraft("cache:a", 1, None), CacheDraft("cache:b", object(), None)
-    with pytest.raises(InvalidMessageError):
-        log.append_planned(KEY, plan, after=0, documents=[good, bad])
-    assert log.get_state(KEY, "cache:a") is None
-    assert log.entries(KEY) == []
-    say(log, KEY, "after")
-    assert list_texts(log.entries(KEY)) == ["after"]
-    assert log.verify().ok
+    with open_log(path) as log:
+        with pytest.raises(InvalidMessageError):
+            log.append_planned(KEY, plan, after=0, documents=[good, bad])
+        assert log.get_state(KEY, "cache:a") is None
+        assert log.entries(KEY) == []
+        say(log, KEY, "after")
+        assert list_texts(log.entries(KEY)) == ["after"]
+        assert log.verify().ok
+
+
+def test_a_log_in_memory_is_in_no_file(monkeypatch):
+    connect = Mock(wraps=sqlite3.connect)
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    InMemoryLog().entries(KEY)
+    assert [call.args for call in connect.call_args_list] == [(":memory:",)]
 
 
 def test_a_log_in_memory_can_be_kept_in_a_file(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sqlite_files import plain
+from sqlite_files import damage
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.logs.base import decode_document, sign_document
@@ -14,11 +14,6 @@ from langchain_convmem.logs.verify import KEPT, Finding, verify_log
 from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER, say, say_all
 
 CHANGED = "it does not match its checksum"
-
-
-def damage(path, statement):
-    with plain(path) as db:
-        db.execute(statement)
 
 
 def test_each_altered_entry_is_named_and_no_other(path, log):

@@ -6,7 +6,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem import InMemoryLog
-from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.provenance import NodeContext, Place, Provenance
@@ -41,10 +40,10 @@ class Thread:
         return StateSync(self.log, DraftBuilder(), context or node(), **more)
 
     def begin(self, *messages, note=None, context=None, **more):
-        return run_sync(self.sync(context, **more).begin(messages, note)).note
+        return self.sync(context, **more).begin(messages, note).note
 
     def catch_up(self, *messages, note=None, context=None, **more):
-        return run_sync(self.sync(context, **more).catch_up(messages, note))
+        return self.sync(context, **more).catch_up(messages, note)
 
     @property
     def entries(self):
@@ -222,12 +221,12 @@ def test_a_state_is_of_one_user(user, is_fine):
     note = {"id": "x", "first": "y", "user": user}
     sync = StateSync(InMemoryLog(), DraftBuilder(), node())
     if is_fine:
-        assert run_sync(sync.find_note([human("a")], note)) == note
-        assert run_sync(sync.begin([human("a")], note)).note["user"] == "ana"
+        assert sync.find_note([human("a")], note) == note
+        assert sync.begin([human("a")], note).note["user"] == "ana"
     else:
         for job in (sync.find_note, sync.begin):
             with pytest.raises(ConfigError, match=r"'ben'.*'ana'.*names no user: add user_id"):
-                run_sync(job([human("a")], note))
+                job([human("a")], note)
 
 
 def test_an_entry_tells_how_it_came_into_the_log(thread):

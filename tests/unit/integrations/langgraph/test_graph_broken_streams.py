@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from graphs import KINDS, says, shown
 from langchain_core.messages import AIMessage, RemoveMessage
+from langchain_core.runnables import Runnable
 from langgraph.graph import MessagesState
+from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import memory_graph
@@ -104,3 +108,26 @@ def test_half_a_call_is_no_call(memory):
     model = breaking(AIMessage("Let me look.", tool_calls=[call]), after=4)
     run_broken(a_graph(memory, MessagesState, model), MessagesState)
     assert shown(memory) == ["Count.", "Let me look."]
+
+
+def test_a_tool_call_that_came_is_stored_though_the_run_is_cancelled_at_once(memory):
+    class Cancelled(Runnable):
+        """Calls a tool, in a run that is cancelled as soon as it has."""
+
+        def invoke(self, given, config=None, **more):
+            raise NotImplementedError
+
+        async def ainvoke(self, given, config=None, **more):
+            runs[0].cancel()
+            return calls("yard")
+
+    async def chat():
+        runs.append(asyncio.create_task(graph.ainvoke(says(MessagesState, "Where?"), at())))
+        with pytest.raises(asyncio.CancelledError):
+            await runs[0]
+
+    runs = []
+    graph = a_graph(memory, MessagesState, Cancelled())
+    asyncio.run(chat())
+    *_, last = memory.history("t", user_id="ana").entries
+    assert [call["id"] for call in last.message.tool_calls] == ["c0"]

@@ -7,6 +7,7 @@ import sys
 from collections import OrderedDict
 from datetime import date
 from decimal import Decimal
+from functools import cache
 
 import numpy as np
 import pytest
@@ -132,15 +133,10 @@ def test_without_boto3_the_extra_is_named(monkeypatch):
 
 def test_problems_are_logged_as_errors_by_default(caplog):
     with caplog.at_level(logging.ERROR):
-        to_dynamodb([{"a": {"b": set()}}])
+        to_dynamodb([{"100 %s": {"b": set()}}])  # which is no format
     [record] = caplog.records
     assert record.levelno == logging.ERROR
-    assert "[0].a.b" in record.getMessage()
-
-
-def test_what_is_logged_is_no_format(caplog):
-    to_dynamodb([{"100 %s": set()}])
-    assert "100 %s" in caplog.records[0].getMessage()
+    assert "[0].100 %s.b" in record.getMessage()
 
 
 scalars = (
@@ -165,22 +161,13 @@ values = st.recursive(
 
 @given(values)
 def test_whatever_comes_out_is_what_the_driver_takes(value):
-    botocore_session = pytest.importorskip("botocore.session")
     [fields] = to_dynamodb([{"value": value}], report=lambda _: None)
-    shape = _put_item_shape(botocore_session)
-    report = (
-        pytest.importorskip("botocore.validate")
-        .ParamValidator()
-        .validate({"TableName": "log", "Item": fields}, shape)
-    )
+    validator = pytest.importorskip("botocore.validate").ParamValidator()
+    report = validator.validate({"TableName": "log", "Item": fields}, _put_item_shape())
     assert not report.has_errors(), report.generate_report()
 
 
-_SHAPES = []
-
-
-def _put_item_shape(botocore_session):
-    if not _SHAPES:
-        model = botocore_session.get_session().get_service_model("dynamodb")
-        _SHAPES.append(model.operation_model("PutItem").input_shape)
-    return _SHAPES[0]
+@cache
+def _put_item_shape():
+    model = pytest.importorskip("botocore.session").get_session().get_service_model("dynamodb")
+    return model.operation_model("PutItem").input_shape

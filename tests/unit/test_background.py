@@ -1,8 +1,10 @@
-"""Calls that are made in threads of our own, and jobs behind turns."""
+"""Calls off the event loop, what they ask of it, and jobs behind turns."""
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import inspect
 import logging
 import os
 import threading
@@ -12,17 +14,169 @@ from concurrent.futures import wait
 import pytest
 from forked_processes import in_child
 
-from langchain_convmem.background import BackgroundJobs, hop
+from langchain_convmem import background
+from langchain_convmem.background import BackgroundJobs, ask, can_await, finish, hop
 from langchain_convmem.errors import LogUnavailableError
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import ThreadKey
 
+NAME = contextvars.ContextVar("name", default="nobody")
 
-async def test_a_worker_sees_the_callers_context_and_is_another_thread():
-    name = contextvars.ContextVar("name", default="nobody")
-    name.set("ana")
-    seen = await hop(lambda: (name.get(), threading.get_ident()))
-    assert seen[0] == "ana"
-    assert seen[1] != threading.get_ident()
+
+async def get_loop_thread():
+    return threading.get_ident(), NAME.get()
+
+
+def ask_for_it():
+    """Ask which thread answers, and under which context."""
+    return ask(lambda: ("called", NAME.get()), get_loop_thread)
+
+
+# -- hops -----------------------------------------------------------------------------------------
+
+
+async def test_a_hop_sees_the_callers_context_and_is_another_thread():
+    NAME.set("ana")
+    name, thread = await hop(lambda: (NAME.get(), threading.get_ident()))
+    assert name == "ana"
+    assert thread != threading.get_ident()
+
+
+async def test_what_a_hop_asks_is_awaited_by_its_event_loop_in_the_context_of_the_hop():
+    def call():
+        NAME.set("bob")
+        return ask_for_it()
+
+    assert await hop(call) == (threading.get_ident(), "bob")
+
+
+async def test_without_a_hop_or_in_another_thread_nothing_is_awaited():
+    def call():
+        context = contextvars.copy_context()
+        found = []
+        thread = threading.Thread(target=lambda: found.append(context.run(ask_for_it)))
+        thread.start()
+        thread.join()
+        return can_await(), found[0]
+
+    assert (can_await(), ask_for_it()) == (False, ("called", "nobody"))
+    assert await hop(call) == (True, ("called", "nobody"))
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), asyncio.CancelledError(), StopIteration()])
+async def test_what_the_asked_code_raises_is_raised_where_it_was_asked(error):
+    async def fail():
+        raise error
+
+    def call():
+        try:
+            return ask(lambda: None, fail)
+        except BaseException as caught:  # noqa: BLE001 - a cancelled task is one of them
+            return type(caught)
+
+    assert await hop(call) in (type(error), RuntimeError)
+
+
+async def test_more_hops_than_workers_may_ask_and_hop_again_before_they_are_answered(monkeypatch):
+    monkeypatch.setattr(background, "SLOTS", background.make_slots(2))
+    all_asked = asyncio.Barrier(10)
+
+    async def answer():
+        await all_asked.wait()
+        return await hop(lambda: 1)
+
+    async with asyncio.timeout(30):
+        found = await asyncio.gather(*(hop(lambda: ask(int, answer)) for _ in range(10)))
+    assert found == [1] * 10
+
+
+async def test_a_loop_of_its_own_under_a_hop_may_hop(monkeypatch):
+    monkeypatch.setattr(background, "SLOTS", background.make_slots(1))
+    async with asyncio.timeout(30):
+        assert await hop(lambda: asyncio.run(hop(lambda: 1))) == 1
+
+
+@pytest.mark.parametrize("run", [hop, finish])
+async def test_who_is_cancelled_waits_for_a_call_that_runs(run):
+    began, may_end, done = threading.Event(), threading.Event(), []
+
+    def call():
+        began.set()
+        assert may_end.wait(30)
+        done.append(1)
+
+    task = asyncio.create_task(run(call))
+    while not began.is_set():  # noqa: ASYNC110 - another thread sets it
+        await asyncio.sleep(0.001)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == [1]
+
+
+@pytest.mark.parametrize(("run", "is_made"), [(hop, False), (finish, True)])
+async def test_who_is_cancelled_in_the_line_makes_the_call_only_to_finish(
+    monkeypatch, run, is_made
+):
+    monkeypatch.setattr(background, "SLOTS", background.make_slots(1))
+    may_end, done = threading.Event(), []
+    first = asyncio.create_task(hop(may_end.wait))
+    task = asyncio.create_task(run(lambda: done.append(1)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await first, bool(done)) == (True, is_made)
+
+
+async def test_what_a_cancelled_hop_asks_is_cancelled_and_the_call_may_tidy_up():
+    asked, done = asyncio.Event(), []
+
+    async def never():
+        asked.set()
+        await asyncio.Event().wait()
+
+    async def tidy_up():
+        await asyncio.sleep(0)
+        done.append(1)
+
+    def call():
+        try:
+            ask(int, never)
+        finally:
+            ask(int, tidy_up)
+
+    task = asyncio.create_task(hop(call))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == [1]
+
+
+async def test_a_call_that_raises_stop_iteration_does_not_wait_for_ever():
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await hop(lambda: next(iter(())))
+
+
+# -- what the two forms of a method are called ----------------------------------------------------
+
+
+def test_both_forms_have_one_signature():
+    assert inspect.signature(MessageLog.append) == inspect.signature(MessageLog.aappend)
+
+
+def test_the_asynchronous_form_is_named_and_documented_after_its_method():
+    twin = MessageLog.aappend
+    assert (twin.__qualname__, twin.__name__) == ("MessageLog.aappend", "aappend")
+    assert twin.__doc__.startswith("Async `append`; blocks no event loop.\n\nAppend")
 
 
 # -- Background jobs: one per thread at a time, and none is left over ------------------------------
