@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -80,7 +81,9 @@ def _is_async_only(asked: object) -> bool:
         return any(map(_is_async_only, asked.steps))
     if isinstance(asked, RunnableBinding):
         return _is_async_only(asked.bound)
-    return isinstance(asked, RunnableLambda) and not hasattr(asked, "func")
+    if isinstance(asked, RunnableLambda):
+        return not hasattr(asked, "func")
+    return iscoroutinefunction(asked) or iscoroutinefunction(type(asked).__call__)
 
 
 def invoke(

@@ -36,7 +36,7 @@ from langchain_convmem.records import (
 from langchain_convmem.turns.messages import (
     check_question,
     mark_unstored,
-    reconcile_steps,
+    reconcile_thread,
 )
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids
@@ -118,7 +118,7 @@ class MemoryThread:
         thread = read_live(log, self.key)
         shown = {entry.id for entry in thread.entries}
         form = self.memory.drafting.filter_message
-        thread, meant = reconcile_steps(log, thread, said, form)
+        thread, meant = reconcile_thread(log, thread, said, form)
         if meant.replaces is not None:
             if meant.replaces.id not in shown:
                 return said[-1:]  # the archive is not taken back

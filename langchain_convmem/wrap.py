@@ -37,7 +37,7 @@ from langchain_convmem.turns.messages import (
     Reconciled,
     continue_turn,
     read_input,
-    reconcile_steps,
+    reconcile_thread,
 )
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.replies import (
@@ -419,7 +419,7 @@ class WrappedTurn:
         asked = self._find_attempt(thread.entries, human)
         meant = Reconciled(new=[human])
         if asked is None:
-            whole, meant = reconcile_steps(
+            whole, meant = reconcile_thread(
                 self.memory.log, thread, self.incoming.said, self._to_stored_form
             )
             if meant.again is not None or meant.replaces is not None:

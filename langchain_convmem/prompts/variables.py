@@ -174,7 +174,10 @@ def _call(name: str, function: VariableFunction | None) -> Any:
     if function is None:
         msg = f"no variable function is registered as {name!r}"
         raise LookupError(msg)
-    value: Any = function()
+    try:
+        value: Any = function()
+    except StopIteration as error:  # the end of nothing but the function
+        raise RuntimeError(f"variable function {name!r} raised StopIteration") from error
     return ask(lambda: value, lambda: value) if _is_asynchronous(function) else value
 
 

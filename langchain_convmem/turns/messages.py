@@ -238,7 +238,7 @@ def reconcile(
     return _Comparison(entries, said, stored_form, is_whole=is_whole).reconcile()
 
 
-def reconcile_steps(
+def reconcile_thread(
     log: MessageLog,
     thread: LiveThread,
     said: Sequence[BaseMessage],

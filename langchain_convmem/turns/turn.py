@@ -26,11 +26,9 @@ from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import (
     LiveThread,
-    append_planned,
     make_note,
     read_all,
     read_live,
-    read_thread,
     write_cache,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -476,8 +474,7 @@ def read_stretches(
     log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
 ) -> Sequence[Entry]:
     """Return the entries of some stretches of a thread."""
-    _, entries = read_thread(log, key, _NO_DOCUMENT, lambda _: stretches)
-    return entries
+    return log.read_thread(key, _NO_DOCUMENT, lambda _: stretches)[1]
 
 
 # -- What a model gets ----------------------------------------------------------------------------
@@ -1021,7 +1018,7 @@ def store_reply(
         return drafts
 
     names = {message.id for message in messages if message.id}
-    append_planned(log, key, plan, after=start - 1, message_ids=names, documents=documents)
+    log.append_planned(key, plan, after=start - 1, message_ids=names, documents=documents)
     return drafts
 
 

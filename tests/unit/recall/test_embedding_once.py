@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import EmbedderChangedError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import EmbeddedEmbeddings, LineRecall
@@ -374,7 +373,7 @@ def test_an_index_in_memory_drops_what_is_forgotten_and_sends_nothing(log, say, 
     recall.recall(ANA, "car")
     say(log, ["pending"])
     log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[:5]])
-    run_sync(recall.drop_forgotten(ANA))
+    recall.drop_forgotten(ANA)
     assert embedder.embedded == TEXTS
     found = recall.recall(ANA, "number", k=99).matches
     assert {match.line.text for match in found} <= {*TEXTS[5:], "pending"}
