@@ -85,11 +85,11 @@ if TYPE_CHECKING:
 
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
     from langchain_convmem.conversation.inputs import MediaLimits
+    from langchain_convmem.conversation.threads import ThreadMemory
     from langchain_convmem.logs.as_of import PointInTime
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
-    from langchain_convmem.protocols import ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
