@@ -14,9 +14,8 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_convmem.conversation.threads import ThreadView
 from langchain_convmem.errors import (
     ConfigError,
-    HistoryWriteError,
+    ConversationError,
     LogError,
-    UnknownCheckpointError,
 )
 from langchain_convmem.history import cut_reply, fork_thread, read_live
 from langchain_convmem.ids import make_ulid
@@ -230,7 +229,7 @@ class MemoryThread:
             self.memory.log.append(self.key, drafts)
         except LogError as error:
             msg = f"what was asked could not be stored ({error}); the model was not called"
-            raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
+            raise LogError(msg, thread_id=self.key.thread_id) from error
 
     def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
         """Store the rest of the turn in one write; then compact the thread if that is due."""
@@ -250,7 +249,7 @@ class MemoryThread:
                 except LogError as error:
                     msg = f"the turn could not be stored ({error}); the reply is in `text`"
                     thread_id = self.key.thread_id
-                    raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
+                    raise LogError(msg, thread_id=thread_id, text=said[-1].text) from error
             self.running.discard(note.turn_id)
             if drafts:
                 self.memory.finish_turn(self.key, note.view, said)
@@ -340,7 +339,7 @@ class MemoryThread:
         try:
             drafts = plan_rewind(self.memory.log.entries(self.key), mark)
         except LookupError as error:
-            raise UnknownCheckpointError(
+            raise ConversationError(
                 f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
             ) from error
         self._append(drafts)

@@ -30,9 +30,9 @@ from langchain_convmem.conversation.chat_backend import (
 from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.errors import (
     ChatTemplateError,
-    ConversationBusyError,
+    ConfigError,
     ConversationError,
-    UnsupportedError,
+    ThreadBusyError,
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
@@ -242,7 +242,7 @@ class TextBackend(Backend):
 
 def _score(session: ModelSession, texts: Sequence[str]) -> list[float]:
     if not isinstance(session, ScoringSession):
-        raise UnsupportedError(f"{type(session).__name__} reports no likelihoods")
+        raise ConfigError(f"{type(session).__name__} reports no likelihoods")
     return session.score(texts)
 
 
@@ -698,14 +698,14 @@ class SessionPool:
             self._busy[live] = waiter
 
 
-def _make_busy_error(timeout_s: float) -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_busy_error(timeout_s: float) -> ThreadBusyError:
+    return ThreadBusyError(
         f"all sessions of the engine were in use for {timeout_s:g} s; raise max_live_sessions"
     )
 
 
-def _make_inside_error() -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_inside_error() -> ThreadBusyError:
+    return ThreadBusyError(
         "a turn started a turn of another conversation, and their engine has no session left for "
         "it, so that it would wait for itself; raise max_live_sessions"
     )

@@ -13,10 +13,9 @@ from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.conversation.inputs import copy_message
 from langchain_convmem.errors import (
     ConfigError,
-    HistoryWriteError,
+    ConversationError,
     InvalidMessageError,
-    UnknownCheckpointError,
-    UnsupportedError,
+    LogError,
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
@@ -133,7 +132,7 @@ class ThreadMemory(Protocol):
         """Take back everything that was said since a mark.
 
         Raises:
-            UnknownCheckpointError: If the thread does not go back that far any more.
+            ConversationError: If the thread does not go back that far any more.
         """
         ...
 
@@ -287,7 +286,7 @@ class ListThread:
         with self._lock:
             held = self._messages[count - 1].id if 0 < count <= len(self._messages) else None
             if count and held != last:
-                raise UnknownCheckpointError(
+                raise ConversationError(
                     f"the conversation no longer holds the {count} messages of this checkpoint"
                 )
             self._cut(count)
@@ -303,7 +302,7 @@ class ListThread:
 
     def _check_writable(self) -> None:
         if self._store is not None:
-            raise UnsupportedError(
+            raise ConfigError(
                 f"{type(self._store).__name__} cannot take messages back; keep the conversation "
                 "in a ConversationMemory, or in no store"
             )
@@ -331,7 +330,7 @@ def _store(store: MessageStore, messages: Sequence[BaseMessage]) -> None:
         )
         return
     msg = f"the turn could not be stored ({trap.reason}); the reply is in `text`"
-    raise HistoryWriteError(msg, text=reply) from trap.cause
+    raise LogError(msg, text=reply) from trap.cause
 
 
 def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -441,7 +441,7 @@ class LineRecall(DialogRecall):
 
         Raises:
             LogError: If the log cannot be read.
-            EmbedderChangedError: If lines wait for `reindex`; all else was done.
+            ConfigError: If lines wait for `reindex`; all else was done.
         """
         index = self._indexes.open(sort_owners(owner))
         with index.lock:

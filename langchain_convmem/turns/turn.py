@@ -288,12 +288,12 @@ class TurnView:
             return found
         blocks, _ = self._select_visible(found)
         is_answered = found.verdict == "answered"
-        may_give_way = not is_answered and blocks is found.blocks and self.options.recall_k is None
+        yields_room = not is_answered and blocks is found.blocks and self.options.recall_k is None
         total = self._wished if room is None else room
         best = _take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
-        kept = best if may_give_way else blocks
+        kept = best if yields_room else blocks
         opened = self._open(seen, query, kept, total, is_answered=is_answered)
-        if not may_give_way:
+        if not yields_room:
             return replace(found, opened=opened)
         # What the sentences leave goes to the lines again.
         left = total - sum(self._count_text(f"\n\n{one.text}") for one in opened)
