@@ -31,16 +31,12 @@ if TYPE_CHECKING:
         RecallSettings,
     )
     from langchain_convmem.records import (
-        Context,
         DialogLine,
         Entry,
         ForgetReceipt,
         Metadata,
-        Recall,
-        RecalledBlock,
         ThreadInfo,
         ThreadKey,
-        Turn,
     )
     from langchain_convmem.summarizing import (
         SummaryEvent,
@@ -50,6 +46,7 @@ if TYPE_CHECKING:
     )
     from langchain_convmem.summarizing_memory import SummarizingMemory
     from langchain_convmem.text import ChatTemplate
+    from langchain_convmem.views.shown import Context, Recall, RecalledBlock, Turn
 
 __all__ = [
     "AddedTurn",

@@ -21,7 +21,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
-from langchain_convmem.streams import shield_write
 
 K = TypeVar("K")
 P = ParamSpec("P")
@@ -104,6 +103,24 @@ async def finish(call: Callable[[], T]) -> T:
     What was received is stored. The task hears that it is cancelled when the call has ended.
     """
     return await shield_write(hop(call))
+
+
+async def shield_write(writing: Coroutine[Any, Any, T]) -> T:
+    """Await a write to its end, also when the caller is cancelled meanwhile, even repeatedly.
+
+    A reply that was shown must not be lost because its reader left before it was stored.
+    """
+    task = asyncio.create_task(writing)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
 
 
 def ask(call: Callable[[], T], acall: Callable[[], Awaitable[T]]) -> T:

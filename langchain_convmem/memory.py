@@ -32,16 +32,13 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
-    Context,
     DialogLine,
     Draft,
     Entry,
     ForgetReceipt,
     Owner,
-    Recall,
     ThreadInfo,
     ThreadKey,
-    Turn,
 )
 from langchain_convmem.runnables import allow_own_loop
 from langchain_convmem.titles import (
@@ -76,6 +73,7 @@ from langchain_convmem.views.messages import (
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Profile, resolve_profile
+from langchain_convmem.views.shown import Context, Recall, Turn
 from langchain_convmem.views.summaries import find_summaries_over
 
 if TYPE_CHECKING:

@@ -20,15 +20,7 @@ from langchain_convmem.errors import (
 from langchain_convmem.history import cut_reply, fork_thread, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
-from langchain_convmem.records import (
-    Context,
-    Control,
-    Draft,
-    Entry,
-    Metadata,
-    RetractReason,
-    ThreadKey,
-)
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.turns.messages import (
     check_question,
     mark_unstored,
@@ -51,6 +43,7 @@ from langchain_convmem.views.edits import INTERRUPTED, plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.shown import Context
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.memory import TurnMemory

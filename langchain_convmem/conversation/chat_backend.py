@@ -23,10 +23,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_convmem.background import hop
 from langchain_convmem.conversation.config import ConversationConfig
 from langchain_convmem.conversation.inputs import SendOptions, copy_message
+from langchain_convmem.conversation.streams import aclose_quietly, add_up
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.streams import aclose_quietly, add_up
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.edits import INTERRUPTED

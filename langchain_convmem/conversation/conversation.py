@@ -59,6 +59,7 @@ from langchain_convmem.conversation.inputs import (
     coerce_messages,
     copy_message,
 )
+from langchain_convmem.conversation.streams import ClosingStreams, merge_chunks
 from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
 from langchain_convmem.conversation.threads import ListThread, MessageStore, ThreadMemory
 from langchain_convmem.conversation.tools import ToolSet
@@ -79,7 +80,6 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock, Waiter, get_held, note_held
-from langchain_convmem.streams import ClosingStreams, merge_chunks
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format

@@ -28,6 +28,7 @@ from langchain_convmem.conversation.chat_backend import (
     make_interrupted,
 )
 from langchain_convmem.conversation.media import interleave, list_media
+from langchain_convmem.conversation.streams import aclose_quietly
 from langchain_convmem.errors import (
     ChatTemplateError,
     ConfigError,
@@ -36,7 +37,6 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
-from langchain_convmem.streams import aclose_quietly
 from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
 from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader

@@ -37,15 +37,11 @@ from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.message_log import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
-    Context,
     Control,
     DialogLine,
     Draft,
     Entry,
     Metadata,
-    OpenedSummary,
-    Recall,
-    RecalledBlock,
     Role,
     ThreadKey,
 )
@@ -73,6 +69,7 @@ from langchain_convmem.views.messages import (
     escape_tag,
 )
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
