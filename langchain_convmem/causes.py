@@ -38,7 +38,7 @@ class ErrorTrap:
 
         with ErrorTrap(ValueError) as trap:
             return parse(text)
-        raise CorruptEntryError(f"... cannot be read: {trap.reason}") from trap.cause
+        raise LogError(f"... cannot be read: {trap.reason}") from trap.cause
 
     Attributes:
         reason: What may be said of the error that was caught; see `describe_error`.

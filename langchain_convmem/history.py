@@ -27,7 +27,6 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
-    Context,
     Control,
     Draft,
     Entry,
@@ -35,7 +34,6 @@ from langchain_convmem.records import (
     Role,
     StateDocument,
     ThreadKey,
-    Turn,
 )
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import (
@@ -96,6 +94,7 @@ from langchain_convmem.views.pins import (
     read_pin,
 )
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.shown import Context, Turn
 from langchain_convmem.views.summaries import (
     SummaryNode,
     SummaryWindow,

@@ -32,17 +32,13 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
-    CitedSentence,
-    Context,
     DialogLine,
     Draft,
     Entry,
     ForgetReceipt,
     Owner,
-    Recall,
     ThreadInfo,
     ThreadKey,
-    Turn,
 )
 from langchain_convmem.runnables import allow_own_loop
 from langchain_convmem.titles import (
@@ -77,6 +73,7 @@ from langchain_convmem.views.messages import (
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Profile, resolve_profile
+from langchain_convmem.views.shown import Context, Recall, Turn
 from langchain_convmem.views.summaries import find_summaries_over
 
 if TYPE_CHECKING:
@@ -86,16 +83,17 @@ if TYPE_CHECKING:
 
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
     from langchain_convmem.conversation.inputs import MediaLimits
+    from langchain_convmem.conversation.threads import ThreadMemory
     from langchain_convmem.logs.as_of import PointInTime
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
-    from langchain_convmem.protocols import ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.summarizing.citations import CitedSentence
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
     from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -10,29 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
+from langchain_convmem.conversation.threads import ThreadView
 from langchain_convmem.errors import (
     ConfigError,
-    HistoryWriteError,
+    ConversationError,
     LogError,
-    UnknownCheckpointError,
 )
-from langchain_convmem.history import (
-    cut_reply,
-    fork_thread,
-    read_live,
-)
+from langchain_convmem.history import cut_reply, fork_thread, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
-from langchain_convmem.protocols import ThreadView
-from langchain_convmem.records import (
-    Context,
-    Control,
-    Draft,
-    Entry,
-    Metadata,
-    RetractReason,
-    ThreadKey,
-)
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.turns.messages import (
     check_question,
     mark_unstored,
@@ -55,6 +43,7 @@ from langchain_convmem.views.edits import INTERRUPTED, plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.shown import Context
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.memory import TurnMemory
@@ -91,6 +80,10 @@ class MemoryThread:
     def lock(self) -> FifoLock:
         """The line of all who run turns over this thread in the process."""
         return TURN_QUEUE.get_lock((self.memory.log_place, self.key))
+
+    def count(self) -> AbstractContextManager[None]:
+        """Let who closes the memory wait until the block has run."""
+        return self.memory.active_turns.count()
 
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a send with what its runs are found by; see `stamp_config`."""
@@ -156,7 +149,7 @@ class MemoryThread:
             if not asked:
                 return ThreadView(tuple(context.view.messages), (), note)
             query = "" if kept is None else "\n".join(get_text_pieces(kept))
-            context = look.add_recalled(context, look.recall_steps(context, query))
+            context = look.add_recalled(context, look.recall_lines(context, query))
             look.trace.dispatch_event("convmem.context", context.counts)
         return _split_view(context, asked, note)
 
@@ -219,7 +212,6 @@ class MemoryThread:
         note: _Note = view.note
         self.memory.check_call()
         self.running.add(note.turn_id)
-        self.memory.active_turns.begin(note.turn_id)
         made = Metadata(timing={"creation": asked_ms})
         drafts = [replace(draft, metadata=made) for draft in self._draft(asked, note)]
         if not drafts:
@@ -230,7 +222,7 @@ class MemoryThread:
             self.memory.log.append(self.key, drafts)
         except LogError as error:
             msg = f"what was asked could not be stored ({error}); the model was not called"
-            raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
+            raise LogError(msg, thread_id=self.key.thread_id) from error
 
     def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
         """Store the rest of the turn in one write; then compact the thread if that is due."""
@@ -250,11 +242,10 @@ class MemoryThread:
                 except LogError as error:
                     msg = f"the turn could not be stored ({error}); the reply is in `text`"
                     thread_id = self.key.thread_id
-                    raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
+                    raise LogError(msg, thread_id=thread_id, text=said[-1].text) from error
             self.running.discard(note.turn_id)
             if drafts:
                 self.memory.finish_turn(self.key, note.view, said)
-            self.memory.active_turns.end(note.turn_id)
 
     def retract(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
@@ -265,14 +256,13 @@ class MemoryThread:
             self._retract(said, note, reason)
         finally:
             self.running.discard(note.turn_id)
-            self.memory.active_turns.end(note.turn_id)
 
     def _retract(
         self, said: Sequence[BaseMessage], note: _Note, reason: Literal["failed", "cancelled"]
     ) -> None:
         log = self.memory.log
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
-        entries: list[Entry] = log.entries(self.key, after=note.position)
+        entries = log.entries(self.key, after=note.position)
         # With the control entry that took an earlier answer back: it counts again.
         stored = [one for one in entries if one.turn_id == note.turn_id]
         try:
@@ -301,12 +291,11 @@ class MemoryThread:
         if not names:
             return set()
         log = self.memory.log
-        found: list[Entry] = log.find(self.key, names)
+        found = log.find(self.key, names)
         if not found:
             return set()
         first = min(entry.position for entry in found)
-        later: list[Entry] = log.entries(self.key, after=first - 1)
-        dead = find_retracted_ids(later)
+        dead = find_retracted_ids(log.entries(self.key, after=first - 1))
         return {entry.message_id for entry in found if entry.id not in {*dead, *gone}}
 
     # -- looking back -----------------------------------------------------------------------------
@@ -316,27 +305,21 @@ class MemoryThread:
         return [build_message(entry) for entry in self._read_said()]
 
     def _read_said(self) -> list[Entry]:
-        entries = self._read_entries()
         return [
             entry
-            for entry in find_live_entries(entries)
+            for entry in find_live_entries(self.memory.log.entries(self.key))
             if entry.role != "summary" and entry.turn_id not in self.running
         ]
 
-    def _read_entries(self) -> list[Entry]:
-        entries: list[Entry] = self.memory.log.entries(self.key)
-        return entries
-
     def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
-        drafts, undone = plan_undo(self._read_entries(), turns)
+        drafts, undone = plan_undo(self.memory.log.entries(self.key), turns)
         self._append(drafts)
         return [build_message(entry) for entry in undone]
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
-        log, drafting = self.memory.log, self.memory.drafting
-        cut = cut_reply(log, self.key, drafting, heard, message_id)
+        cut = cut_reply(self.memory.log, self.key, self.memory.drafting, heard, message_id)
         return None if cut is None else build_message(cut)
 
     def mark(self) -> Any:
@@ -347,9 +330,9 @@ class MemoryThread:
     def rewind(self, mark: Any) -> None:
         """Take back what was said since a mark; see `ThreadMemory`."""
         try:
-            drafts = plan_rewind(self._read_entries(), mark)
+            drafts = plan_rewind(self.memory.log.entries(self.key), mark)
         except LookupError as error:
-            raise UnknownCheckpointError(
+            raise ConversationError(
                 f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
             ) from error
         self._append(drafts)

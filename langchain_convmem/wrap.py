@@ -22,15 +22,15 @@ from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from langchain_convmem.background import finish, hop
-from langchain_convmem.history import LiveThread, read_all, read_live
-from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.streams import (
+from langchain_convmem.conversation.streams import (
     ClosingStreams,
     aclose_quietly,
     merge_chunks,
     require_complete,
 )
+from langchain_convmem.history import LiveThread, read_all, read_live
+from langchain_convmem.ids import get_now_ms, make_ulid
+from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.messages import (
     CallInput,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -19,23 +20,18 @@ from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_convmem.background import hop
 from langchain_convmem.conversation.config import ConversationConfig
 from langchain_convmem.conversation.inputs import SendOptions, copy_message
+from langchain_convmem.conversation.streams import aclose_quietly, add_up
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.effects import Effect, Steps
-from langchain_convmem.errors import ConfigError, UnsupportedError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.streams import aclose_quietly, add_up
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.messages import count_tokens, merge_pieces
 from langchain_convmem.views.tool_calls import find_cut_off_reason
-
-T = TypeVar("T")
-
-Flow: TypeAlias = Generator[Effect | AIMessageChunk, Any, T]
-"""Steps to take and chunks to show; returns what comes of them."""
 
 _RUN_ID = "lc_run-"
 
@@ -43,7 +39,6 @@ _PARSED = "parsed"
 """Where a message holds the object that it stands for, as with LangChain's own classes."""
 
 _THINKING = "enable_thinking"
-_END = object()
 
 
 class ReplyRequest(NamedTuple):
@@ -109,8 +104,27 @@ class TurnTransaction(Protocol):
         """How the text of each call came about; empty for models that take messages."""
         return ()
 
-    def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
-        """Let the model reply to all messages after the preface; they grow from call to call."""
+    def pieces(self, context: Sequence[BaseMessage]) -> Generator[Any]:
+        """Let the model reply to all messages after the preface; they grow from call to call.
+
+        Each piece is to be passed to `take` before the next; `end` and `build` come last.
+        """
+        ...
+
+    def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[Any]:
+        """Let the model reply without blocking the event loop; see `pieces`."""
+        ...
+
+    def take(self, piece: Any) -> Iterable[AIMessageChunk]:
+        """Take a piece of the reply; yield what of it is shown."""
+        ...
+
+    def end(self) -> Iterable[AIMessageChunk]:
+        """Take the end of the reply; yield what is shown yet."""
+        ...
+
+    def build(self) -> ModelReply:
+        """Return the reply, whole."""
         ...
 
     def get_partial(self) -> AIMessage | None:
@@ -144,17 +158,16 @@ class Backend(Protocol):
         """Begin a turn."""
         ...
 
-    def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
-        """Let the model read the preface now, if it can."""
-        del request
-        yield from ()
+    def read_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
+        """Let the model read what is said so far, if it can: the last message goes on later.
 
-    def read_ahead_steps(
-        self, request: ReplyRequest, context: Sequence[BaseMessage]
-    ) -> Steps[None]:
-        """Let the model read messages now, if it can; the last one is still being said."""
+        Without messages, it reads the preface.
+        """
         del request, context
-        yield from ()
+
+    async def aread_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
+        """Let the model read without blocking the event loop; see `read_ahead`."""
+        del request, context
 
     def render(
         self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
@@ -166,11 +179,22 @@ class Backend(Protocol):
         """Return the text that the model reads before the first message."""
         ...
 
-    def score_steps(
+    def score(
         self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> Steps[list[float]]:
-        """Return the logarithms of the probabilities of texts as the next reply."""
-        ...
+    ) -> list[float]:
+        """Return the logarithms of the probabilities of texts as the next reply.
+
+        Raises:
+            ConfigError: If the model reports none.
+        """
+        del request, context, texts
+        raise ConfigError("a chat model reports no likelihoods; use a text engine that does")
+
+    async def ascore(
+        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
+    ) -> list[float]:
+        """Return likelihoods without blocking the event loop; see `score`."""
+        return self.score(request, context, texts)
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return how many tokens the model holds, or would be sent."""
@@ -212,17 +236,7 @@ class ChatModelBackend(Backend):
     def render_preface(self, request: ReplyRequest) -> str:
         """Refuse: a chat model is sent messages, not text."""
         del request
-        raise UnsupportedError(
-            "a chat model is sent messages, and writes no prompt that could be shown"
-        )
-
-    def score_steps(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> Steps[list[float]]:
-        """Refuse: chat models report no likelihoods."""
-        del request, context, texts
-        yield from ()
-        raise UnsupportedError("a chat model reports no likelihoods; use a text engine that does")
+        raise ConfigError("a chat model is sent messages, and writes no prompt that could be shown")
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of what the model would be sent."""
@@ -246,33 +260,57 @@ class ChatModelTransaction(TurnTransaction):
         self._kwargs = _make_kwargs(request)
         self._model = _bind_tools(model, request.tools)
         self._builder = ReplyBuilder()
+        self._answer: Any = None
 
-    def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
+    def pieces(self, context: Sequence[BaseMessage]) -> Generator[Any]:
         """Send everything; see `TurnTransaction`."""
-        # Copies: a model, or a callback of its run, may change what it is given.
-        messages = list(map(copy_message, [*self._request.config.preface.messages, *context]))
-        run, kwargs = self._request.run, self._kwargs
-        self._builder = builder = ReplyBuilder()
+        messages = self._begin(context)
+        if self._request.streaming:
+            yield from self._model.stream(messages, self._request.run, **self._kwargs)
+        else:
+            yield self._model.invoke(messages, self._request.run, **self._kwargs)
+
+    async def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[Any]:
+        """Send everything; see `TurnTransaction`."""
+        messages = await hop(partial(self._begin, context))
         if not self._request.streaming:
-            model = self._model
-            answer = yield Effect(
-                lambda: model.invoke(messages, run, **kwargs),
-                lambda: model.ainvoke(messages, run, **kwargs),
-            )
-            # A copy: some models give the same object again and again.
-            is_chunk = isinstance(answer, BaseMessageChunk)
-            message = copy_message(
-                _to_message(message_chunk_to_message(answer) if is_chunk else answer)
-            )
-            message.id = message.id or _create_name()
-            return ModelReply(message, None, _is_cut(message))
-        stream = ChunkStream(
-            lambda: self._model.stream(messages, run, **kwargs),
-            lambda: self._model.astream(messages, run, **kwargs),
+            yield await self._model.ainvoke(messages, self._request.run, **self._kwargs)
+            return
+        stream = self._model.astream(messages, self._request.run, **self._kwargs)
+        try:
+            async for piece in stream:
+                yield piece
+        finally:
+            await aclose_quietly(stream)
+
+    def _begin(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
+        self._builder = ReplyBuilder()
+        # Copies: a model, or a callback of its run, may change what it is given.
+        return list(map(copy_message, [*self._request.config.preface.messages, *context]))
+
+    def take(self, piece: Any) -> Iterable[AIMessageChunk]:
+        """Take a chunk, or the whole answer; see `TurnTransaction`."""
+        if self._request.streaming:
+            return self._builder.add(piece)
+        self._answer = piece
+        return ()
+
+    def end(self) -> Iterable[AIMessageChunk]:
+        """Show the object that came, if one did; see `TurnTransaction`."""
+        return self._builder.add_value()
+
+    def build(self) -> ModelReply:
+        """Return the reply; see `TurnTransaction`."""
+        if self._request.streaming:
+            return self._builder.build()
+        # A copy: some models give the same object again and again.
+        answer = self._answer
+        is_chunk = isinstance(answer, BaseMessageChunk)
+        message = copy_message(
+            _to_message(message_chunk_to_message(answer) if is_chunk else answer)
         )
-        yield from stream.pull(builder.add)
-        yield from builder.add_value()
-        return builder.build()
+        message.id = message.id or _create_name()
+        return ModelReply(message, None, _is_cut(message))
 
     def get_partial(self) -> AIMessage | None:
         """Return what had come; see `TurnTransaction`."""
@@ -307,43 +345,6 @@ def _bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]
 # -- A reply as it comes --------------------------------------------------------------------------
 
 
-class ChunkStream:
-    """A stream that a flow takes chunk by chunk, in either world."""
-
-    def __init__(
-        self, stream: Callable[[], Iterator[Any]], astream: Callable[[], AsyncIterator[Any]]
-    ) -> None:
-        """Take the functions that open the stream; it is opened with the first chunk."""
-        self._open, self._aopen = stream, astream
-        self._stream: Any = None
-
-    def pull(self, use: Callable[[Any], Flow[None]]) -> Flow[None]:
-        """Pass each chunk to `use` as it comes; close the stream in any case."""
-        try:
-            while (chunk := (yield Effect(self._pull, self._apull))) is not _END:
-                yield from use(chunk)
-        finally:
-            yield Effect(self._close, self._aclose)
-
-    def _pull(self) -> Any:
-        if self._stream is None:
-            self._stream = iter(self._open())
-        return next(self._stream, _END)
-
-    async def _apull(self) -> Any:
-        if self._stream is None:
-            self._stream = aiter(self._aopen())
-        return await anext(self._stream, _END)
-
-    def _close(self) -> None:
-        close = getattr(self._stream, "close", None)
-        if close is not None:
-            close()
-
-    async def _aclose(self) -> None:
-        await aclose_quietly(self._stream)
-
-
 @dataclass(slots=True)
 class ReplyBuilder:
     """A reply as it comes: what of it is shown, and what it adds up to."""
@@ -353,7 +354,7 @@ class ReplyBuilder:
     _rest: AIMessageChunk | None = None
     _value: Any = None
 
-    def add(self, chunk: Any) -> Flow[None]:
+    def add(self, chunk: Any) -> Iterator[AIMessageChunk]:
         """Take a chunk, and show it if there is something to see in it.
 
         Raises:
@@ -374,7 +375,7 @@ class ReplyBuilder:
             rest = chunk.model_copy(update={"content": ""})
             self._rest = rest if self._rest is None else self._rest + rest
 
-    def add_value(self) -> Flow[None]:
+    def add_value(self) -> Iterator[AIMessageChunk]:
         """Show the object that came, if one did, as the message that stands for it."""
         if self._value is not None:
             yield from self.add(_to_message(self._value))

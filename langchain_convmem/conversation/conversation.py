@@ -16,19 +16,17 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import ExitStack, aclosing, closing, contextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import (
     Any,
     Literal,
     NamedTuple,
-    Protocol,
     Self,
     TypeVar,
     cast,
     overload,
-    runtime_checkable,
 )
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -47,23 +45,23 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
-from langchain_convmem.background import run_in_thread, start_in_thread
-from langchain_convmem.causes import ErrorTrap, describe_value
+from langchain_convmem.background import hop, run_in_thread, start_in_thread, to_async
+from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.chat_backend import (
     Backend,
     ChatModelBackend,
-    Flow,
-    ModelReply,
     ReplyRequest,
 )
 from langchain_convmem.conversation.config import ConversationConfig
 from langchain_convmem.conversation.inputs import (
     ConversationInput,
     SendOptions,
+    coerce_messages,
     copy_message,
-    prepare,
 )
+from langchain_convmem.conversation.streams import ClosingStreams, merge_chunks
 from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
+from langchain_convmem.conversation.threads import ListThread, MessageStore, ThreadMemory
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import (
     ActiveTurns,
@@ -74,29 +72,19 @@ from langchain_convmem.conversation.turn import (
     ReplyStream,
     TurnControl,
     TurnHandle,
-    adrive,
-    drive,
 )
-from langchain_convmem.effects import Effect, Steps, run_async, run_sync, sync, twin
 from langchain_convmem.errors import (
     ConfigError,
-    ConversationBusyError,
-    HistoryWriteError,
-    InvalidMessageError,
-    TurnTimeoutError,
-    UnknownCheckpointError,
-    UnsupportedError,
+    ThreadBusyError,
+    TurnCancelledError,
 )
-from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.locks import FifoLock, Waiter, note_held
-from langchain_convmem.protocols import ThreadMemory, ThreadView
-from langchain_convmem.streams import ClosingStreams, merge_chunks
+from langchain_convmem.locks import FifoLock, Waiter, get_held, note_held
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
-from langchain_convmem.views.edits import Heard, cut_to_heard
+from langchain_convmem.views.edits import Heard
 
 T = TypeVar("T")
 
@@ -145,9 +133,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
         """
         engine = model if isinstance(model, Engine) else Engine(model)
-        self._begin(run_sync(engine.open(config, history, settings)))
+        self._begin(engine.open(config, history, settings))
         if self.config.prefill_preface:
-            run_sync(self.prefill_steps())
+            self._backend.read_ahead(self._build_request(SendOptions()), ())
 
     @classmethod
     def from_state(cls, state: ConversationState) -> Conversation:
@@ -341,7 +329,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             **options: See `send_message`.
 
         Raises:
-            ConversationBusyError: If this is called from within a turn of the conversation.
+            ThreadBusyError: If this is called from within a turn of the conversation.
         """
         sending = SendState(SendOptions.parse(options), is_streaming=True, ends_inside=True)
         adapter = CallbackAdapter(on_message)
@@ -401,11 +389,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def history(self) -> list[BaseMessage]:
         """Copies of all messages but the preface, tool calls and results included."""
-        return run_sync(self._thread.read_messages())
+        return self._thread.read_messages()
 
     async def aget_history(self) -> list[BaseMessage]:
         """Return copies of all messages; see `history`."""
-        return await run_async(self._thread.read_messages())
+        return await hop(self._thread.read_messages)
 
     @property
     def pending(self) -> list[BaseMessage]:
@@ -444,7 +432,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def token_count(self) -> int:
         """Tokens that the session holds; for a chat model, those of what it would be sent."""
-        view = run_sync(self._thread.read_view(()))
+        view = self._thread.read_view(())
         return self._backend.count_tokens([*self._config.preface.messages, *view.before])
 
     # -- prompts ----------------------------------------------------------------------------------
@@ -453,11 +441,10 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return the text that a session would read for a message now; changes nothing.
 
         Raises:
-            UnsupportedError: If the model takes messages, not text.
+            ConfigError: If the model takes messages, not text.
             ChatTemplateError: If the template refuses the message.
         """
-        asked = run_sync(self._prepare_steps(message))
-        view = run_sync(self._thread.read_view(asked))
+        view = self._thread.read_view(self._prepare(message))
         request = self._build_request(SendOptions.parse(options))
         return self._backend.render(request, view.before, view.asked)
 
@@ -465,67 +452,78 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return what a session reads before the first message; see `render_message`."""
         return self._backend.render_preface(self._build_request(SendOptions()))
 
-    @sync
-    def score(self, texts: Sequence[str], **options: Any) -> Steps[list[float]]:
+    def score(self, texts: Sequence[str], **options: Any) -> list[float]:
         """Return for each text the logarithm of its probability as the next reply.
 
         Raises:
-            UnsupportedError: If the model reports none.
+            ConfigError: If the model reports none.
         """
-        return self._run_alone_steps(self._score_steps(texts, options))
+        with self._hold():
+            request, context = self._look_back(options)
+            return self._backend.score(request, context, texts)
 
-    ascore = twin(score)
-    """Async `score`."""
+    async def ascore(self, texts: Sequence[str], **options: Any) -> list[float]:
+        """Async `score`."""
+        async with self._ahold():
+            request, context = await hop(partial(self._look_back, options))
+            return await self._backend.ascore(request, context, texts)
 
-    def prefill_steps(self) -> Steps[None]:
-        """Let the model read the preface."""
-        yield from self._backend.prefill_steps(self._build_request(SendOptions()))
+    def _look_back(self, options: Mapping[str, Any]) -> tuple[ReplyRequest, Sequence[BaseMessage]]:
+        request = self._build_request(SendOptions.parse(options))
+        return request, self._thread.read_view(()).before
 
     # -- going back -------------------------------------------------------------------------------
 
-    @sync
-    def checkpoint(self, label: str | None = None) -> Steps[Checkpoint]:
+    def checkpoint(self, label: str | None = None) -> Checkpoint:
         """Return a mark of where the conversation stands."""
-        return self._mark_steps(label)
+        return Checkpoint(label, self._thread.mark())
 
-    acheckpoint = twin(checkpoint)
-    """Async `checkpoint`."""
+    acheckpoint = to_async(checkpoint)
 
-    def _mark_steps(self, label: str | None) -> Steps[Checkpoint]:
-        return Checkpoint(label, (yield from self._thread.mark()))
-
-    @sync
-    def rewind(self, checkpoint: Checkpoint) -> Steps[None]:
+    def rewind(self, checkpoint: Checkpoint) -> None:
         """Go back to a checkpoint; what was said since is taken back, and what is pending dropped.
 
         Raises:
-            UnknownCheckpointError: If the history no longer holds what the checkpoint saw.
+            ConversationError: If the history no longer holds what the checkpoint saw.
         """
-        return self._run_alone_steps(self._thread.rewind(checkpoint.mark), drops_pending=True)
+        with self._hold():
+            self._go_back(partial(self._thread.rewind, checkpoint.mark))
 
-    arewind = twin(rewind)
-    """Async `rewind`."""
+    async def arewind(self, checkpoint: Checkpoint) -> None:
+        """Async `rewind`."""
+        async with self._ahold():
+            await hop(partial(self._go_back, partial(self._thread.rewind, checkpoint.mark)))
 
-    @sync
-    def undo(self, turns: int = 1) -> Steps[list[BaseMessage]]:
+    def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last turns; return what they held. What is pending is dropped."""
-        return self._run_alone_steps(self._thread.undo(turns), drops_pending=True)
+        with self._hold():
+            return self._go_back(partial(self._thread.undo, turns))
 
-    aundo = twin(undo)
-    """Async `undo`."""
+    async def aundo(self, turns: int = 1) -> list[BaseMessage]:
+        """Async `undo`."""
+        async with self._ahold():
+            return await hop(partial(self._go_back, partial(self._thread.undo, turns)))
 
-    @sync
-    def drop_pending(self) -> Steps[list[BaseMessage]]:
+    def _go_back(self, call: Callable[[], T]) -> T:
+        gone = call()
+        self._pending = ()
+        return gone
+
+    def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        return self._run_alone_steps(self._pop_pending_steps())
+        with self._hold():
+            return self._pop_pending()
 
-    adrop_pending = twin(drop_pending)
-    """Async `drop_pending`."""
+    async def adrop_pending(self) -> list[BaseMessage]:
+        """Async `drop_pending`."""
+        async with self._ahold():
+            return self._pop_pending()
 
-    @sync
-    def cut_reply(
-        self, heard_until: Heard, *, message_id: str | None = None
-    ) -> Steps[AIMessage | None]:
+    def _pop_pending(self) -> list[BaseMessage]:
+        dropped, self._pending = self._pending, ()
+        return list(dropped)
+
+    def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
 
         Waits for a turn that runs. Whoever speaks while the reply is being written cancels that
@@ -545,37 +543,45 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ConfigError: If the history holds no such reply.
             InvalidMessageError: If the words are not in the reply.
-            UnsupportedError: If the history is in a store that takes nothing back.
+            ConfigError: If the history is in a store that takes nothing back.
         """
-        cut = self._run_alone_steps(self._thread.cut(heard_until, message_id))
-        return cast("Steps[AIMessage | None]", cut)
+        with self._hold():
+            cut = self._thread.cut(heard_until, message_id)
+        return cast("AIMessage | None", cut)
 
-    acut_reply = twin(cut_reply)
-    """Async `cut_reply`."""
+    async def acut_reply(
+        self, heard_until: Heard, *, message_id: str | None = None
+    ) -> AIMessage | None:
+        """Async `cut_reply`."""
+        async with self._ahold():
+            cut = await hop(partial(self._thread.cut, heard_until, message_id))
+        return cast("AIMessage | None", cut)
 
-    @sync
-    def clone(self) -> Steps[Conversation]:
+    def clone(self) -> Conversation:
         """Return a conversation that holds the same, and goes on by itself.
 
         While a turn runs it holds what was said before. A history in a memory is forked to a new
         thread.
         """
-        return self._clone_steps()
+        self._turns.check_open()
+        # First what the session holds: if a turn ends meanwhile, its messages are only to be read.
+        backend, turns = self._backend.branch(), self._turns.create_sibling()
+        state = ConversationState(self._thread.branch(), backend, self._config, self._tools, turns)
+        twin: Conversation = Conversation.from_state(state)
+        twin._pending = self._pending
+        return twin
 
-    aclone = twin(clone)
-    """Async `clone`."""
+    aclone = to_async(clone)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the history in plain values; settings and model are not part of it.
 
         Raises:
-            UnsupportedError: If the history is in a memory: it is kept there already.
+            ConfigError: If the history is in a memory: it is kept there already.
         """
         thread = self._thread
         if not isinstance(thread, ListThread):
-            raise UnsupportedError(
-                "the history is kept in a memory; open it there by its thread_id"
-            )
+            raise ConfigError("the history is kept in a memory; open it there by its thread_id")
         return {
             "version": _VERSION,
             "messages": messages_to_dict(thread.get_messages()),
@@ -625,9 +631,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
         """Cancel the running turn, wait for it, and release the session; see `close`."""
-        if self._turns.close():
-            await run_in_thread(lambda: self._turns.wait(timeout_s))
-            self._backend.close()
+        await run_in_thread(partial(self.close, timeout_s))
 
     # -- how a turn runs --------------------------------------------------------------------------
 
@@ -636,16 +640,16 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def _send(self, message: Any, config: RunnableConfig, *, sending: SendState) -> AIMessage:
         with self._count(sending):
-            deque(drive(self._run_flow(message, config, sending), sending.control), maxlen=0)
-        return sending.reply  # type: ignore[return-value]  # the flow came to its end
+            deque(self._run(message, config, sending), maxlen=0)
+        return sending.reply  # type: ignore[return-value]  # the turn came to its end
 
     async def _asend(
         self, message: Any, config: RunnableConfig, *, sending: SendState
     ) -> AIMessage:
         with self._count(sending):
-            async for _ in adrive(self._run_flow(message, config, sending), sending.control):
+            async for _ in self._arun(message, config, sending):
                 pass
-        return sending.reply  # type: ignore[return-value]  # the flow came to its end
+        return sending.reply  # type: ignore[return-value]  # the turn came to its end
 
     def _stream(
         self,
@@ -657,8 +661,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     ) -> Iterator[AIMessageChunk]:
         del run_manager
         with self._count(sending):
-            message = merge_chunks(list(inputs))
-            yield from drive(self._run_flow(message, config, sending), sending.control)
+            yield from self._run(merge_chunks(list(inputs)), config, sending)
 
     async def _astream(
         self,
@@ -671,40 +674,66 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         del run_manager
         with self._count(sending):
             message = merge_chunks([part async for part in inputs])
-            flow = adrive(self._run_flow(message, config, sending), sending.control)
-            try:
-                async for chunk in flow:
+            async with aclosing(self._arun(message, config, sending)) as chunks:
+                async for chunk in chunks:
                     yield chunk
-            finally:
-                await flow.aclose()
 
-    def _run_flow(self, message: Any, config: RunnableConfig, sending: SendState) -> Flow[None]:
+    def _run(
+        self, message: Any, config: RunnableConfig, sending: SendState
+    ) -> Iterator[AIMessageChunk]:
         """Run a turn from its place in the line to its last chunk."""
         control = sending.control
-        waiter = control.waiter = control.waiter or self._enter()
-        try:
-            yield from self._lock.wait(waiter, self._config.busy_timeout_s, control.stopped)
-            self._turns.check_open()
-            asked = yield from self._prepare_steps(message)
-            turn = self._build_turn(asked, config, sending)
-            if sending.options.pending:
-                yield from self._hold_steps(turn)
-                last = AIMessageChunk(content="", chunk_position="last")
-            else:
-                reply = yield from turn.run_flow()
-                sending.reply = reply.message
-                last = _build_last_chunk(reply)
+        with self._take_place(control) as waiter:
+            self._lock.wait(waiter, self._config.busy_timeout_s, control.stopped)
+            with self._thread.count():
+                turn = self._begin_turn(message, config, sending)
+                if sending.options.pending:
+                    self._backend.read_ahead(turn.request, turn.context)
+                else:
+                    yield from turn.run()
+            last = self._end_turn(turn, sending)
             if sending.ends_inside:
+                control.held = get_held()
                 yield last
-        finally:
-            self._leave(sending)
         if not sending.ends_inside:
             yield last
 
-    def _build_turn(
-        self, asked: list[BaseMessage], config: RunnableConfig, sending: SendState
-    ) -> ConversationTurn:
+    async def _arun(
+        self, message: Any, config: RunnableConfig, sending: SendState
+    ) -> AsyncGenerator[AIMessageChunk]:
+        """Run a turn without blocking the event loop; see `_run`."""
         control = sending.control
+        with self._take_place(control) as waiter:
+            await control.run(self._lock.await_turn(waiter, self._config.busy_timeout_s))
+            with self._thread.count():
+                begin = partial(self._begin_turn, message, config, sending)
+                turn = await control.run(hop(begin))
+                if sending.options.pending:
+                    reading = self._backend.aread_ahead(turn.request, turn.context)
+                    await control.run(reading)
+                else:
+                    async with aclosing(turn.arun()) as chunks:
+                        async for chunk in chunks:
+                            yield chunk
+            last = self._end_turn(turn, sending)
+        yield last
+
+    @contextmanager
+    def _take_place(self, control: TurnControl) -> Iterator[Waiter]:
+        """Be in the line while the block runs."""
+        waiter = control.waiter = control.waiter or self._enter()
+        try:
+            yield waiter
+        finally:
+            control.end()
+            self._lock.leave(waiter)
+
+    def _begin_turn(
+        self, message: Any, config: RunnableConfig, sending: SendState
+    ) -> ConversationTurn:
+        """Return a turn that has seen what was said before."""
+        self._turns.check_open()
+        asked, control = self._prepare(message), sending.control
         request = ReplyRequest(
             self._config,
             sending.options,
@@ -713,42 +742,40 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             sending.is_streaming,
             control.stopped,
         )
-        return ConversationTurn(
+        turn = ConversationTurn(
             self._thread, self._backend, request, control, asked, sending.asked_ms, self._commit
         )
+        turn.look()
+        return turn
+
+    def _end_turn(self, turn: ConversationTurn, sending: SendState) -> AIMessageChunk:
+        """Return the chunk that ends a turn: without content, with all that was not shown yet."""
+        if sending.options.pending:
+            turn.control.seal()
+            self._pending = tuple(turn.asked)
+            return AIMessageChunk(content="", chunk_position="last")
+        if turn.reply is None:  # the collector closed the turn before what reads it
+            raise GeneratorExit
+        sending.reply, rest = turn.reply.message, turn.reply.rest
+        last = AIMessageChunk(content="", id=sending.reply.id, chunk_position="last")
+        return last if rest is None else rest + last
 
     def _commit(self, stats: tuple[RenderStats, ...]) -> None:
         """Take note of a turn that stands."""
         self._stats, self._pending = stats, ()
 
-    def _hold_steps(self, turn: ConversationTurn) -> Steps[None]:
-        """Keep what is said so far for the turn that it begins; let the model read it already."""
-        if not turn.asked:
-            raise InvalidMessageError("nothing is sent that could be pending")
-        view = yield from self._thread.read_view(())
-        missing = turn.find_missing_answers(view._replace(asked=tuple(turn.asked)))
-        context = [*view.before, *missing, *turn.asked]
-        yield from self._backend.read_ahead_steps(turn.request, context)
-        turn.control.end()
-        self._pending = tuple(turn.asked)
-
     def _enter(self) -> Waiter:
         """Return a place in the line.
 
         Raises:
-            ConversationBusyError: If this call comes from within a turn, or others come first and
+            ThreadBusyError: If this call comes from within a turn, or others come first and
                 nobody is to wait.
         """
         waiter = self._lock.enter()
         if self._config.on_busy == "error" and not waiter.done():
             self._lock.leave(waiter)
-            raise ConversationBusyError('a turn is running, and on_busy is "error"')
+            raise ThreadBusyError('a turn is running, and on_busy is "error"')
         return waiter
-
-    def _leave(self, sending: SendState) -> None:
-        sending.control.end()
-        if sending.control.waiter is not None:
-            self._lock.leave(sending.control.waiter)
 
     @contextmanager
     def _count(self, sending: SendState) -> Iterator[None]:
@@ -772,10 +799,10 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             finally:
                 timer.cancel()
 
-    def _prepare_steps(self, message: ConversationInput) -> Steps[list[BaseMessage]]:
+    def _prepare(self, message: ConversationInput) -> list[BaseMessage]:
         """Return what is said, each message with an id of its own, after what is pending."""
-        sent = yield from prepare(message, limits=self._config.media_limits)
-        asked = yield from self._thread.select_asked(sent)
+        sent = coerce_messages(message, limits=self._config.media_limits)
+        asked = self._thread.select_asked(sent)
         taken: set[str] = set()
         for one in asked:
             if not one.id or one.id in taken:
@@ -791,8 +818,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         counted = ExitStack()
         try:
             counted.enter_context(self._count(sending))
-            sending.control.waiter = self._enter()
-            counted.callback(self._leave, sending)
+            counted.enter_context(self._take_place(sending.control))
 
             def run_counted() -> AIMessage:
                 with counted:
@@ -826,40 +852,30 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     # -- between turns ----------------------------------------------------------------------------
 
-    def _run_alone_steps(self, steps: Steps[T], *, drops_pending: bool = False) -> Steps[T]:
-        """Take steps between turns; they are waited for like a turn, but not cancelled."""
+    @contextmanager
+    def _hold(self) -> Iterator[None]:
+        """Run the block between turns; it is waited for like a turn, but not cancelled."""
+        with self._enter_alone() as waiter:
+            self._lock.wait(waiter, self._config.busy_timeout_s)
+            with self._thread.count():
+                yield
+
+    @asynccontextmanager
+    async def _ahold(self) -> AsyncIterator[None]:
+        """Run the block between turns without blocking the event loop; see `_hold`."""
+        with self._enter_alone() as waiter:
+            await self._lock.await_turn(waiter, self._config.busy_timeout_s)
+            with self._thread.count():
+                yield
+
+    @contextmanager
+    def _enter_alone(self) -> Iterator[Waiter]:
         control = TurnControl()
         control.end()
         with self._turns.count(control, None):
-            waiter = control.waiter = self._lock.enter()
-            try:
-                yield from self._lock.wait(waiter, self._config.busy_timeout_s)
-                result = yield from steps
-                if drops_pending:
-                    self._pending = ()
-                return result
-            finally:
-                self._lock.leave(waiter)
-
-    def _score_steps(self, texts: Sequence[str], options: Mapping[str, Any]) -> Steps[list[float]]:
-        view = yield from self._thread.read_view(())
-        request = self._build_request(SendOptions.parse(options))
-        return (yield from self._backend.score_steps(request, view.before, texts))
-
-    def _pop_pending_steps(self) -> Steps[list[BaseMessage]]:
-        yield from ()
-        dropped, self._pending = self._pending, ()
-        return list(dropped)
-
-    def _clone_steps(self) -> Steps[Conversation]:
-        self._turns.check_open()
-        # First what the session holds: if a turn ends meanwhile, its messages are only to be read.
-        backend, turns = self._backend.branch(), self._turns.create_sibling()
-        thread = yield from self._thread.branch()
-        state = ConversationState(thread, backend, self._config, self._tools, turns)
-        twin: Conversation = Conversation.from_state(state)
-        twin._pending = self._pending
-        return twin
+            control.waiter = self._lock.enter()
+            with self._take_place(control) as waiter:
+                yield waiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -941,7 +957,7 @@ class Engine:
 
         Raises:
             ConfigError: If a setting is unknown, or does not fit the model.
-            ConversationClosedError: If the engine is closed.
+            ConversationError: If the engine is closed.
             ChatTemplateError: If the template is not valid.
         """
         return Conversation(self, config, history=history, **settings)
@@ -954,28 +970,25 @@ class Engine:
         **settings: Any,
     ) -> Conversation:
         """Begin a conversation; see `create_conversation`."""
-        conversation = Conversation.from_state(
-            await run_async(self.open(config, history, settings))
-        )
-        if conversation.config.prefill_preface:
-            await run_async(conversation.prefill_steps())
-        return conversation
+        state = await hop(partial(self.open, config, history, settings))
+        if state.config.prefill_preface:
+            request = ReplyRequest(state.config, SendOptions(), state.tools, {}, streaming=False)
+            await state.backend.aread_ahead(request, ())
+        return Conversation.from_state(state)
 
     def open(
         self,
         config: ConversationConfig | None,
         history: MessageStore | Sequence[Any] | ThreadMemory | None,
         settings: dict[str, Any],
-    ) -> Steps[ConversationState]:
+    ) -> ConversationState:
         """Return what a conversation is made of; see `create_conversation`."""
         self.turns.check_open()
         chosen = _apply_settings(config or self.defaults, settings)
         tools = ToolSet.coerce(chosen.preface.tools)
         backend = self._create_backend(chosen, tools)
-        thread = yield from _open_thread_steps(history)
-        return ConversationState(
-            thread, backend, chosen, tools, ActiveTurns("the conversation", self.turns)
-        )
+        turns = ActiveTurns("the conversation", self.turns)
+        return ConversationState(_open_thread(history), backend, chosen, tools, turns)
 
     def _create_backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
         if self._pool is None:
@@ -1024,14 +1037,12 @@ def _apply_settings(config: ConversationConfig, settings: dict[str, Any]) -> Con
     return ConversationConfig(**{**given, **settings})
 
 
-def _open_thread_steps(
-    history: MessageStore | Sequence[Any] | ThreadMemory | None,
-) -> Steps[ThreadMemory]:
+def _open_thread(history: MessageStore | Sequence[Any] | ThreadMemory | None) -> ThreadMemory:
     if isinstance(history, ThreadMemory):
         return history
     if isinstance(history, MessageStore):
-        return (yield from ListThread.from_store_steps(history))
-    return ListThread((yield from prepare(list(history or ()))))
+        return ListThread.from_store(history)
+    return ListThread(coerce_messages(list(history or ())))
 
 
 def _find_template(config: ConversationConfig, engine: TextEngine) -> ChatTemplate:
@@ -1083,250 +1094,23 @@ class SendState:
     reply: AIMessage | None = None
 
 
-def _build_last_chunk(reply: ModelReply) -> AIMessageChunk:
-    """Return the chunk that ends a reply: without content, with all that was not shown yet."""
-    last = AIMessageChunk(content="", id=reply.message.id, chunk_position="last")
-    return last if reply.rest is None else reply.rest + last
-
-
-def _make_timeout_error(seconds: float) -> TurnTimeoutError:
+def _make_timeout_error(seconds: float) -> TurnCancelledError:
     """Return the error of a turn that took longer than allowed."""
-    return TurnTimeoutError(f"the turn took longer than {seconds:g} s")
+    return TurnCancelledError(f"the turn took longer than {seconds:g} s")
 
 
-def _make_busy_error(timeout_s: float) -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_busy_error(timeout_s: float) -> ThreadBusyError:
+    return ThreadBusyError(
         f"the conversation was still busy after {timeout_s:g} s; is a stream of it left open? "
         "Close it, or raise busy_timeout_s"
     )
 
 
-def _make_inside_error() -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_inside_error() -> ThreadBusyError:
+    return ThreadBusyError(
         "a turn of this conversation started another turn of it, which would wait for itself; "
         "send what follows when the turn is over, or use a clone"
     )
-
-
-# -- A history without a memory: a list, or any chat history --------------------------------------
-
-
-@runtime_checkable
-class MessageStore(Protocol):
-    """Any chat history of LangChain, by its shape."""
-
-    @property
-    def messages(self) -> Sequence[BaseMessage]:
-        """All messages."""
-        ...
-
-    def add_messages(self, messages: Sequence[BaseMessage], /) -> None:
-        """Store messages."""
-        ...
-
-
-class ListThread:
-    """A history in a list; what is said goes to a store as well, if there is one.
-
-    Reading is thread-safe; one turn writes at a time.
-    """
-
-    lock = None
-
-    def __init__(
-        self,
-        messages: Sequence[BaseMessage] = (),
-        starts: Sequence[int] | None = None,
-        store: MessageStore | None = None,
-    ) -> None:
-        """Begin with messages.
-
-        Args:
-            messages: What was said, oldest first.
-            starts: Where turns begin, as numbers of messages; None goes by the user's messages.
-            store: Where later turns are stored.
-        """
-        # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._lock = make_lock()
-        self._messages = _add_ids(messages)
-        self._starts = _find_starts(self._messages) if starts is None else list(starts)
-        self._store = store
-
-    def __repr__(self) -> str:
-        return f"{len(self._messages)} messages"
-
-    @property
-    def starts(self) -> list[int]:
-        """Where turns begin, as numbers of messages."""
-        with self._lock:
-            return list(self._starts)
-
-    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
-        """Return the config as it is: a list has no name."""
-        return config
-
-    def select_asked(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
-        """Return everything: what is sent is said now; see `ThreadMemory`."""
-        yield from ()
-        return list(sent)
-
-    def read_view(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
-        """Return everything; see `ThreadMemory`."""
-        yield from ()
-        with self._lock:
-            return ThreadView(tuple(self._messages), tuple(asked))
-
-    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> Steps[None]:
-        """Do nothing: a list does not outlive the process, and a store takes nothing back."""
-        del asked, view, asked_ms
-        yield from ()
-
-    def add(
-        self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
-    ) -> Steps[None]:
-        """Store the turn, what was asked included; see `ThreadMemory`."""
-        del timing
-        named = _add_ids([*view.asked, *said])
-        if self._store is not None:
-            yield from self._store(self._store, named)
-        with self._lock:
-            self._starts.append(len(self._messages))
-            self._messages += named
-
-    def _store(self, store: MessageStore, messages: Sequence[BaseMessage]) -> Steps[None]:
-        copies = [copy_message(message) for message in messages]
-        reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
-        # Border to foreign code: a store may fail in any way, and the reply must not be lost.
-        with ErrorTrap(Exception, texts=[str(message.content) for message in copies]) as trap:
-            yield Effect(
-                lambda: store.add_messages(copies),
-                lambda: store.aadd_messages(copies),  # type: ignore[attr-defined]
-            )
-            return
-        msg = f"the turn could not be stored ({trap.reason}); the reply is in `text`"
-        raise HistoryWriteError(msg, text=reply) from trap.cause
-
-    def retract(
-        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
-    ) -> Steps[None]:
-        """Forget the turn: a list keeps no failures."""
-        del said, view, reason
-        yield from ()
-
-    def read_messages(self) -> Steps[list[BaseMessage]]:
-        """Return copies of all messages."""
-        yield from ()
-        return [copy_message(message) for message in self.get_messages()]
-
-    def get_messages(self) -> tuple[BaseMessage, ...]:
-        """Return the messages themselves; they must not be changed."""
-        with self._lock:
-            return tuple(self._messages)
-
-    def undo(self, turns: int) -> Steps[list[BaseMessage]]:
-        """Take back the last turns; see `ThreadMemory`."""
-        yield from ()
-        if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
-            raise ConfigError(
-                f"turns must be a whole number of at least 1, got {describe_value(turns)}"
-            )
-        with self._lock:
-            first = self._starts[-turns] if turns <= len(self._starts) else 0
-            return self._cut(first)
-
-    def cut(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
-        """Cut a reply to what was heard of it; see `ThreadMemory`."""
-        yield from ()
-        with self._lock:
-            number = self._find_reply(message_id)
-            cut = cut_to_heard(self._messages[number], heard)
-            if cut is self._messages[number]:
-                return copy_message(cut)
-            self._check_writable()
-            # Another object in its place: a clone may hold the reply too.
-            self._messages[number : number + 1] = [] if cut is None else [cut]
-            if cut is None:
-                self._starts = [start - (start > number) for start in self._starts]
-        return None if cut is None else copy_message(cut)
-
-    def _find_reply(self, message_id: str | None) -> int:
-        """Return the number of a reply, or of the latest one."""
-        for number in reversed(range(len(self._messages))):
-            message = self._messages[number]
-            if message_id is not None and message.id == message_id:
-                if isinstance(message, AIMessage):
-                    return number
-                raise InvalidMessageError(f"message {message_id!r} is not a reply of the assistant")
-            if message_id is None and isinstance(message, AIMessage) and message.text.strip():
-                return number
-        named = "" if message_id is None else f" {message_id!r}"
-        raise ConfigError(f"the conversation holds no reply{named} that could be cut")
-
-    def mark(self) -> Steps[Any]:
-        """Return how many messages there are, and the latest one's id."""
-        yield from ()
-        with self._lock:
-            return [len(self._messages), self._messages[-1].id if self._messages else None]
-
-    def rewind(self, mark: Any) -> Steps[None]:
-        """Take back what was said since a mark; see `ThreadMemory`."""
-        yield from ()
-        count, last = mark
-        with self._lock:
-            held = self._messages[count - 1].id if 0 < count <= len(self._messages) else None
-            if count and held != last:
-                raise UnknownCheckpointError(
-                    f"the conversation no longer holds the {count} messages of this checkpoint"
-                )
-            self._cut(count)
-
-    def _cut(self, count: int) -> list[BaseMessage]:
-        if count < len(self._messages):
-            self._check_writable()
-        # Copies: a clone may hold these messages too.
-        cut = [copy_message(message) for message in self._messages[count:]]
-        del self._messages[count:]
-        self._starts = [start for start in self._starts if start < count]
-        return cut
-
-    def _check_writable(self) -> None:
-        if self._store is not None:
-            raise UnsupportedError(
-                f"{type(self._store).__name__} cannot take messages back; keep the conversation "
-                "in a ConversationMemory, or in no store"
-            )
-
-    def branch(self) -> Steps[ListThread]:
-        """Return a list that goes on by itself; what it adds goes to no store."""
-        yield from ()
-        with self._lock:
-            return ListThread(self._messages, self._starts)
-
-    @classmethod
-    def from_store_steps(cls, store: MessageStore) -> Steps[ListThread]:
-        """Return a thread that goes on from what a store holds."""
-
-        async def aread() -> Sequence[BaseMessage]:
-            return await store.aget_messages()  # type: ignore[attr-defined, no-any-return]
-
-        messages: Sequence[BaseMessage] = yield Effect(lambda: store.messages, aread)
-        return cls([copy_message(message) for message in messages], store=store)
-
-
-def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return messages, each with an id: checkpoints go by it."""
-    for message in messages:
-        message.id = message.id or make_ulid()
-    return list(messages)
-
-
-def _find_starts(messages: Sequence[BaseMessage]) -> list[int]:
-    """Return where turns begin: with the first of several messages of the user in a row."""
-    return [
-        number
-        for number, message in enumerate(messages)
-        if message.type == "human" and (number == 0 or messages[number - 1].type != "human")
-    ]
 
 
 # -- Messages that come in parts ------------------------------------------------------------------

@@ -32,9 +32,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
-from langchain_convmem.background import run_in_thread
 from langchain_convmem.causes import ErrorTrap, describe_name, describe_value
-from langchain_convmem.effects import Effect, Steps, run_sync
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.text.messages import REASONING_KEYS, ROLES, TEMPLATE_FIELDS, make_plain
@@ -177,21 +175,10 @@ def coerce_messages(
         InvalidMessageError: If it is nothing that could be a message, lacks its role or content,
             or holds parts or media that cannot be read.
     """
-    return run_sync(prepare(value, limits=limits))
-
-
-def prepare(
-    value: ConversationInput, *, limits: MediaLimits | None = None
-) -> Steps[list[BaseMessage]]:
-    """Do what `coerce_messages` does; media are read and checked in a step, off an event loop."""
     given = enumerate(read_messages(value, _read_map))
     messages = [_copy_whole(message, f"message {number}") for number, message in given]
     if any(map(has_media, messages)):
-        chosen = limits or MediaLimits()
-        yield Effect(
-            lambda: settle_media(messages, chosen),
-            lambda: run_in_thread(lambda: settle_media(messages, chosen)),
-        )
+        settle_media(messages, limits or MediaLimits())
     return messages
 
 

@@ -42,18 +42,21 @@ def run_in_threads(
     results: dict[int, T] = {}
     end = [] if cancelled is None else [cancelled]
     while waiting or running:
+        check_cancelled(cancelled)
         while waiting and len(running) < at_most:
             number, call = waiting.popleft()
             running[start_in_thread(call)] = number
         done = wait([*end, *running], return_when=FIRST_COMPLETED).done
-        if cancelled in done:
-            _give_up(cancelled)
+        check_cancelled(cancelled)
         for outcome in done:
             results[running.pop(outcome)] = outcome.result()
     return [results[number] for number in range(len(calls))]
 
 
-def _give_up(cancelled: Future[Any] | None) -> None:
-    if cancelled is not None and not cancelled.cancelled():
+def check_cancelled(cancelled: Future[Any] | None) -> None:
+    """Raise if a turn was cancelled; see `run_in_threads`."""
+    if cancelled is None or not cancelled.done():
+        return
+    if not cancelled.cancelled():
         cancelled.result()
     raise TurnCancelledError("the turn was cancelled while tools ran; their results are dropped")

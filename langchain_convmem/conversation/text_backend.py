@@ -8,30 +8,32 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar
 from weakref import WeakSet
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 
-from langchain_convmem.background import run_in_thread
+from langchain_convmem.background import hop
 from langchain_convmem.conversation.chat_backend import (
-    ChunkStream,
-    Flow,
+    Backend,
     ModelReply,
     ReplyBuilder,
     ReplyRequest,
+    TurnTransaction,
     make_interrupted,
 )
 from langchain_convmem.conversation.media import interleave, list_media
-from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.conversation.streams import aclose_quietly
 from langchain_convmem.errors import (
     ChatTemplateError,
-    ConversationBusyError,
+    ConfigError,
     ConversationError,
-    UnsupportedError,
+    ThreadBusyError,
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
@@ -88,7 +90,7 @@ class TextState:
         )
 
 
-class TextBackend:
+class TextBackend(Backend):
     """One conversation's place in a text engine. One turn at a time."""
 
     def __init__(
@@ -125,31 +127,36 @@ class TextBackend:
         """Begin a turn."""
         return TextTransaction(self, request)
 
-    def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
-        """Let the session read the preface, if the template writes it without a first message."""
-        if request.config.preface.messages or request.tools or request.extra_context:
-            yield from self._read_early_steps(request, (), is_unended=False)
+    def read_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
+        """Let the session read what is said so far, or the preface; see `Backend`."""
+        if self._may_read(request, context):
+            with self._begin_early(request, context) as transaction:
+                transaction.prefill(context, is_early=True)
 
-    def read_ahead_steps(
+    async def aread_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
+        """Let the session read what is said so far, or the preface; see `Backend`."""
+        if self._may_read(request, context):
+            with self._begin_early(request, context) as transaction:
+                await transaction.aprefill(context, is_early=True)
+
+    def _may_read(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> bool:
+        if context:
+            # Text does not show where a message with media ends; it is read when it is whole.
+            return not list_media(context[-1:])
+        # Is there anything that the template writes without a first message?
+        return bool(request.config.preface.messages or request.tools or request.extra_context)
+
+    @contextmanager
+    def _begin_early(
         self, request: ReplyRequest, context: Sequence[BaseMessage]
-    ) -> Steps[None]:
-        """Let the session read what is said so far; see `Backend`."""
-        # Text does not show where a message with media ends; it is read when it is whole.
-        if not list_media(context[-1:]):
-            yield from self._read_early_steps(request, context, is_unended=True)
-
-    def _read_early_steps(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], *, is_unended: bool
-    ) -> Steps[None]:
-        """Let the session read what it can before anything is asked."""
+    ) -> Iterator[TextTransaction]:
+        """Let the session read in the block what it can before anything is asked."""
         transaction = TextTransaction(self, request)
         try:
-            yield from transaction.prefill_new_steps(
-                context, add_generation_prompt=False, is_unended=is_unended
-            )
+            yield transaction
         except ChatTemplateError as error:
             transaction.rollback()
-            if is_unended and error.kind != "NothingToContinue":
+            if context and error.kind != "NothingToContinue":
                 raise
             _logger.debug("it is read with what follows it: %s", error)
         except BaseException:
@@ -176,24 +183,30 @@ class TextBackend:
             **request.extra_context,
         )
 
-    def score_steps(
+    def score(
         self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> Steps[list[float]]:
+    ) -> list[float]:
         """Return the logarithms of the probabilities of texts as the next reply."""
         twin = self.branch()
         transaction = TextTransaction(twin, request)
         try:
-            session = yield from transaction.prefill_new_steps(context)
-            if not isinstance(session, ScoringSession):
-                raise UnsupportedError(f"{type(session).__name__} reports no likelihoods")
-            score = session.score
-            found: list[float] = yield Effect(
-                lambda: score(texts), lambda: run_in_thread(lambda: score(texts))
-            )
+            return _score(transaction.prefill(context), texts)
         finally:
             transaction.rollback()
             twin.close()
-        return found
+
+    async def ascore(
+        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
+    ) -> list[float]:
+        """Return likelihoods without blocking the event loop; see `score`."""
+        twin = await hop(self.branch)
+        transaction = TextTransaction(twin, request)
+        try:
+            session = await transaction.aprefill(context)
+            return await hop(partial(_score, session, texts))
+        finally:
+            transaction.rollback()
+            twin.close()
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not report them."""
@@ -227,7 +240,13 @@ class TextBackend:
         self.pool.forget(self.live)
 
 
-class TextTransaction:
+def _score(session: ModelSession, texts: Sequence[str]) -> list[float]:
+    if not isinstance(session, ScoringSession):
+        raise ConfigError(f"{type(session).__name__} reports no likelihoods")
+    return session.score(texts)
+
+
+class TextTransaction(TurnTransaction):
     """One turn of a text engine; see `TurnTransaction`."""
 
     def __init__(self, backend: TextBackend, request: ReplyRequest) -> None:
@@ -241,6 +260,8 @@ class TextTransaction:
         self._kept = self._floor
         self._builder = ReplyBuilder()
         self._raw: list[str] = []
+        self._media: list[Media] = []
+        self._finish_reason: Literal["stop", "length"] | None = None
         self._stats: list[RenderStats] = []
         self.state = backend.state.copy()
 
@@ -251,39 +272,53 @@ class TextTransaction:
 
     # -- what the session reads -------------------------------------------------------------------
 
-    def prefill_new_steps(
-        self,
-        context: Sequence[BaseMessage],
-        *,
-        add_generation_prompt: bool = True,
-        is_unended: bool = False,
-    ) -> Steps[ModelSession]:
+    def prefill(self, context: Sequence[BaseMessage], *, is_early: bool = False) -> ModelSession:
         """Let the session read what is new in the conversation; return it.
 
         Args:
             context: All messages after the preface.
-            add_generation_prompt: Whether the model is to write next.
-            is_unended: Whether the last message is still being said.
+            is_early: Whether the model is not asked yet: the last message is still being said.
         """
-        live = self._backend.live
-        kept = self.render_delta(
-            context, add_generation_prompt=add_generation_prompt, is_unended=is_unended
-        )
-        media = list_media(self.state.messages)
-        if media:  # one without a place is refused before the session is touched
-            self._list_parts(media, 0)
-        pool = self._backend.pool
-        yield from pool.borrow_steps(live, self._request.stopped)
-        self._kept = min(kept, live.held)
-        self._floor = min(self._floor, self._kept)
-        live.rewind(kept)
-        self._is_sound = False
-        session = live.open(pool.engine)
-        parts = self._list_parts(media, live.held, session)
+        self._plan(context, is_early=is_early)
+        self._backend.pool.borrow(self._backend.live, self._request.stopped)
+        session, parts = self._open()
         if parts:
-            yield Effect(lambda: session.prefill(parts), lambda: session.aprefill(parts))
+            session.prefill(parts)
         self._mark()
         return session
+
+    async def aprefill(
+        self, context: Sequence[BaseMessage], *, is_early: bool = False
+    ) -> ModelSession:
+        """Let the session read without blocking the event loop; see `prefill`."""
+        await hop(partial(self._plan, context, is_early=is_early))
+        await self._backend.pool.aborrow(self._backend.live)
+        session, parts = await hop(self._open)
+        if parts:
+            await session.aprefill(parts)
+        await hop(self._mark)
+        return session
+
+    def _plan(self, context: Sequence[BaseMessage], *, is_early: bool) -> None:
+        """Render what is to be read."""
+        self._builder, self._raw = ReplyBuilder(), []
+        self._before_reply = self.state.copy()
+        self._kept = self.render_delta(
+            context, add_generation_prompt=not is_early, is_unended=is_early and bool(context)
+        )
+        self._media = list_media(self.state.messages)
+        if self._media:  # one without a place is refused before the session is touched
+            self._list_parts(0)
+
+    def _open(self) -> tuple[ModelSession, list[Part]]:
+        """Take the session back to what it keeps; return it and what it is to read."""
+        live = self._backend.live
+        self._kept = min(self._kept, live.held)
+        self._floor = min(self._floor, self._kept)
+        live.rewind(self._kept)
+        self._is_sound = False
+        session = live.open(self._backend.pool.engine)
+        return session, self._list_parts(live.held, session)
 
     def _mark(self) -> None:
         self._backend.live.mark(self.state.render.length)
@@ -355,10 +390,8 @@ class TextTransaction:
         # A message that was edited since is another one.
         return shown if said is not None and said.content == message.content else message
 
-    def _list_parts(
-        self, media: Sequence[Media], start: int, session: ModelSession | None = None
-    ) -> list[Part]:
-        text = self.state.render.read_text
+    def _list_parts(self, start: int, session: ModelSession | None = None) -> list[Part]:
+        text, media = self.state.render.read_text, self._media
         if not media and isinstance(session, PiecewiseSession):
             return list[Part](self.state.render.read_pieces(start))
         if not media:
@@ -367,42 +400,58 @@ class TextTransaction:
 
     # -- what it writes ---------------------------------------------------------------------------
 
-    def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
+    def pieces(self, context: Sequence[BaseMessage]) -> Generator[str]:
         """Read what is new, and write the reply; see `TurnTransaction`."""
-        self._builder, self._raw = ReplyBuilder(), []
-        self._before_reply = self.state.copy()
-        session = yield from self.prefill_new_steps(context)
-        request, backend = self._request, self._backend
-        reader = self._create_reader()
-        kwargs = request.model_kwargs
-        kwargs["stop"] = (*backend.stop, *request.config.stop, *kwargs.get("stop", ()))
-        kwargs["max_tokens"] = request.max_output_tokens
+        session = self.prefill(context)
+        yield from session.decode(**self._begin_reply())
+        self._end_reply(session)
+
+    async def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[str]:
+        """Read what is new, and write the reply; see `TurnTransaction`."""
+        session = await self.aprefill(context)
+        stream = session.adecode(**self._begin_reply())
+        try:
+            async for piece in stream:
+                yield piece
+        finally:
+            await aclose_quietly(stream)
+        await hop(partial(self._end_reply, session))
+
+    def _begin_reply(self) -> dict[str, Any]:
+        """Return the arguments of a call that writes."""
+        render, request = self.state.render, self._request
+        self._reader = ReplyReader(
+            self._backend.reply_format,
+            channels=request.config.channels,
+            prompt_end=render.read_text(max(0, render.length - _PROMPT_END)),
+            tools=request.tools.schemas,
+            on_invalid_tool_call=request.config.on_invalid_tool_call,
+        )
         self._is_sound = False
-        stream = ChunkStream(lambda: session.decode(**kwargs), lambda: session.adecode(**kwargs))
+        kwargs = request.model_kwargs
+        stop = (*self._backend.stop, *request.config.stop, *kwargs.get("stop", ()))
+        return {**kwargs, "stop": stop, "max_tokens": request.max_output_tokens}
 
-        def use(piece: str) -> Flow[None]:
-            self._raw.append(piece)
-            for chunk in reader.feed(piece):
-                yield from self._builder.add(chunk)
+    def take(self, piece: str) -> Iterator[AIMessageChunk]:
+        """Read a piece of the reply; see `TurnTransaction`."""
+        self._raw.append(piece)
+        for chunk in self._reader.feed(piece):
+            yield from self._builder.add(chunk)
 
-        yield from stream.pull(use)
+    def _end_reply(self, session: ModelSession) -> None:
         stop_text = session.stop_text if session.holds_stop else ""
         self.state.render.record_reply("".join(self._raw) + stop_text)
+        self._finish_reason = session.finish_reason
         self._mark()
-        for chunk in reader.finish(finish_reason=session.finish_reason):
-            yield from self._builder.add(chunk)
-        whole = self._builder.build()
-        return whole._replace(is_cut=session.finish_reason == "length")
 
-    def _create_reader(self) -> ReplyReader:
-        render, config = self.state.render, self._request.config
-        return ReplyReader(
-            self._backend.reply_format,
-            channels=config.channels,
-            prompt_end=render.read_text(max(0, render.length - _PROMPT_END)),
-            tools=self._request.tools.schemas,
-            on_invalid_tool_call=config.on_invalid_tool_call,
-        )
+    def end(self) -> Iterator[AIMessageChunk]:
+        """Read the end of the reply; see `TurnTransaction`."""
+        for chunk in self._reader.finish(finish_reason=self._finish_reason):
+            yield from self._builder.add(chunk)
+
+    def build(self) -> ModelReply:
+        """Return the reply; see `TurnTransaction`."""
+        return self._builder.build()._replace(is_cut=self._finish_reason == "length")
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -557,23 +606,37 @@ class SessionPool:
         self._unwanted: WeakSet[LiveSession] = WeakSet()
         self._is_closed = False
 
-    def borrow_steps(self, live: LiveSession, stopped: Future[None] | None = None) -> Steps[None]:
+    def borrow(self, live: LiveSession, stopped: Future[None] | None = None) -> None:
         """Take a session for one turn; wait until there may be one more.
 
         Args:
             live: What holds the session, or will.
             stopped: Ends the wait; see `FifoLock.wait`.
         """
-        if live not in self._busy:
-            waiter = None if self._max_live is None else self._queue.enter()
-            try:
-                if waiter is not None:
-                    yield from self._queue.wait(waiter, stopped=stopped)
-                self._make_room(live, waiter)
-            except BaseException:
-                if waiter is not None:
-                    self._queue.leave(waiter)
-                raise
+        with self._enter(live) as waiter:
+            if waiter is not None:
+                self._queue.wait(waiter, stopped=stopped)
+
+    async def aborrow(self, live: LiveSession) -> None:
+        """Take a session without blocking the event loop; see `borrow`."""
+        with self._enter(live) as waiter:
+            if waiter is not None:
+                await self._queue.await_turn(waiter)
+
+    @contextmanager
+    def _enter(self, live: LiveSession) -> Iterator[Waiter | None]:
+        """Let the block wait in the line, if there is to be a wait; then the session is taken."""
+        if live in self._busy:
+            yield None
+            return
+        waiter = None if self._max_live is None else self._queue.enter()
+        try:
+            yield waiter
+            self._make_room(live, waiter)
+        except BaseException:
+            if waiter is not None:
+                self._queue.leave(waiter)
+            raise
 
     def give_back(self, live: LiveSession) -> None:
         """End the turn of a session; it stays alive until another one needs its place."""
@@ -635,14 +698,14 @@ class SessionPool:
             self._busy[live] = waiter
 
 
-def _make_busy_error(timeout_s: float) -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_busy_error(timeout_s: float) -> ThreadBusyError:
+    return ThreadBusyError(
         f"all sessions of the engine were in use for {timeout_s:g} s; raise max_live_sessions"
     )
 
 
-def _make_inside_error() -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_inside_error() -> ThreadBusyError:
+    return ThreadBusyError(
         "a turn started a turn of another conversation, and their engine has no session left for "
         "it, so that it would wait for itself; raise max_live_sessions"
     )

@@ -21,8 +21,7 @@ from pydantic import BaseModel
 
 from langchain_convmem.background import run_in_thread
 from langchain_convmem.causes import describe_value
-from langchain_convmem.conversation.parallel import run_in_own_loop, run_in_threads
-from langchain_convmem.effects import Effect, Steps
+from langchain_convmem.conversation.parallel import check_cancelled, run_in_own_loop, run_in_threads
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.media import read_media
 from langchain_convmem.views.tool_calls import find_calls
@@ -114,7 +113,7 @@ class ToolSet:
         on_result: ResultHook | None = None,
         parallel: bool = True,
         cancelled: Future[Any] | None = None,
-    ) -> Steps[list[ToolMessage]]:
+    ) -> list[ToolMessage]:
         """Run calls and return one answer for each, in their order.
 
         First the handler is asked about every call that can be run, then the allowed ones run,
@@ -128,38 +127,93 @@ class ToolSet:
             on_result: Gets each call and its answer, and returns what to tell the model instead,
                 or None. A plain or async function; what it raises ends the turn.
             parallel: Whether calls run at once.
-            cancelled: Concerns synchronous turns: once it has a result, `TurnCancelledError` is
-                raised without waiting for tools that run, whose results are dropped. If it has
-                an exception, that is raised.
+            cancelled: Once it has a result, `TurnCancelledError` is raised without waiting for
+                tools that run, whose results are dropped. If it has an exception, that is raised.
+                Asynchronous runs are ended by cancelling the task.
 
         Returns:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        decided: list[ToolCall | ToolMessage] = []
-        for call in calls:
-            decided.append((yield from _decide(self._runnable, call, handler)))  # noqa: PERF401
-        allowed = [
+        ask = partial(_ask, cancelled)
+        decided = [
+            self._decide(
+                call, ask(handler, copy.deepcopy(call)) if self._is_asked(call, handler) else True
+            )
+            for call in calls
+        ]
+        allowed, at_most = self._list_allowed(decided), _count_at_once(config, parallel=parallel)
+        answers = _merge(decided, _run(allowed, config, at_most=at_most, cancelled=cancelled))
+        check_cancelled(cancelled)
+        if on_result is None:
+            return answers
+        return [
+            _rewrite_answer(answer, ask(on_result, copy.deepcopy(call), answer.model_copy()))
+            for call, answer in zip(calls, answers, strict=True)
+        ]
+
+    async def aanswer(
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        config: RunnableConfig | None = None,
+        handler: ToolHandler | None = None,
+        on_result: ResultHook | None = None,
+        parallel: bool = True,
+        cancelled: Future[Any] | None = None,
+    ) -> list[ToolMessage]:
+        """Run calls without blocking the event loop; see `answer`."""
+        ask = partial(_aask, cancelled)
+        decided = [
+            self._decide(
+                call,
+                await ask(handler, copy.deepcopy(call)) if self._is_asked(call, handler) else True,
+            )
+            for call in calls
+        ]
+        allowed, at_most = self._list_allowed(decided), _count_at_once(config, parallel=parallel)
+        answers = _merge(decided, await _arun(allowed, config, at_most=at_most))
+        if on_result is None:
+            return answers
+        return [
+            _rewrite_answer(answer, await ask(on_result, copy.deepcopy(call), answer.model_copy()))
+            for call, answer in zip(calls, answers, strict=True)
+        ]
+
+    def _is_asked(self, call: ToolCall, handler: ToolHandler | None) -> bool:
+        return handler is not None and call["name"] in self._runnable
+
+    def _decide(self, call: ToolCall, verdict: Any) -> ToolCall | ToolMessage:
+        """Return the call to run, or the answer to one that does not run."""
+        if call["name"] not in self._runnable:
+            return _refuse(call, _explain_unknown(call["name"], self._runnable))
+        if verdict is True:
+            return call
+        if verdict is False:
+            return _refuse(call, "the call was denied")
+        if isinstance(verdict, str):
+            return _refuse(call, f"the call was denied: {verdict}")
+        return _change_call(call, verdict, self._runnable)
+
+    def _list_allowed(self, decided: Iterable[ToolCall | ToolMessage]) -> _Allowed:
+        return [
             (self._runnable[call["name"]], call)
             for call in decided
             if not isinstance(call, ToolMessage)
         ]
-        limit = (config or {}).get("max_concurrency")
-        most = _MOST_AT_ONCE if limit is None else limit
-        at_most = max(1, min(most, len(allowed))) if parallel else 1
-        results = yield Effect(
-            lambda: _run(allowed, config, at_most=at_most, cancelled=cancelled),
-            lambda: _arun(allowed, config, at_most=at_most),
-        )
-        waiting = iter(results)
-        answers = [item if isinstance(item, ToolMessage) else next(waiting) for item in decided]
-        if on_result is None:
-            return answers
-        rewritten = []
-        for call, answer in zip(calls, answers, strict=True):
-            new = yield _ask_step(on_result, copy.deepcopy(call), answer.model_copy())
-            rewritten.append(_rewrite_answer(answer, new))
-        return rewritten
+
+
+def _count_at_once(config: RunnableConfig | None, *, parallel: bool) -> int:
+    limit = (config or {}).get("max_concurrency")
+    return max(1, _MOST_AT_ONCE if limit is None else limit) if parallel else 1
+
+
+def _merge(
+    decided: Iterable[ToolCall | ToolMessage], results: Iterable[ToolMessage]
+) -> list[ToolMessage]:
+    """Return answers: those that were given without a run, and what the others came to."""
+    waiting = iter(results)
+    return [item if isinstance(item, ToolMessage) else next(waiting) for item in decided]
 
 
 # -- What may be a tool ---------------------------------------------------------------------------
@@ -216,24 +270,6 @@ def _describe_map(given: dict[str, Any]) -> _Tool:
 # -- Whether a call may run -----------------------------------------------------------------------
 
 
-def _decide(
-    tools: Mapping[str, BaseTool], call: ToolCall, handler: ToolHandler | None
-) -> Steps[ToolCall | ToolMessage]:
-    """Return the call to run, or the answer to one that does not run."""
-    if call["name"] not in tools:
-        return _refuse(call, _explain_unknown(call["name"], tools))
-    if handler is None:
-        return call
-    verdict = yield _ask_step(handler, copy.deepcopy(call))
-    if verdict is True:
-        return call
-    if verdict is False:
-        return _refuse(call, "the call was denied")
-    if isinstance(verdict, str):
-        return _refuse(call, f"the call was denied: {verdict}")
-    return _change_call(call, verdict, tools)
-
-
 def _change_call(
     call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]
 ) -> ToolCall | ToolMessage:
@@ -253,23 +289,27 @@ def _explain_unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
     return f"there is no tool {name!r} to run; there are: {', '.join(tools) or 'none'}"
 
 
-def _ask_step(function: Callable[..., Any], *args: Any) -> Effect:
-    """Return the step that calls a function of the caller's, plain or async."""
-    return Effect(partial(_ask, function, *args), partial(_aask, function, *args))
-
-
-def _ask(function: Callable[..., Any], *args: Any) -> Any:
+def _ask(cancelled: Future[Any] | None, function: Any, *args: Any) -> Any:
+    """Return what a function of the caller's says, plain or async."""
     if inspect.iscoroutinefunction(function):
-        return run_in_own_loop(lambda: function(*args))
-    found = function(*args)
-    return run_in_own_loop(lambda: found) if inspect.isawaitable(found) else found
+        found = run_in_own_loop(lambda: function(*args))
+    else:
+        found = function(*args)
+        if inspect.isawaitable(found):
+            found = run_in_own_loop(lambda: found)
+    check_cancelled(cancelled)
+    return found
 
 
-async def _aask(function: Callable[..., Any], *args: Any) -> Any:
+async def _aask(cancelled: Future[Any] | None, function: Any, *args: Any) -> Any:
     if inspect.iscoroutinefunction(function):
-        return await function(*args)
-    found = await run_in_thread(lambda: function(*args))
-    return await found if inspect.isawaitable(found) else found
+        found = await function(*args)
+    else:
+        found = await run_in_thread(lambda: function(*args))
+        if inspect.isawaitable(found):
+            found = await found
+    check_cancelled(cancelled)
+    return found
 
 
 # -- The border to tools: they may raise anything, and the model is told --------------------------
@@ -284,7 +324,7 @@ def _run(
 ) -> list[ToolMessage]:
     jobs = [partial(_invoke, tool, call, config) for tool, call in allowed]
     # One after the other in the caller's own thread, unless somebody may want to stop waiting.
-    if at_most == 1 and cancelled is None:
+    if min(at_most, len(jobs)) <= 1 and cancelled is None:
         return [job() for job in jobs]
     return run_in_threads(jobs, at_most=at_most, cancelled=cancelled)
 

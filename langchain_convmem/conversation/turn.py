@@ -6,52 +6,56 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
+from langchain_convmem.background import finish
 from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.chat_backend import (
     Backend,
-    Flow,
     ModelReply,
     ReplyRequest,
     TurnTransaction,
 )
 from langchain_convmem.conversation.inputs import copy_message
+from langchain_convmem.conversation.threads import ThreadMemory, ThreadView
 from langchain_convmem.conversation.tools import (
     answer_cancelled,
     find_stray_results,
     find_unanswered_calls,
 )
-from langchain_convmem.effects import Effect, Steps, resume
 from langchain_convmem.errors import (
+    BudgetError,
     ConfigError,
-    ContextFullError,
-    ConversationClosedError,
     ConversationError,
     InvalidMessageError,
     LogError,
-    ReplyFormatError,
-    ToolLoopLimitError,
     TurnCancelledError,
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.locks import Waiter, get_held
-from langchain_convmem.protocols import ThreadMemory, ThreadView
-from langchain_convmem.streams import shield_write
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.edits import INTERRUPTED
 
 T = TypeVar("T")
-_CANCELS = (TurnCancelledError, asyncio.CancelledError)
+_CANCELS = (TurnCancelledError, asyncio.CancelledError, GeneratorExit)
+_END = object()
 
 
 @dataclass(slots=True)
@@ -71,56 +75,99 @@ class ConversationTurn:
     timing: dict[str, int] = field(default_factory=dict)
     late: list[BaseException] = field(default_factory=list)
     """Cancellations that came while the turn was written, and were too late to undo it."""
+    reply: ModelReply | None = None
+    """What came of it."""
+    context: list[BaseMessage] = field(default_factory=list)
+    """What the model sees before it says anything."""
+    _view: ThreadView = field(init=False)
+    _transaction: TurnTransaction = field(init=False)
 
-    def run_flow(self) -> Flow[ModelReply]:
-        """Run the turn, and store it; on any error the conversation is as before."""
-        view = yield from self.thread.read_view(self.asked)
-        missing = self.find_missing_answers(view)
-        if missing:
-            self.asked = [*missing, *self.asked]
-            view = view._replace(asked=(*missing, *view.asked))
-        transaction = self.backend.begin(self.request)
-        shown = {message.id: message for message in view.asked}
+    def look(self) -> None:
+        """See what the model is to be sent.
+
+        Raises:
+            InvalidMessageError: If calls are not to be answered by us, a result that is sent
+                answers no open call, or nothing is to be pending.
+        """
+        is_pending = self.request.options.pending
+        if is_pending and not self.asked:
+            raise InvalidMessageError("nothing is sent that could be pending")
+        view = self.thread.read_view(() if is_pending else self.asked)
+        shown = tuple(self.asked) if is_pending else view.asked
+        missing = self._find_missing_answers(view.before, shown)
+        self.context = [*view.before, *missing, *shown]
+        if is_pending:
+            return
+        self._view = view._replace(asked=(*missing, *shown))
+        self._transaction = self.backend.begin(self.request)
+        given = {message.id: message for message in shown}
         for said in self.asked:
-            if said.id in shown and shown[said.id].content != said.content:
-                transaction.remember(said, shown[said.id])
+            if said.id in given and given[said.id].content != said.content:
+                self._transaction.remember(said, given[said.id])
+        self.asked = [*missing, *self.asked]
+
+    def run(self) -> Iterator[AIMessageChunk]:
+        """Run the turn, and store it; on any error the conversation is as before.
+
+        Yields what is new of what the model says; in the end, `reply` is its last word.
+        """
         try:
-            yield from self._begin(view)
-            reply = yield from self._run_rounds(view, transaction)
-            yield from self._store(view, transaction)
+            self._begin()
+            while True:
+                yield from self._ask()
+                message = self._take_reply()
+                if message is None:
+                    break
+                made = self.request.tools.answer(message.tool_calls, **self._tool_options)
+                self.said += [*made, *_answer_invalid_calls(message)]
+            self.control.seal()
+            self._store()
         except BaseException as error:
             self.control.end()
-            yield from self._end(view, transaction, error)
+            self._end(error)
+            raise
+
+    async def arun(self) -> AsyncGenerator[AIMessageChunk]:
+        """Run the turn without blocking the event loop; see `run`."""
+        try:
+            await finish(self._begin)
+            while True:
+                async with aclosing(self._aask()) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                message = self._take_reply()
+                if message is None:
+                    break
+                answering = self.request.tools.aanswer(message.tool_calls, **self._tool_options)
+                made = await self.control.run(answering)
+                self.said += [*made, *_answer_invalid_calls(message)]
+            self.control.seal()
+            await self._finish(self._store)
+        except BaseException as error:
+            self.control.end()
+            await self._finish(partial(self._end, error))
             raise
         if self.late:
             raise self.late[0]
-        return reply
 
-    def _begin(self, view: ThreadView) -> Steps[None]:
-        """Make what is asked durable; a cancellation meanwhile takes it back."""
-        late: list[BaseException] = []
-        yield from shield_steps(self.thread.begin(self.asked, view, self.asked_ms), late)
-        if late:
-            raise late[0]
+    def _begin(self) -> None:
+        self.thread.begin(self.asked, self._view, self.asked_ms)
+        self.timing["llmStart"] = get_now_ms()
 
-    def find_missing_answers(self, view: ThreadView) -> list[ToolMessage]:
-        """Return the answers that earlier calls still lack, before anybody speaks.
-
-        Raises:
-            InvalidMessageError: If they are not to be answered by us, or a result that is sent
-                answers no open call.
-        """
-        stray = find_stray_results(view.before, self.asked)
+    def _find_missing_answers(
+        self, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
+    ) -> list[ToolMessage]:
+        """Return the answers that earlier calls still lack, before anybody speaks."""
+        stray = find_stray_results(before, self.asked)
         if stray:
             raise InvalidMessageError(
                 f"the tool result for {stray[0].tool_call_id!r} answers no open call; send results "
                 "of the calls that the last reply made, before the user speaks again"
             )
         given = next(
-            (n for n, one in enumerate(view.asked) if not isinstance(one, ToolMessage)),
-            len(view.asked),
+            (n for n, one in enumerate(asked) if not isinstance(one, ToolMessage)), len(asked)
         )
-        waiting = find_unanswered_calls([*view.before, *view.asked[:given]])
+        waiting = find_unanswered_calls([*before, *asked[:given]])
         if not waiting:
             return []
         if self.request.config.on_pending_tool_calls == "cancel":
@@ -133,45 +180,68 @@ class ConversationTurn:
 
     # -- model and tools in turns -----------------------------------------------------------------
 
-    def _run_rounds(self, view: ThreadView, transaction: TurnTransaction) -> Flow[ModelReply]:
-        context = [*view.before, *view.asked]
-        self.timing["llmStart"] = get_now_ms()
-        for done in range(self.request.config.max_tool_rounds + 1):
-            reply = yield from tap_chunks(
-                transaction.reply([*context, *self.said]), self._note_first_token
-            )
-            self._check_reply(reply)
-            is_for_tools = self._is_for_tools(reply.message)
-            if is_for_tools and done == self.request.config.max_tool_rounds:
-                break
-            # A copy: the reply itself is handed out, and the history is nobody else's.
-            self.said.append(copy_message(reply.message))
-            if not is_for_tools:
-                self.timing["llmEnd"] = get_now_ms()
-                return reply
-            self.said += yield from self._answer_calls(reply.message)
-        limit = self.request.config.max_tool_rounds
-        raise ToolLoopLimitError(
-            f"the model called tools {limit} times and wants to go on; what they did stands. "
-            "Raise max_tool_rounds if that is what you expect",
-            rounds=limit,
-        )
+    def _ask(self) -> Iterator[AIMessageChunk]:
+        """Let the model say something; yield it as it comes."""
+        self.control.check()
+        with closing(self._transaction.pieces([*self.context, *self.said])) as pieces:
+            for piece in pieces:
+                self.control.check()
+                yield from self._show(self._transaction.take(piece))
+        self.control.check()
+        yield from self._show(self._transaction.end())
 
-    def _note_first_token(self, chunk: AIMessageChunk) -> None:
-        """Note when the first words come."""
-        if chunk.text:
-            self.timing.setdefault("firstToken", get_now_ms())
+    async def _aask(self) -> AsyncGenerator[AIMessageChunk]:
+        """Let the model say something without blocking the event loop; see `_ask`."""
+        self.control.check()
+        async with aclosing(self._transaction.apieces([*self.context, *self.said])) as pieces:
+            while (piece := await self.control.run(anext(pieces, _END))) is not _END:
+                for chunk in self._show(self._transaction.take(piece)):
+                    yield chunk
+        for chunk in self._show(self._transaction.end()):
+            yield chunk
+
+    def _show(self, chunks: Iterable[AIMessageChunk]) -> Iterator[AIMessageChunk]:
+        for chunk in chunks:
+            if chunk.text:
+                self.timing.setdefault("firstToken", get_now_ms())
+            self.control.held = get_held()
+            yield chunk
+            self.control.check()
+
+    def _take_reply(self) -> AIMessage | None:
+        """Take what the model said; return it if it calls for tools, None if it is the last word.
+
+        Raises:
+            ConversationError: If tools were called too often before.
+        """
+        reply = self._transaction.build()
+        self._check_reply(reply)
+        is_for_tools = self._is_for_tools(reply.message)
+        limit = self.request.config.max_tool_rounds
+        if is_for_tools and sum(isinstance(one, AIMessage) for one in self.said) == limit:
+            raise ConversationError(
+                f"the model called tools {limit} times and wants to go on; what they did stands. "
+                "Raise max_tool_rounds if that is what you expect",
+                rounds=limit,
+            )
+        # A copy: the reply itself is handed out, and the history is nobody else's.
+        self.said.append(copy_message(reply.message))
+        if is_for_tools:
+            return reply.message
+        self.timing["llmEnd"] = get_now_ms()
+        self.reply = reply
+        return None
 
     def _check_reply(self, reply: ModelReply) -> None:
         config, message = self.request.config, reply.message
         if message.invalid_tool_calls and config.on_invalid_tool_call == "raise":
             call = message.invalid_tool_calls[0]
-            raise ReplyFormatError(
+            raise ConversationError(
                 f"the call of {describe_value(call['name'])} cannot be read; `text` is the reply",
                 text=message.text,
             )
         if reply.is_cut and config.on_max_tokens == "raise":
-            raise ContextFullError(
+            raise BudgetError(
                 "the model had no room to end its reply; give it more by max_output_tokens, or "
                 "shorten what it is sent",
                 text=message.text,
@@ -186,46 +256,49 @@ class ConversationTurn:
         described = {name for name in tools if not tools.is_executable(name)}
         return not any(call["name"] in described for call in message.tool_calls)
 
-    def _answer_calls(self, message: AIMessage) -> Flow[list[ToolMessage]]:
+    @property
+    def _tool_options(self) -> dict[str, Any]:
         config = self.request.config
-        made = yield from self.request.tools.answer(
-            message.tool_calls,
-            config=self.request.run,
-            handler=config.tool_handler,
-            on_result=config.on_tool_result,
-            parallel=config.parallel_tools,
-            cancelled=self.control.stopped,
-        )
-        return [*made, *_answer_invalid_calls(message)]
+        return {
+            "config": self.request.run,
+            "handler": config.tool_handler,
+            "on_result": config.on_tool_result,
+            "parallel": config.parallel_tools,
+            "cancelled": self.control.stopped,
+        }
 
     # -- the end ----------------------------------------------------------------------------------
 
-    def _store(self, view: ThreadView, transaction: TurnTransaction) -> Steps[None]:
-        self.control.seal()
-        steps = self.thread.add(self.said, view, self.timing)
-        yield from shield_steps(steps, self.late)
-        transaction.commit()
-        self.on_commit(transaction.stats)
-
-    def _end(
-        self, view: ThreadView, transaction: TurnTransaction, error: BaseException
-    ) -> Steps[None]:
-        """Keep of a turn that ended early what is to be kept, and let the rest be undone."""
-        if self._keep_rest(transaction, error):
-            self._close_calls()
-            try:
-                yield from self._store(view, transaction)
-            except BaseException as second:
-                yield from self._take_back(view, transaction, second)
+    async def _finish(self, call: Callable[[], object]) -> None:
+        """Make a call to its end, also when the task is cancelled; that is raised in the end."""
+        ended: list[object] = []
+        try:
+            await finish(lambda: ended.append(call()))
+        except asyncio.CancelledError as error:
+            if not ended:
                 raise
-            return
-        yield from self._take_back(view, transaction, error)
+            self.late.append(error)
 
-    def _take_back(
-        self, view: ThreadView, transaction: TurnTransaction, error: BaseException
-    ) -> Steps[None]:
-        said = [*self.said, *self._find_partial(transaction)]
-        transaction.rollback()
+    def _store(self) -> None:
+        self.thread.add(self.said, self._view, self.timing)
+        self._transaction.commit()
+        self.on_commit(self._transaction.stats)
+
+    def _end(self, error: BaseException) -> None:
+        """Keep of a turn that ended early what is to be kept, and let the rest be undone."""
+        if not self._keep_rest(error):
+            self._take_back(error)
+            return
+        self._close_calls()
+        try:
+            self._store()
+        except BaseException as second:
+            self._take_back(second)
+            raise
+
+    def _take_back(self, error: BaseException) -> None:
+        said = [*self.said, *self._find_partial()]
+        self._transaction.rollback()
         reason: Literal["failed", "cancelled"] = (
             "cancelled" if isinstance(error, _CANCELS) else "failed"
         )
@@ -233,20 +306,20 @@ class ConversationTurn:
             # Nobody cancelled it, and the model did not say why it stopped.
             said[-1].response_metadata.pop("finish_reason", None)
         try:
-            yield from shield_steps(self.thread.retract(said, view, reason), self.late)
+            self.thread.retract(said, self._view, reason)
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
 
-    def _keep_rest(self, transaction: TurnTransaction, error: BaseException) -> bool:
+    def _keep_rest(self, error: BaseException) -> bool:
         config = self.request.config
-        if isinstance(error, ToolLoopLimitError):
-            transaction.drop_reply()
+        if getattr(error, "rounds", 0):
+            self._transaction.drop_reply()
             return config.on_tool_limit == "keep"
         if not isinstance(error, _CANCELS) or config.on_cancel != "keep":
             return False
-        partial = self._find_partial(transaction)
+        partial = self._find_partial()
         if not self._has_replied:
-            transaction.drop_reply()
+            self._transaction.drop_reply()
         self.said += partial
         self._mark_interrupted()
         return bool(self.said)
@@ -256,9 +329,9 @@ class ConversationTurn:
         """Whether the latest call of the model came to its end."""
         return bool(self.said) and not isinstance(self.said[-1], ToolMessage)
 
-    def _find_partial(self, transaction: TurnTransaction) -> list[AIMessage]:
+    def _find_partial(self) -> list[AIMessage]:
         """Return what had come of a reply that broke off."""
-        partial = None if self._has_replied else transaction.get_partial()
+        partial = None if self._has_replied else self._transaction.get_partial()
         return [] if partial is None else [partial]
 
     def _mark_interrupted(self) -> None:
@@ -408,7 +481,6 @@ class TurnControl:
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = make_lock()
         self._error: ConversationError | None = None
-        self._is_told = False
         self._is_sealed = False
         self._wake: Callable[[], object] | None = None
         self.stopped: Future[None] = Future()
@@ -445,40 +517,73 @@ class TurnControl:
         """Let the turn end; return whether it can still be ended."""
         return self.stop(TurnCancelledError("the turn was cancelled"))
 
+    def check(self) -> None:
+        """Go on, unless the turn is to end early.
+
+        Raises:
+            ConversationError: If it is.
+        """
+        with self._lock:
+            if self._error is not None and not self._is_sealed:
+                raise self._error
+
     def seal(self) -> None:
         """Let nothing end the turn any more: it is about to be stored.
 
         Raises:
-            ConversationError: If it is to end and the flow does not know it yet.
+            ConversationError: If it is to end early.
         """
         with self._lock:
+            self.check()
             self._is_sealed = True
-            error = self.take_error()
-        if error is not None:
-            raise error
 
     def end(self) -> None:
         """Let nothing end the turn any more: it is over, or being undone."""
         with self._lock:
-            self._is_sealed = self._is_told = True
+            self._is_sealed = True
 
-    def take_error(self) -> ConversationError | None:
-        """Return the error to raise in the flow now; once."""
-        with self._lock:
-            if self._is_told or self._error is None:
-                return None
-            self._is_told = True
-            return self._error
+    async def run(self, call: Awaitable[T]) -> T:
+        """Return what is awaited; a stop from outside cancels the await, and the task lives on.
+
+        Raises:
+            ConversationError: If the turn is to end early.
+        """
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        loop, before = asyncio.get_running_loop(), task.cancelling()
+        is_awaiting, is_woken = True, False
+
+        def interrupt() -> None:
+            nonlocal is_woken
+            if is_awaiting:
+                is_woken = True
+                task.cancel()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(interrupt)
+
+        try:
+            with self._call_on_stop(wake):
+                result = await call
+        except asyncio.CancelledError as error:
+            if is_woken and task.cancelling() == before + 1:
+                raise self._error or error from None
+            raise  # somebody cancelled the task itself
+        finally:
+            is_awaiting = False
+            if is_woken:
+                task.uncancel()
+        self.check()
+        return result
 
     @contextmanager
-    def call_on_stop(self, wake: Callable[[], object]) -> Iterator[None]:
+    def _call_on_stop(self, wake: Callable[[], object]) -> Iterator[None]:
         """Let a stop interrupt what is waited for."""
         with self._lock:
             self._wake = wake
-            is_late = self._error is not None and not self._is_told
-        try:
-            if is_late:
+            if self._error is not None and not self._is_sealed:
                 wake()
+        try:
             yield
         finally:
             with self._lock:
@@ -509,12 +614,12 @@ class ActiveTurns:
         """Refuse whatever comes after the end.
 
         Raises:
-            ConversationClosedError: If it was closed.
+            ConversationError: If it was closed.
         """
         if self._parent is not None:
             self._parent.check_open()
         if self._is_closed:
-            raise ConversationClosedError(f"{self._what} is closed; create another one")
+            raise ConversationError(f"{self._what} is closed; create another one")
 
     @contextmanager
     def count(self, control: TurnControl, group: str | None) -> Iterator[None]:
@@ -562,112 +667,6 @@ class ActiveTurns:
         return was_open
 
 
-# -- Driving a flow: by direct calls, or by awaiting ----------------------------------------------
-
-# A flow yields a `Step` and gets its result back, or yields a chunk, which its reader gets.
-# Whatever ends a turn early (a failing step, a reader who leaves, a cancel) is raised inside the
-# flow where it stands; the flow puts things back by further steps and lets the error go on.
-
-
-def drive(flow: Flow[None], control: TurnControl) -> Generator[AIMessageChunk]:
-    """Run a flow by direct calls; yield its chunks."""
-    try:
-        item = next(flow)
-        while True:
-            result, failure = None, None
-            try:
-                if isinstance(item, Effect):
-                    result = item.call()
-                else:
-                    control.held = get_held()
-                    yield item
-                _raise_due(control)
-            except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
-                failure = _translate(error, control)
-            item = resume(flow, result, failure)
-    except StopIteration:
-        return
-    except _ReaderLeftError:
-        raise GeneratorExit from None
-    finally:
-        failure = None  # its traceback holds this frame
-
-
-async def adrive(flow: Flow[None], control: TurnControl) -> AsyncGenerator[AIMessageChunk]:
-    """Run a flow by awaiting; yield its chunks."""
-    try:
-        item = next(flow)
-        while True:
-            result, failure = None, None
-            try:
-                if isinstance(item, Effect):
-                    result = await _await_step(item, control)
-                else:
-                    control.held = get_held()
-                    yield item
-                _raise_due(control)
-            except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
-                failure = _translate(error, control)
-            item = resume(flow, result, failure)
-    except StopIteration:
-        return
-    except _ReaderLeftError:
-        raise GeneratorExit from None
-    finally:
-        failure = None  # its traceback holds this frame
-
-
-def _raise_due(control: TurnControl) -> None:
-    # Behind each step, not before it: one that closes a stream has to be taken in any case.
-    error = control.take_error()
-    if error is not None:
-        raise error
-
-
-def _translate(error: BaseException, control: TurnControl) -> BaseException:
-    """Return the error as the flow gets it."""
-    if not isinstance(error, Exception):
-        control.end()  # it ends the turn in any case, and nothing is to come between
-    is_left = isinstance(error, GeneratorExit)
-    return _ReaderLeftError("whoever read the reply left before its end") if is_left else error
-
-
-async def _await_step(step: Effect, control: TurnControl) -> Any:
-    """Await a step; a stop from outside cancels the await, and the task lives on."""
-    task = cast("asyncio.Task[Any]", asyncio.current_task())
-    loop, before = asyncio.get_running_loop(), task.cancelling()
-    is_awaiting, is_woken = True, False
-
-    def interrupt() -> None:
-        nonlocal is_woken
-        if is_awaiting:
-            is_woken = True
-            task.cancel()
-
-    def wake() -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(interrupt)
-
-    try:
-        with control.call_on_stop(wake):
-            return await step.acall()
-    except asyncio.CancelledError as error:
-        if is_woken and task.cancelling() == before + 1:
-            raise control.take_error() or error from None
-        raise  # somebody cancelled the task itself
-    finally:
-        is_awaiting = False
-        if is_woken:
-            task.uncancel()
-
-
-class _ReaderLeftError(TurnCancelledError):
-    """What a flow gets for a `GeneratorExit`, which generators close each other by: without steps.
-
-    Its reader does not hear of it.
-    """
-
-
 class ReplyStream(AsyncGenerator[AIMessageChunk, None]):
     """A stream of chunks that knows when its reader has dropped it.
 
@@ -695,59 +694,3 @@ class ReplyStream(AsyncGenerator[AIMessageChunk, None]):
     async def aclose(self) -> None:
         """Leave the turn: it is taken back if it is not complete."""
         await self._stream.aclose()
-
-
-def shield_steps(steps: Steps[T], late: list[BaseException]) -> Steps[T]:
-    """Take steps to their end, also when the caller is cancelled meanwhile: they write.
-
-    Args:
-        steps: The steps.
-        late: Gets the cancellations; whoever called has to raise one in the end.
-    """
-    return _change_items(steps, lambda step: Effect(step.call, partial(_finish, step, late)))
-
-
-async def _finish(step: Effect, late: list[BaseException]) -> Any:
-    found: list[Any] = []
-
-    async def call() -> None:
-        found.append(await step.acall())
-
-    try:
-        await shield_write(call())
-    except asyncio.CancelledError as error:
-        if not found:
-            raise
-        late.append(error)
-    return found[0]
-
-
-def tap_chunks(flow: Flow[T], on_chunk: Callable[[AIMessageChunk], object]) -> Flow[T]:
-    """Pass a flow on, and call `on_chunk` with each chunk before it is shown."""
-
-    def tap(item: Any) -> Any:
-        if isinstance(item, AIMessageChunk):
-            on_chunk(item)
-        return item
-
-    return _change_items(flow, tap)
-
-
-def _change_items(
-    flow: Generator[Any, Any, T], change: Callable[[Any], Any]
-) -> Generator[Any, Any, T]:
-    """Pass a flow on, each item as `change` returns it."""
-    try:
-        item = next(flow)
-        while True:
-            changed = change(item)
-            sent, failure = None, None
-            try:
-                sent = yield changed
-            except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
-                failure = error
-            item = resume(flow, sent, failure)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    finally:
-        failure = None  # its traceback holds this frame

@@ -22,17 +22,12 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
-from langchain_convmem.records import (
-    Entry,
-    LineMatch,
-    Recall,
-    ThreadInfo,
-    ThreadKey,
-)
+from langchain_convmem.records import Entry, ThreadInfo, ThreadKey
 from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.lines import format_iso_time, name_speaker
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import read_messages
+from langchain_convmem.views.shown import LineMatch, Recall
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory

@@ -44,9 +44,10 @@ from langchain_convmem.recall.segments import (
     split_line,
 )
 from langchain_convmem.recall.vectors import SegmentVectors
-from langchain_convmem.records import DialogLine, Entry, Owner, Recall, ThreadKey
+from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.shown import Recall
 from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 

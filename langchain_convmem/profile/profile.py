@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from langchain_convmem.background import to_async
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.markup import escape_html, render_table
 from langchain_convmem.profile.statements import (
     KINDS,
     ItemKind,
@@ -25,6 +24,7 @@ from langchain_convmem.profile.statements import (
 from langchain_convmem.records import Control, DialogLine, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.lines import format_day, indent_text
+from langchain_convmem.views.markup import escape_html, render_table
 from langchain_convmem.views.messages import TextCounter, escape_tag
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.dates import Span, find_named_days

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
-from langchain_convmem.markup import render_prompt
 from langchain_convmem.prompts.compiled import (
     CompiledForm,
     CompiledPrompt,
@@ -46,6 +45,7 @@ from langchain_convmem.prompts.variables import (
     list_variable_functions,
     split_pieces,
 )
+from langchain_convmem.views.markup import render_prompt
 
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate

@@ -57,10 +57,11 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.recall.ranking import Columns, Ranking, rank
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.records import DialogLine, Owner, Recall, ThreadKey
+from langchain_convmem.records import DialogLine, Owner, ThreadKey
 from langchain_convmem.runnables import check_askable
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.shown import Recall
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from langchain_convmem.recall.segments import SegmentName
-    from langchain_convmem.records import RecalledBlock
+    from langchain_convmem.views.shown import RecalledBlock
 
 
 QueryHook: TypeAlias = Callable[[str], str]
@@ -418,7 +419,7 @@ class LineRecall(DialogRecall):
 
         Raises:
             LogError: If the log cannot be read.
-            EmbedderChangedError: If lines wait for `reindex`; all else was done.
+            ConfigError: If lines wait for `reindex`; all else was done.
         """
         index = self._indexes.open(sort_owners(owner))
         with index.lock:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from langchain_convmem.causes import report_problem
-from langchain_convmem.columns import GrowableArray, SavedColumns
 from langchain_convmem.errors import LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import compute_fingerprint, is_free
@@ -28,6 +27,7 @@ from langchain_convmem.recall.line_store import EntryLines, LineStore, PackedLin
 from langchain_convmem.recall.vectors import HALF, to_half_bytes
 from langchain_convmem.records import DialogLine, Owner, Role, Scalar, StoredSegment, ThreadKey
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
+from langchain_convmem.words.columns import GrowableArray, SavedColumns
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_convmem.causes import report_problem
-from langchain_convmem.columns import SavedColumns
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.columns import SavedColumns
 
 if TYPE_CHECKING:
     from langchain_convmem.message_log import MessageLog

@@ -21,7 +21,6 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.markup import render_facts
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.summarizing.checks import Details, find_missing_sections, list_details
@@ -45,6 +44,7 @@ from langchain_convmem.summarizing.summarizers import (
 )
 from langchain_convmem.summarizing.tree import plan_parent
 from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
+from langchain_convmem.views.markup import render_facts
 from langchain_convmem.views.messages import DraftBuilder
 from langchain_convmem.views.summaries import (
     CITES,

@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.records import SummaryRequest, Turn
+from langchain_convmem.records import SummaryRequest
 from langchain_convmem.runnables import (
     RunnableLike,
     as_runnable,
@@ -34,6 +34,7 @@ from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.counting import find_prefix
 from langchain_convmem.views.lines import INDENT, format_day
 from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_cut_off_reason

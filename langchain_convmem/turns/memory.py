@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from langchain_convmem.message_log import MessageLog
     from langchain_convmem.profile.reader import FollowedProfile
     from langchain_convmem.recall import DialogRecall
-    from langchain_convmem.records import Context, Owner, ThreadKey
+    from langchain_convmem.records import Owner, ThreadKey
     from langchain_convmem.turns.options import TurnOptions
     from langchain_convmem.views.counting import TokenCounters
     from langchain_convmem.views.messages import DraftBuilder
     from langchain_convmem.views.models import ModelFacts
+    from langchain_convmem.views.shown import Context
 
 
 class TurnMemory(Protocol):

@@ -37,15 +37,11 @@ from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.message_log import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
-    Context,
     Control,
     DialogLine,
     Draft,
     Entry,
     Metadata,
-    OpenedSummary,
-    Recall,
-    RecalledBlock,
     Role,
     ThreadKey,
 )
@@ -73,6 +69,7 @@ from langchain_convmem.views.messages import (
     escape_tag,
 )
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
@@ -288,12 +285,12 @@ class TurnView:
             return found
         blocks, _ = self._select_visible(found)
         is_answered = found.verdict == "answered"
-        may_give_way = not is_answered and blocks is found.blocks and self.options.recall_k is None
+        yields_room = not is_answered and blocks is found.blocks and self.options.recall_k is None
         total = self._wished if room is None else room
         best = _take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
-        kept = best if may_give_way else blocks
+        kept = best if yields_room else blocks
         opened = self._open(seen, query, kept, total, is_answered=is_answered)
-        if not may_give_way:
+        if not yields_room:
             return replace(found, opened=opened)
         # What the sentences leave goes to the lines again.
         left = total - sum(self._count_text(f"\n\n{one.text}") for one in opened)

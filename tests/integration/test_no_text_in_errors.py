@@ -408,7 +408,7 @@ def test_a_history_that_quotes_is_not_quoted(sieve):
     talk = Conversation(OfflineChatModel(), history=QuotingHistory())
     sieve.try_call(lambda: talk.send_message(SECRET))
     sieve.try_call(lambda: talk.asend_message(SECRET))
-    assert [type(error).__name__ for error in sieve.failures] == ["HistoryWriteError"] * 2
+    assert [type(error).__name__ for error in sieve.failures] == ["LogError"] * 2
 
 
 def test_a_provider_that_fails_leaves_nothing_of_the_turn_in_the_log_records(sieve, memory):
@@ -447,7 +447,7 @@ def test_a_reply_that_cannot_be_read_is_not_quoted(sieve):
     )
     talk = Conversation(RunnableLambda(lambda _: invalid), on_invalid_tool_call="raise")
     sieve.try_call(lambda: talk.send_message(SECRET))
-    assert {type(error).__name__ for error in sieve.failures} == {"ReplyFormatError"}
+    assert {type(error).__name__ for error in sieve.failures} == {"ConversationError"}
 
 
 # -- files ----------------------------------------------------------------------------------------

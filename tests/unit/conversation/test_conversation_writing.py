@@ -10,9 +10,8 @@ from langchain_core.chat_history import InMemoryChatMessageHistory
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.conversation.turn import TurnControl, adrive
-from langchain_convmem.effects import Effect
-from langchain_convmem.errors import ConversationError, TurnCancelledError, TurnTimeoutError
+from langchain_convmem.conversation.turn import TurnControl
+from langchain_convmem.errors import ConversationError, TurnCancelledError
 
 
 class SlowHistory(InMemoryChatMessageHistory):
@@ -150,11 +149,13 @@ def test_an_error_is_not_replaced_by_a_cancel_that_comes_with_it():
 
 def test_a_turn_is_ended_once_and_for_one_reason():
     control = TurnControl()
-    assert control.take_error() is None
+    control.check()
     assert control.cancel()
-    assert not control.stop(TurnTimeoutError("late"))
-    assert isinstance(control.take_error(), TurnCancelledError)
-    assert control.take_error() is None
+    assert not control.stop(TurnCancelledError("late"))
+    with pytest.raises(TurnCancelledError):
+        control.check()
+    control.end()
+    control.check()
     assert isinstance(control.stopped.exception(0), TurnCancelledError)
 
 
@@ -167,31 +168,22 @@ def test_a_sealed_turn_cannot_be_ended():
     late.cancel()
     with pytest.raises(ConversationError):
         late.seal()
+    late.end()
     late.seal()
 
 
-def test_what_waits_is_woken_once_even_if_the_end_came_before():
-    control, woken = TurnControl(), []
-    with control.call_on_stop(lambda: woken.append("during")):
-        control.cancel()
-    assert woken == ["during"]
-    with control.call_on_stop(lambda: woken.append("late")):
-        pass
-    assert woken == ["during", "late"]
-    control.take_error()
-    with control.call_on_stop(lambda: woken.append("never")):
-        pass
-    assert woken == ["during", "late"]
+async def wait_in_vain(control):
+    await control.run(asyncio.Event().wait())
 
 
-def waiting():
-    """Return a flow that waits in vain."""
-    yield Effect(lambda: None, asyncio.Event().wait)
-
-
-async def run_through(control):
-    async for _ in adrive(waiting(), control):
-        pass
+def test_what_is_awaited_ends_even_if_the_end_came_before():
+    control = TurnControl()
+    control.cancel()
+    with pytest.raises(TurnCancelledError):
+        asyncio.run(wait_in_vain(control))
+    control.end()
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(wait_in_vain(control), 0.01))
 
 
 def test_a_task_whose_turn_was_ended_is_not_cancelled_itself():
@@ -199,7 +191,7 @@ def test_a_task_whose_turn_was_ended_is_not_cancelled_itself():
         control = TurnControl()
         asyncio.get_running_loop().call_soon(control.cancel)
         with pytest.raises(TurnCancelledError):
-            await run_through(control)
+            await wait_in_vain(control)
         assert asyncio.current_task().cancelling() == 0
 
     asyncio.run(wait())
@@ -208,7 +200,7 @@ def test_a_task_whose_turn_was_ended_is_not_cancelled_itself():
 def test_a_task_that_is_cancelled_along_with_its_turn_is_cancelled():
     async def wait():
         control = TurnControl()
-        task = asyncio.create_task(run_through(control))
+        task = asyncio.create_task(wait_in_vain(control))
         await asyncio.sleep(0)
         control.cancel()
         task.cancel()

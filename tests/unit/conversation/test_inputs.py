@@ -18,8 +18,7 @@ from langchain_core.messages import (
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.conversation.inputs import coerce_messages, prepare
-from langchain_convmem.effects import run_async
+from langchain_convmem.conversation.inputs import coerce_messages
 from langchain_convmem.errors import InvalidMessageError
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
@@ -231,7 +230,7 @@ def test_a_pair_that_begins_with_a_message_is_refused_without_its_words():
 # -- media ----------------------------------------------------------------------------------------
 
 
-async def test_files_are_read_alike_in_both_worlds(tmp_path):
+def test_files_are_read(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(PNG)
     given = {"role": "user", "content": ["Look:", {"type": "image", "path": str(path)}]}
@@ -239,13 +238,7 @@ async def test_files_are_read_alike_in_both_worlds(tmp_path):
         {"type": "text", "text": "Look:"},
         {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
     ]
-    found = await run_async(prepare(given))
-    assert found == coerce_messages(given) == [HumanMessage(expected)]
-
-
-def test_text_alone_takes_no_step():
-    with pytest.raises(StopIteration):
-        next(prepare(["Hi", {"role": "user", "content": [{"text": "Hi"}]}]))
+    assert coerce_messages(given) == [HumanMessage(expected)]
 
 
 def test_bytes_reach_no_template(tmp_path):

@@ -18,8 +18,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Command
 
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.effects import run_async, run_sync
-from langchain_convmem.errors import ConfigError, ConversationBusyError, TurnCancelledError
+from langchain_convmem.errors import ConfigError, ThreadBusyError, TurnCancelledError
 
 SPEAKER = contextvars.ContextVar("speaker", default="nobody")
 
@@ -29,11 +28,11 @@ def call(name, number=1, **args):
 
 
 def sync_answers(tools, calls, **options):
-    return run_sync(ToolSet.coerce(tools).answer(calls, **options))
+    return ToolSet.coerce(tools).answer(calls, **options)
 
 
 def async_answers(tools, calls, **options):
-    return asyncio.run(run_async(ToolSet.coerce(tools).answer(calls, **options)))
+    return asyncio.run(ToolSet.coerce(tools).aanswer(calls, **options))
 
 
 @pytest.fixture(params=[sync_answers, async_answers], ids=["sync", "async"])
@@ -175,10 +174,10 @@ def test_an_error_of_ours_within_a_tool_is_an_error_of_the_tool(answers):
     @tool
     def ask():
         """Ask in the same conversation."""
-        raise ConversationBusyError("a turn is running")
+        raise ThreadBusyError("a turn is running")
 
     [answer] = answers([ask], [call("ask")])
-    assert answer.content == "Error: ConversationBusyError: a turn is running"
+    assert answer.content == "Error: ThreadBusyError: a turn is running"
 
 
 def test_what_only_a_graph_can_carry_out_is_an_error(answers):
@@ -372,8 +371,8 @@ async def test_tools_that_wait_leave_the_event_loop_free():
     async def free():
         freed.set()
 
-    steps = ToolSet.coerce([wait]).answer([call("wait")], handler=lambda _call: freed.wait(20))
-    [answer], _ = await asyncio.gather(run_async(steps), free())
+    answering = ToolSet.coerce([wait]).aanswer([call("wait")], handler=lambda _call: freed.wait(20))
+    [answer], _ = await asyncio.gather(answering, free())
     assert answer.content == "true"
 
 
@@ -418,8 +417,8 @@ async def test_cancelling_an_async_turn_cancels_its_tools():
         finally:
             left.append(x)
 
-    steps = ToolSet.coerce([wait]).answer([call("wait", 1, x=1), call("wait", 2, x=2)])
-    turn = asyncio.ensure_future(run_async(steps))
+    answering = ToolSet.coerce([wait]).aanswer([call("wait", 1, x=1), call("wait", 2, x=2)])
+    turn = asyncio.ensure_future(answering)
     await entered.wait()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -444,9 +443,9 @@ async def test_a_turn_that_ends_leaves_no_tool_running():
         await asyncio.sleep(0)
         raise GraphInterrupt
 
-    steps = ToolSet.coerce([wait, pause]).answer([call("wait", 1), call("pause", 2)])
+    answering = ToolSet.coerce([wait, pause]).aanswer([call("wait", 1), call("pause", 2)])
     with pytest.raises(GraphInterrupt):
-        await run_async(steps)
+        await answering
     assert left == ["wait"]
 
 
@@ -481,13 +480,13 @@ def test_tools_run_under_the_callers_callbacks(answers, watching):
 
 def test_tools_run_within_the_run_that_called_them():
     calls = [call("double", 1, x=1), call("treble", 2, x=1)]
-    steps = ToolSet.coerce([double, treble]).answer
+    tools = ToolSet.coerce([double, treble])
 
     def turn(_given, config: RunnableConfig):
-        return run_sync(steps(calls, config=config))
+        return tools.answer(calls, config=config)
 
     async def aturn(_given, config: RunnableConfig):
-        return await run_async(steps(calls, config=config))
+        return await tools.aanswer(calls, config=config)
 
     asked = RunnableLambda(turn, afunc=aturn, name="turn")
 

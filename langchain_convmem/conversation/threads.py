@@ -1,0 +1,349 @@
+"""What a conversation keeps its history in: a thread of a memory, a list, or any chat history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langchain_convmem.background import ask
+from langchain_convmem.causes import ErrorTrap, describe_value
+from langchain_convmem.conversation.inputs import copy_message
+from langchain_convmem.errors import (
+    ConfigError,
+    ConversationError,
+    InvalidMessageError,
+    LogError,
+)
+from langchain_convmem.forks import make_lock
+from langchain_convmem.ids import make_ulid
+from langchain_convmem.views.edits import cut_to_heard
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+    from langchain_convmem.locks import FifoLock
+
+
+class ThreadView(NamedTuple):
+    """What a model sees of a thread in one turn.
+
+    Attributes:
+        before: What was said before; a summary stands first, where older messages are left out.
+        asked: What is said now, as the model gets it: with recalled text before the user's words.
+        note: The thread's own, for when it writes the turn.
+    """
+
+    before: tuple[BaseMessage, ...]
+    asked: tuple[BaseMessage, ...]
+    note: Any = None
+
+
+@runtime_checkable
+class ThreadMemory(Protocol):
+    """One thread, as a conversation reads and writes it.
+
+    The conversation runs one turn at a time: `select_asked` and `read_view`, then
+    `begin` before the model is called, and at its end `add` or `retract`. Until
+    it is added, the turn shows in no other answer of the thread.
+    """
+
+    @property
+    def lock(self) -> FifoLock | None:
+        """The line of those who run turns of this thread; None if only the conversation does."""
+        ...
+
+    def count(self) -> AbstractContextManager[None]:
+        """Let who closes the memory wait until the block has run."""
+        ...
+
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
+        """Return the config of a send, with what its runs are found by."""
+        ...
+
+    def select_asked(self, sent: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what is asked with these messages; writes nothing.
+
+        Who shows a chat may send all of it every time; what the thread has of it is left out.
+        """
+        ...
+
+    def read_view(self, asked: Sequence[BaseMessage]) -> ThreadView:
+        """Return what the model sees when these messages are said; writes nothing."""
+        ...
+
+    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
+        """Make what is asked durable, where a turn that fails can be taken back.
+
+        Args:
+            asked: What is said now, and results of tools that come with it; in order.
+            view: What the model is going to see.
+            asked_ms: When it was said, in milliseconds since the epoch.
+        """
+        ...
+
+    def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
+        """Store the rest of a turn that has begun: all of it or nothing.
+
+        Args:
+            said: Replies and what the tools said, in order.
+            view: What the model had seen.
+            timing: When, in milliseconds since the epoch; see `Metadata`.
+        """
+        ...
+
+    def retract(
+        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
+    ) -> None:
+        """Take back a turn that has begun, however far it was written; it shows in no view."""
+        ...
+
+    def read_messages(self) -> list[BaseMessage]:
+        """Return copies of all that was said, in order."""
+        ...
+
+    def undo(self, turns: int) -> list[BaseMessage]:
+        """Take back the last turns; return what they held."""
+        ...
+
+    def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
+        """Cut a reply to what was heard of it.
+
+        Args:
+            heard: Characters of its text, or the words that were heard.
+            message_id: Its id; None is the latest reply.
+
+        Returns:
+            A copy of what is left; None if nothing was heard.
+
+        Raises:
+            ConfigError: If there is no such reply.
+            InvalidMessageError: If the words are not in it.
+        """
+        ...
+
+    def mark(self) -> Any:
+        """Return a mark of where the thread stands, of plain values."""
+        ...
+
+    def rewind(self, mark: Any) -> None:
+        """Take back everything that was said since a mark.
+
+        Raises:
+            ConversationError: If the thread does not go back that far any more.
+        """
+        ...
+
+    def branch(self) -> ThreadMemory:
+        """Return a thread that holds the same and goes on by itself."""
+        ...
+
+
+# -- A history without a memory: a list, or any chat history --------------------------------------
+
+
+@runtime_checkable
+class MessageStore(Protocol):
+    """Any chat history of LangChain, by its shape."""
+
+    @property
+    def messages(self) -> Sequence[BaseMessage]:
+        """All messages."""
+        ...
+
+    def add_messages(self, messages: Sequence[BaseMessage], /) -> None:
+        """Store messages."""
+        ...
+
+
+class ListThread:
+    """A history in a list; what is said goes to a store as well, if there is one.
+
+    Reading is thread-safe; one turn writes at a time.
+    """
+
+    lock = None
+
+    def __init__(
+        self,
+        messages: Sequence[BaseMessage] = (),
+        starts: Sequence[int] | None = None,
+        store: MessageStore | None = None,
+    ) -> None:
+        """Begin with messages.
+
+        Args:
+            messages: What was said, oldest first.
+            starts: Where turns begin, as numbers of messages; None goes by the user's messages.
+            store: Where later turns are stored.
+        """
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._lock = make_lock()
+        self._messages = _add_ids(messages)
+        self._starts = _find_starts(self._messages) if starts is None else list(starts)
+        self._store = store
+
+    def __repr__(self) -> str:
+        return f"{len(self._messages)} messages"
+
+    @property
+    def starts(self) -> list[int]:
+        """Where turns begin, as numbers of messages."""
+        with self._lock:
+            return list(self._starts)
+
+    def count(self) -> AbstractContextManager[None]:
+        """Let nobody wait: a list is not closed."""
+        return nullcontext()
+
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
+        """Return the config as it is: a list has no name."""
+        return config
+
+    def select_asked(self, sent: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return everything: what is sent is said now; see `ThreadMemory`."""
+        return list(sent)
+
+    def read_view(self, asked: Sequence[BaseMessage]) -> ThreadView:
+        """Return everything; see `ThreadMemory`."""
+        with self._lock:
+            return ThreadView(tuple(self._messages), tuple(asked))
+
+    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
+        """Do nothing: a list does not outlive the process, and a store takes nothing back."""
+
+    def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
+        """Store the turn, what was asked included; see `ThreadMemory`."""
+        del timing
+        named = _add_ids([*view.asked, *said])
+        if self._store is not None:
+            _store(self._store, named)
+        with self._lock:
+            self._starts.append(len(self._messages))
+            self._messages += named
+
+    def retract(
+        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
+    ) -> None:
+        """Forget the turn: a list keeps no failures."""
+
+    def read_messages(self) -> list[BaseMessage]:
+        """Return copies of all messages."""
+        return [copy_message(message) for message in self.get_messages()]
+
+    def get_messages(self) -> tuple[BaseMessage, ...]:
+        """Return the messages themselves; they must not be changed."""
+        with self._lock:
+            return tuple(self._messages)
+
+    def undo(self, turns: int) -> list[BaseMessage]:
+        """Take back the last turns; see `ThreadMemory`."""
+        if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
+            raise ConfigError(
+                f"turns must be a whole number of at least 1, got {describe_value(turns)}"
+            )
+        with self._lock:
+            first = self._starts[-turns] if turns <= len(self._starts) else 0
+            return self._cut(first)
+
+    def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
+        """Cut a reply to what was heard of it; see `ThreadMemory`."""
+        with self._lock:
+            number = self._find_reply(message_id)
+            cut = cut_to_heard(self._messages[number], heard)
+            if cut is self._messages[number]:
+                return copy_message(cut)
+            self._check_writable()
+            # Another object in its place: a clone may hold the reply too.
+            self._messages[number : number + 1] = [] if cut is None else [cut]
+            if cut is None:
+                self._starts = [start - (start > number) for start in self._starts]
+        return None if cut is None else copy_message(cut)
+
+    def _find_reply(self, message_id: str | None) -> int:
+        """Return the number of a reply, or of the latest one."""
+        for number in reversed(range(len(self._messages))):
+            message = self._messages[number]
+            if message_id is not None and message.id == message_id:
+                if isinstance(message, AIMessage):
+                    return number
+                raise InvalidMessageError(f"message {message_id!r} is not a reply of the assistant")
+            if message_id is None and isinstance(message, AIMessage) and message.text.strip():
+                return number
+        named = "" if message_id is None else f" {message_id!r}"
+        raise ConfigError(f"the conversation holds no reply{named} that could be cut")
+
+    def mark(self) -> Any:
+        """Return how many messages there are, and the latest one's id."""
+        with self._lock:
+            return [len(self._messages), self._messages[-1].id if self._messages else None]
+
+    def rewind(self, mark: Any) -> None:
+        """Take back what was said since a mark; see `ThreadMemory`."""
+        count, last = mark
+        with self._lock:
+            held = self._messages[count - 1].id if 0 < count <= len(self._messages) else None
+            if count and held != last:
+                raise ConversationError(
+                    f"the conversation no longer holds the {count} messages of this checkpoint"
+                )
+            self._cut(count)
+
+    def _cut(self, count: int) -> list[BaseMessage]:
+        if count < len(self._messages):
+            self._check_writable()
+        # Copies: a clone may hold these messages too.
+        cut = [copy_message(message) for message in self._messages[count:]]
+        del self._messages[count:]
+        self._starts = [start for start in self._starts if start < count]
+        return cut
+
+    def _check_writable(self) -> None:
+        if self._store is not None:
+            raise ConfigError(
+                f"{type(self._store).__name__} cannot take messages back; keep the conversation "
+                "in a ConversationMemory, or in no store"
+            )
+
+    def branch(self) -> ListThread:
+        """Return a list that goes on by itself; what it adds goes to no store."""
+        with self._lock:
+            return ListThread(self._messages, self._starts)
+
+    @classmethod
+    def from_store(cls, store: MessageStore) -> ListThread:
+        """Return a thread that goes on from what a store holds."""
+        messages = ask(lambda: store.messages, lambda: cast("Any", store).aget_messages())
+        return cls([copy_message(message) for message in messages], store=store)
+
+
+def _store(store: MessageStore, messages: Sequence[BaseMessage]) -> None:
+    copies = [copy_message(message) for message in messages]
+    reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
+    # Border to foreign code: a store may fail in any way, and the reply must not be lost.
+    with ErrorTrap(Exception, texts=[str(message.content) for message in copies]) as trap:
+        ask(
+            lambda: store.add_messages(copies),
+            lambda: cast("Any", store).aadd_messages(copies),
+        )
+        return
+    msg = f"the turn could not be stored ({trap.reason}); the reply is in `text`"
+    raise LogError(msg, text=reply) from trap.cause
+
+
+def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return messages, each with an id: checkpoints go by it."""
+    for message in messages:
+        message.id = message.id or make_ulid()
+    return list(messages)
+
+
+def _find_starts(messages: Sequence[BaseMessage]) -> list[int]:
+    """Return where turns begin: with the first of several messages of the user in a row."""
+    return [
+        number
+        for number, message in enumerate(messages)
+        if message.type == "human" and (number == 0 or messages[number - 1].type != "human")
+    ]
