@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -105,12 +105,10 @@ class AskedAnswer:
     Attributes:
         value: The answer; None where there is none.
         reason: What may be said of the error instead; empty if there was none.
-        cause: The error, if it quotes nothing of what was given.
     """
 
     value: Any = field(default=None, repr=False)
     reason: str = ""
-    cause: Exception | None = None
 
 
 def make_config(run_name: str) -> RunnableConfig:
@@ -124,30 +122,25 @@ def make_config(run_name: str) -> RunnableConfig:
 
 
 def ask_runnable(
-    runnable: Runnable[Any, Any], messages: list[BaseMessage], run_name: str, texts: Iterable[str]
+    runnable: Runnable[Any, Any], messages: list[BaseMessage], run_name: str
 ) -> AskedAnswer:
     """Return what a Runnable answers to messages; see `ask_safely` and `make_config`."""
     config = make_config(run_name)
     return ask_safely(
-        partial(invoke, runnable, messages, config),
-        partial(runnable.ainvoke, messages, config),
-        texts,
+        partial(invoke, runnable, messages, config), partial(runnable.ainvoke, messages, config)
     )
 
 
-def ask_safely(
-    call: Callable[[], Any], acall: Callable[[], Awaitable[Any]], texts: Iterable[str]
-) -> AskedAnswer:
+def ask_safely(call: Callable[[], Any], acall: Callable[[], Awaitable[Any]]) -> AskedAnswer:
     """Return the answer of code that is not ours; what it raises becomes a reason.
 
     Args:
         call: The call.
         acall: The same for an event loop; see `background.ask`.
-        texts: What it was given, which no error may quote.
 
     Raises:
         SummaryError: If it raises one.
     """
-    with ErrorTrap(Exception, texts=texts, passes=SummaryError) as trap:
+    with ErrorTrap(Exception, passes=SummaryError) as trap:
         return AskedAnswer(ask(call, acall))
-    return AskedAnswer(None, trap.reason, trap.cause)
+    return AskedAnswer(None, trap.reason)

@@ -19,6 +19,7 @@ from weakref import WeakSet
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 
 from langchain_convmem.background import hop
+from langchain_convmem.causes import report_problem
 from langchain_convmem.conversation.chat_backend import (
     Backend,
     ModelReply,
@@ -555,9 +556,8 @@ class LiveSession:
             else:
                 session.reset()
                 self.held, self._marks = 0, []
-        # Border to foreign code: a turn that failed is undone whatever its session does.
-        except Exception:
-            _logger.warning("a session could not be taken back; it is replaced", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            report_problem(_logger, "a session could not be taken back and is replaced", error)
             return False
         return True
 
@@ -577,9 +577,8 @@ class LiveSession:
             return
         try:
             session.close()
-        # Border to foreign code: nothing more is wanted of this session.
-        except Exception:
-            _logger.warning("a session could not be closed", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            report_problem(_logger, "a session could not be closed", error)
 
 
 class SessionPool:

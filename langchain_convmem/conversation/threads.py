@@ -323,14 +323,11 @@ def _store(store: MessageStore, messages: Sequence[BaseMessage]) -> None:
     copies = [copy_message(message) for message in messages]
     reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
     # Border to foreign code: a store may fail in any way, and the reply must not be lost.
-    with ErrorTrap(Exception, texts=[str(message.content) for message in copies]) as trap:
-        ask(
-            lambda: store.add_messages(copies),
-            lambda: cast("Any", store).aadd_messages(copies),
-        )
+    with ErrorTrap(Exception) as trap:
+        ask(lambda: store.add_messages(copies), lambda: cast("Any", store).aadd_messages(copies))
         return
     msg = f"the turn could not be stored ({trap.reason}); the reply is in `text`"
-    raise LogError(msg, text=reply) from trap.cause
+    raise LogError(msg, text=reply) from None
 
 
 def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

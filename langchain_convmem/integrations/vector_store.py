@@ -402,12 +402,10 @@ class VectorStoreRecall(DialogRecall):
             seen |= ids
 
     def _call(self, what: str, name: str, given: Any, **options: Any) -> Any:
-        said = given if isinstance(given, list) else [given]
-        texts = [one.page_content if isinstance(one, Document) else one for one in said]
-        with ErrorTrap(Exception, texts=texts) as trap:
+        with ErrorTrap(Exception) as trap:
             return getattr(self.store, name)(given, **options)
         msg = f"lines could not be {what}: {type(self.store).__name__}: {trap.reason}"
-        raise LineStoreError(msg) from trap.cause
+        raise LineStoreError(msg) from None
 
 
 def _get_place(owner: Owner) -> ThreadKey:

@@ -202,8 +202,7 @@ class Profiler:
         return report
 
     def _ask(self, batch: Sequence[DialogLine]) -> tuple[ProfilerReport, list[ProposedItem]]:
-        texts = [line.text for line in batch]
-        answer = ask_runnable(self._model, build_question(batch), "convmem_profile", texts)
+        answer = ask_runnable(self._model, build_question(batch), "convmem_profile")
         found = None if answer.reason else read_answer(answer.value)
         if found is None:
             reason = answer.reason or "its answer is no JSON array of items"

@@ -28,7 +28,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.background import ask, hop
-from langchain_convmem.causes import report_problem
+from langchain_convmem.causes import UnreadableError, report_problem
 from langchain_convmem.errors import ConfigError, LogError, MissingExtraError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
@@ -950,7 +950,7 @@ class EmbedderChoice:
         try:
             stored = {owner: self._cache.segment_fingerprints(owner) for owner in owners}
         except LogError as error:
-            problem = report_problem(_log, "stored vectors could not be looked up", error, ())
+            problem = report_problem(_log, "stored vectors could not be looked up", error)
             return ChosenEmbedder(EmbeddedEmbeddings(), problem, is_final=False)
         default = self.default
         if not isinstance(default, MiniLMEmbeddings):
@@ -1055,7 +1055,7 @@ class SafeEmbedder:
             self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
             self._resume_at = self._clock() + self._pause_s
             self.problem = report_problem(
-                _log, "lines could not be embedded and are found by words", error, texts
+                _log, "lines could not be embedded and are found by words", error
             )
             return None
         self._pause_s, self._resume_at, self.problem = 0.0, 0.0, None
@@ -1071,7 +1071,7 @@ def embed_question(
         vector = round_vector(_check_shape(answer, (), dim))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return None, report_problem(
-            _log, "the question could not be embedded and is searched by words", error, [text]
+            _log, "the question could not be embedded and is searched by words", error
         )
     return vector.astype(np.float32), None
 
@@ -1089,11 +1089,11 @@ def _check_shape(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArra
     if vectors.ndim != len(shape) + 1 or vectors.shape[:-1] != shape:
         wanted = f"{shape[0]} vectors of equal length" if shape else "one vector"
         msg = f"expected {wanted}, got an array of shape {vectors.shape}"
-        raise ValueError(msg)
+        raise UnreadableError(msg)
     if dim is not None and vectors.shape[-1] != dim:
         msg = f"expected vectors of {dim} components, got {vectors.shape[-1]}"
-        raise ValueError(msg)
+        raise UnreadableError(msg)
     if not np.isfinite(vectors).all():
         msg = "expected finite numbers, got nan or infinity"
-        raise ValueError(msg)
+        raise UnreadableError(msg)
     return vectors

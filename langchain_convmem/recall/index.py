@@ -1069,7 +1069,7 @@ def _embed_some(lines: PendingLines) -> bool:
         return False
     except LogError as error:
         # The next recall says so where it still cannot be read.
-        report_problem(_log, "lines could not be embedded", error, ())
+        report_problem(_log, "lines could not be embedded", error)
         return False
     return is_more
 

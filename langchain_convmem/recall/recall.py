@@ -20,7 +20,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable
 
 from langchain_convmem.background import ask, to_async
-from langchain_convmem.causes import describe_value, report_problem
+from langchain_convmem.causes import UnreadableError, describe_value, report_problem
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
@@ -822,7 +822,7 @@ def rewrite(rewriter: Rewriter | None, question: str) -> tuple[tuple[str, ...], 
         queries = _check_queries(_ask_rewriter(rewriter, question))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return (question,), report_problem(
-            _log, "the rewriter failed and the question is asked as it is", error, [question]
+            _log, "the rewriter failed and the question is asked as it is", error
         )
     return queries, None
 
@@ -836,17 +836,17 @@ def _ask_rewriter(rewriter: Any, question: str) -> Any:
 
 def _refuse(answer: Coroutine[Any, Any, Any]) -> Any:
     answer.close()  # or Python complains later that nobody awaited it
-    raise TypeError("it answers by a coroutine: use arecall, ainvoke or the like")
+    raise UnreadableError("it answers by a coroutine: use arecall, ainvoke or the like")
 
 
 def _check_queries(answer: Any) -> tuple[str, ...]:
     queries = [answer] if isinstance(answer, str) else answer
     if not isinstance(queries, list | tuple) or not all(isinstance(one, str) for one in queries):
         msg = f"expected a text or a list of texts, got {type(answer).__name__}"
-        raise TypeError(msg)
+        raise UnreadableError(msg)
     asked = tuple(dict.fromkeys(one.strip() for one in queries if one.strip()))
     if not asked:
-        raise ValueError("got nothing but blanks")
+        raise UnreadableError("got nothing but blanks")
     return asked
 
 
@@ -872,10 +872,7 @@ def rerank(
         )
         return _check_order(answer, len(marked)), None
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        texts = [question, *(document.page_content for document in documents)]
-        return None, report_problem(
-            _log, "the reranker failed and lines keep their order", error, texts
-        )
+        return None, report_problem(_log, "the reranker failed and lines keep their order", error)
 
 
 def _check_order(answer: Any, count: int) -> list[int]:
@@ -883,5 +880,5 @@ def _check_order(answer: Any, count: int) -> list[int]:
     known = [number for number in order if isinstance(number, int) and 0 <= number < count]
     if len(known) < len(order):
         msg = f"expected documents that it was given, with their metadata's {CANDIDATE!r} kept"
-        raise ValueError(msg)
+        raise UnreadableError(msg)
     return known

@@ -986,7 +986,7 @@ class SegmentStore:
         return [name for name in found if name != own]
 
     def _note_failure(self, owner: Owner, what: str, error: LogError) -> None:
-        self._problem_of[owner] = report_problem(_log, what, error, ())
+        self._problem_of[owner] = report_problem(_log, what, error)
 
     def _are_cheap(self, rows: Sequence[StoredSegment]) -> bool:
         """Return whether little is lost with rows if the process ends before they are stored."""

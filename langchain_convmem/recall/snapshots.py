@@ -57,7 +57,7 @@ class SnapshotStore:
             found = self._log.load_snapshot(self._owner, _make_name(fingerprint))
         except LogError as error:
             # Whether the log can be read, the next step says.
-            report_problem(_log, "the snapshot of an index could not be read", error, ())
+            report_problem(_log, "the snapshot of an index could not be read", error)
             return None
         return None if found is None else (SavedColumns.load(found[0]), found[1])
 
@@ -85,7 +85,7 @@ class SnapshotStore:
             raise
         except LogError as error:
             self._log = None
-            report_problem(_log, "the snapshot of an index could not be stored", error, ())
+            report_problem(_log, "the snapshot of an index could not be stored", error)
 
 
 class IndexParts(NamedTuple):

@@ -342,13 +342,11 @@ def summarize(summarizer: Summarizer, request: SummaryRequest) -> str:
         SummaryError: If it fails, or says nothing.
     """
     answer = ask_safely(
-        lambda: summarizer.summarize(request),
-        lambda: summarizer.asummarize(request),
-        (request.transcript, request.previous),
+        lambda: summarizer.summarize(request), lambda: summarizer.asummarize(request)
     )
     if answer.reason:
         msg = f"{summarizer.name} failed to summarise: {answer.reason}"
-        raise SummaryError(msg, is_outage=True) from answer.cause
+        raise SummaryError(msg, is_outage=True)
     text = remove_reasoning(answer.value) if isinstance(answer.value, str) else ""
     if text:
         return text
