@@ -10,225 +10,43 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.conversation import (
-        Conversation,
-        ConversationConfig,
-        Engine,
-        Preface,
-        SendOptions,
-        TurnHandle,
-    )
-    from langchain_convmem.errors import (
-        BudgetError,
-        ChatTemplateError,
-        ConfigError,
-        ContextFullError,
-        ConversationBusyError,
-        ConversationClosedError,
-        ConversationError,
-        ConvMemError,
-        CorruptEntryError,
-        DimensionMismatchError,
-        EmbedderChangedError,
-        HistoryWriteError,
-        ImportFormatError,
-        InvalidMessageError,
-        LineIndexError,
-        LineStoreError,
-        LogClosedError,
-        LogError,
-        LogUnavailableError,
-        MissingExtraError,
-        PromptSyntaxError,
-        ReadOnlyError,
-        ReplyFormatError,
-        SchemaVersionError,
-        StaleWindowError,
-        SummaryError,
-        ThreadBusyError,
-        ToolLoopLimitError,
-        TurnCancelledError,
-        TurnTimeoutError,
-        UnknownCheckpointError,
-        UnsupportedError,
-    )
-    from langchain_convmem.history import AddedTurn, ConversationHistory
-    from langchain_convmem.logs import DynamoDBLog, InMemoryLog, PostgresLog, SQLiteLog, to_dynamodb
-    from langchain_convmem.memory import ConversationMemory, ThreadStats
-    from langchain_convmem.prompts import PromptFile
-    from langchain_convmem.recall import (
-        DialogLineRetriever,
-        EmbeddedEmbeddings,
-        MiniLMEmbeddings,
-        RecallOptions,
-        RecallSettings,
-    )
-    from langchain_convmem.records import (
-        Context,
-        DialogLine,
-        Entry,
-        ForgetReceipt,
-        Metadata,
-        Recall,
-        RecalledBlock,
-        ThreadInfo,
-        ThreadKey,
-        Turn,
-    )
-    from langchain_convmem.summarizing import (
-        SummaryEvent,
-        SummaryRecord,
-        SummaryReport,
-        SummarySettings,
-    )
-    from langchain_convmem.summarizing_memory import SummarizingMemory
-    from langchain_convmem.text import ChatTemplate
+    from langchain_convmem.conversation import Conversation as Conversation
+    from langchain_convmem.conversation import ConversationConfig as ConversationConfig
+    from langchain_convmem.conversation import Engine as Engine
+    from langchain_convmem.conversation import Preface as Preface
+    from langchain_convmem.conversation import SendOptions as SendOptions
+    from langchain_convmem.conversation import TurnHandle as TurnHandle
+    from langchain_convmem.errors import ConvMemError as ConvMemError
+    from langchain_convmem.history import AddedTurn as AddedTurn
+    from langchain_convmem.history import ConversationHistory as ConversationHistory
+    from langchain_convmem.logs import DynamoDBLog as DynamoDBLog
+    from langchain_convmem.logs import InMemoryLog as InMemoryLog
+    from langchain_convmem.logs import PostgresLog as PostgresLog
+    from langchain_convmem.logs import SQLiteLog as SQLiteLog
+    from langchain_convmem.logs import to_dynamodb as to_dynamodb
+    from langchain_convmem.memory import ConversationMemory as ConversationMemory
+    from langchain_convmem.memory import ThreadStats as ThreadStats
+    from langchain_convmem.prompts import PromptFile as PromptFile
+    from langchain_convmem.recall import DialogLineRetriever as DialogLineRetriever
+    from langchain_convmem.recall import EmbeddedEmbeddings as EmbeddedEmbeddings
+    from langchain_convmem.recall import MiniLMEmbeddings as MiniLMEmbeddings
+    from langchain_convmem.recall import RecallOptions as RecallOptions
+    from langchain_convmem.recall import RecallSettings as RecallSettings
+    from langchain_convmem.records import DialogLine as DialogLine
+    from langchain_convmem.records import Entry as Entry
+    from langchain_convmem.records import ForgetReceipt as ForgetReceipt
+    from langchain_convmem.records import Metadata as Metadata
+    from langchain_convmem.records import ThreadInfo as ThreadInfo
+    from langchain_convmem.records import ThreadKey as ThreadKey
+    from langchain_convmem.summarizing import SummaryEvent as SummaryEvent
+    from langchain_convmem.summarizing import SummaryRecord as SummaryRecord
+    from langchain_convmem.summarizing import SummaryReport as SummaryReport
+    from langchain_convmem.summarizing import SummarySettings as SummarySettings
+    from langchain_convmem.summarizing_memory import SummarizingMemory as SummarizingMemory
+    from langchain_convmem.text import ChatTemplate as ChatTemplate
+    from langchain_convmem.views.shown import Context as Context
+    from langchain_convmem.views.shown import Recall as Recall
+    from langchain_convmem.views.shown import RecalledBlock as RecalledBlock
+    from langchain_convmem.views.shown import Turn as Turn
 
-__all__ = [
-    "AddedTurn",
-    "BudgetError",
-    "ChatTemplate",
-    "ChatTemplateError",
-    "ConfigError",
-    "Context",
-    "ContextFullError",
-    "ConvMemError",
-    "Conversation",
-    "ConversationBusyError",
-    "ConversationClosedError",
-    "ConversationConfig",
-    "ConversationError",
-    "ConversationHistory",
-    "ConversationMemory",
-    "CorruptEntryError",
-    "DialogLine",
-    "DialogLineRetriever",
-    "DimensionMismatchError",
-    "DynamoDBLog",
-    "EmbeddedEmbeddings",
-    "EmbedderChangedError",
-    "Engine",
-    "Entry",
-    "ForgetReceipt",
-    "HistoryWriteError",
-    "ImportFormatError",
-    "InMemoryLog",
-    "InvalidMessageError",
-    "LineIndexError",
-    "LineStoreError",
-    "LogClosedError",
-    "LogError",
-    "LogUnavailableError",
-    "Metadata",
-    "MiniLMEmbeddings",
-    "MissingExtraError",
-    "PostgresLog",
-    "Preface",
-    "PromptFile",
-    "PromptSyntaxError",
-    "ReadOnlyError",
-    "Recall",
-    "RecallOptions",
-    "RecallSettings",
-    "RecalledBlock",
-    "ReplyFormatError",
-    "SQLiteLog",
-    "SchemaVersionError",
-    "SendOptions",
-    "StaleWindowError",
-    "SummarizingMemory",
-    "SummaryError",
-    "SummaryEvent",
-    "SummaryRecord",
-    "SummaryReport",
-    "SummarySettings",
-    "ThreadBusyError",
-    "ThreadInfo",
-    "ThreadKey",
-    "ThreadStats",
-    "ToolLoopLimitError",
-    "Turn",
-    "TurnCancelledError",
-    "TurnHandle",
-    "TurnTimeoutError",
-    "UnknownCheckpointError",
-    "UnsupportedError",
-    "to_dynamodb",
-]
-
-_HOMES = {
-    name: module
-    for module, names in {
-        "conversation": [
-            "Conversation",
-            "ConversationConfig",
-            "Engine",
-            "Preface",
-            "SendOptions",
-            "TurnHandle",
-        ],
-        "errors": [
-            "BudgetError",
-            "ChatTemplateError",
-            "ConfigError",
-            "ContextFullError",
-            "ConvMemError",
-            "ConversationBusyError",
-            "ConversationClosedError",
-            "ConversationError",
-            "CorruptEntryError",
-            "DimensionMismatchError",
-            "EmbedderChangedError",
-            "HistoryWriteError",
-            "ImportFormatError",
-            "InvalidMessageError",
-            "LineIndexError",
-            "LineStoreError",
-            "LogClosedError",
-            "LogError",
-            "LogUnavailableError",
-            "MissingExtraError",
-            "PromptSyntaxError",
-            "ReplyFormatError",
-            "SchemaVersionError",
-            "ReadOnlyError",
-            "StaleWindowError",
-            "SummaryError",
-            "ThreadBusyError",
-            "ToolLoopLimitError",
-            "TurnCancelledError",
-            "TurnTimeoutError",
-            "UnknownCheckpointError",
-            "UnsupportedError",
-        ],
-        "history": ["AddedTurn", "ConversationHistory"],
-        "logs": ["DynamoDBLog", "InMemoryLog", "PostgresLog", "SQLiteLog", "to_dynamodb"],
-        "memory": ["ConversationMemory", "ThreadStats"],
-        "prompts": ["PromptFile"],
-        "recall": [
-            "DialogLineRetriever",
-            "EmbeddedEmbeddings",
-            "MiniLMEmbeddings",
-            "RecallOptions",
-            "RecallSettings",
-        ],
-        "records": [
-            "Context",
-            "DialogLine",
-            "Entry",
-            "ForgetReceipt",
-            "Metadata",
-            "Recall",
-            "RecalledBlock",
-            "ThreadInfo",
-            "ThreadKey",
-            "Turn",
-        ],
-        "summarizing": ["SummaryEvent", "SummaryRecord", "SummaryReport", "SummarySettings"],
-        "summarizing_memory": ["SummarizingMemory"],
-        "text": ["ChatTemplate"],
-    }.items()
-    for name in names
-}
-
-__getattr__, __dir__ = load_lazily(__name__, _HOMES)
+__getattr__, __dir__, __all__ = load_lazily(__name__)

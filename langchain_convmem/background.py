@@ -21,7 +21,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
-from langchain_convmem.streams import shield_write
 
 K = TypeVar("K")
 P = ParamSpec("P")
@@ -101,9 +100,23 @@ async def hop(call: Callable[[], T]) -> T:
 async def finish(call: Callable[[], T]) -> T:
     """Return what a call returns, made by a `hop` that ends also if the task is cancelled.
 
-    What was received is stored. The task hears that it is cancelled when the call has ended.
+    What was received is stored, even if the task is cancelled repeatedly; it hears of that when the
+    call has ended. A stream that is collected after its event loop makes the call on the spot.
     """
-    return await shield_write(hop(call))
+    try:
+        writing = asyncio.get_running_loop().create_task(hop(call))
+    except RuntimeError:
+        return call()
+    cancelled: asyncio.CancelledError | None = None
+    while not writing.done():
+        try:
+            await asyncio.wait([writing])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = writing.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
 
 
 def ask(call: Callable[[], T], acall: Callable[[], Awaitable[T]]) -> T:
@@ -195,6 +208,7 @@ class _Hop:
         try:
             answer: T = asked.result()
         except CancelledError:
+            self._is_cancelled = False  # once: what the call asks while it ends is answered
             raise asyncio.CancelledError from None
         finally:
             self._asked = None
@@ -299,15 +313,14 @@ class BackgroundJobs(Generic[K]):
             return job.done
 
     def _enqueue(self, job: _Job) -> None:
-        if self._executor is None and not self._is_closed:
-            self._executor = ThreadPoolExecutor(
-                self._workers, thread_name_prefix=f"convmem-{self._name}"
-            )
+        if self._is_closed:
+            self._finish(job)
+            return
+        if self._executor is None:
+            name = f"convmem-{self._name}"
+            self._executor = ThreadPoolExecutor(self._workers, thread_name_prefix=name)
         try:
-            if self._executor is None:
-                self._finish(job)
-            else:
-                self._executor.submit(self._run, job)
+            self._executor.submit(self._run, job).add_done_callback(self._log_failure)
         except RuntimeError:  # the interpreter ends
             self._finish(job)
 
@@ -319,18 +332,17 @@ class BackgroundJobs(Generic[K]):
         is_more: object = False
         try:
             is_more = self._job(job.key)
-        except BaseException:  # the turn that asked is over, and the next one asks again
-            _logger.exception("the %s of a thread failed", self._name)
-        with self._lock:
-            job.is_running = False
-            if (is_more or job.is_asked_again) and not job.is_dropped:
-                self._enqueue(job)
-            else:
-                self._finish(job)
+        finally:
+            with self._lock:
+                job.is_running = False
+                if (is_more or job.is_asked_again) and not job.is_dropped:
+                    self._enqueue(job)
+                else:
+                    self._finish(job)
 
     def _finish(self, job: _Job) -> None:
-        job.is_dropped = True
-        if self._jobs.pop(job.key, None) is not None:
+        if not job.done.done():
+            del self._jobs[job.key]
             job.done.set_result(None)
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -362,3 +374,9 @@ class BackgroundJobs(Generic[K]):
         self.drop(keys)
         if executor is not None and self._pid == os.getpid():
             executor.shutdown()
+
+    def _log_failure(self, run: Future[None]) -> None:
+        """Log what a job raised: the turn that asked is over, and the next one asks again."""
+        error = run.exception()
+        if error is not None:
+            _logger.error("the %s of a thread failed", self._name, exc_info=error)

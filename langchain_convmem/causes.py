@@ -1,7 +1,8 @@
 """What may be said of an error or a value that came from elsewhere: nothing that somebody said.
 
 Exceptions of parsers, drivers and providers quote what they were given. Their words, and they
-themselves as causes, would carry the text of messages into errors, tracebacks and logs.
+themselves as causes, would carry the text of messages into errors, tracebacks and logs. So they are
+named by type.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,9 +18,6 @@ from pydantic_core import ValidationError
 
 from langchain_convmem.errors import ConvMemError
 
-_SHARED_CHARS = 8
-"""So many characters in a row that text and error share are a quotation."""
-_READ_CHARS = 20_000
 _SHOWN_CHARS = 32
 _SHOWN_PLACES = 3
 _CODES = ("status_code", "errno", "sqlstate", "sqlite_errorname", "code")
@@ -27,7 +25,7 @@ _WORD = re.compile(r"[\w.:+-]+")
 
 
 class UnreadableError(ValueError):
-    """Something stored cannot be read, said in words of ours."""
+    """Something stored, or what foreign code answered, cannot be read, said in words of ours."""
 
 
 class ErrorTrap:
@@ -38,31 +36,26 @@ class ErrorTrap:
 
         with ErrorTrap(ValueError) as trap:
             return parse(text)
-        raise CorruptEntryError(f"... cannot be read: {trap.reason}") from trap.cause
+        raise LogError(f"... cannot be read: {trap.reason}") from None
 
     Attributes:
         reason: What may be said of the error that was caught; see `describe_error`.
-        cause: The error, if `texts` were given and it quotes none of them; else None.
     """
 
     def __init__(
         self,
         *kinds: type[Exception],
-        texts: Iterable[str] | None = None,
         passes: type[Exception] | tuple[type[Exception], ...] = (),
     ) -> None:
         """Catch errors of these kinds.
 
         Args:
             kinds: Others pass.
-            texts: What must not be quoted; None is whatever the error says. Read on an error only.
             passes: These pass too.
         """
         self._kinds = kinds
         self._passes = passes
-        self._texts = texts
         self.reason = ""
-        self.cause: Exception | None = None
 
     def __enter__(self) -> Self:
         """Begin the block."""
@@ -74,25 +67,21 @@ class ErrorTrap:
         """Keep what may be said of the error, and go on after the block."""
         if not isinstance(error, self._kinds) or isinstance(error, self._passes):
             return False
-        self.reason = describe_error(error, self._texts)
-        if self._texts is not None and not has_quotation(error, self._texts):
-            self.cause = error
+        self.reason = describe_error(error)
         return True
 
 
-def describe_error(error: BaseException, texts: Iterable[str] | None = None) -> str:
-    """Return what may be said of an error, by its type and what is known to hold no text.
+def describe_error(error: BaseException) -> str:
+    """Return what may be said of an error: of one of ours its words, else what holds no text.
 
-    Args:
-        error: One of ours is described by its words.
-        texts: If the error quotes none of them, its own words are added; None trusts no words.
+    That is its type, in brackets the types of at most two that it was raised from, and its codes.
     """
     if isinstance(error, ConvMemError | UnreadableError):
         return str(error)
-    name = type(error).__name__
-    if texts is not None and not has_quotation(error, texts):
-        return f"{name}: {error}".removesuffix(": ")
-    return ", ".join([name, *_list_facts(error)])
+    first = error.__cause__
+    second = first and first.__cause__
+    name, *led = dict.fromkeys(type(one).__name__ for one in (error, first, second) if one)
+    return ", ".join([f"{name} ({', '.join(led)})" if led else name, *_list_facts(error)])
 
 
 def _list_facts(error: BaseException) -> Iterator[str]:
@@ -106,8 +95,6 @@ def _list_facts(error: BaseException) -> Iterator[str]:
         for one in found[:_SHOWN_PLACES]:
             place = ".".join(describe_name(part) for part in one["loc"])
             yield f"{place}: {one['type']}" if place else str(one["type"])
-    elif isinstance(error, OSError) and error.strerror:
-        yield error.strerror
     else:
         codes = ((name, getattr(error, name, None)) for name in _CODES)
         yield from (f"{name} {value}" for name, value in codes if _is_code(value))
@@ -117,70 +104,11 @@ def _is_code(value: object) -> bool:
     return isinstance(value, int) or (isinstance(value, str) and value.isupper())
 
 
-def report_problem(
-    log: logging.Logger, what: str, error: BaseException, texts: Iterable[str] | None = None
-) -> str:
-    """Log an error of foreign code that stops nothing, and return what may be said of it.
-
-    Args:
-        log: Gets the traceback as well, unless the error quotes a text.
-        what: What did not come about.
-        error: Why.
-        texts: What the code was given; None is whatever the error says.
-    """
-    given = None if texts is None else tuple(texts)
-    problem = f"{what}: {describe_error(error, given)}"
-    is_silent = given is None or has_quotation(error, given)
-    log.warning("%s", problem, exc_info=None if is_silent else error)
+def report_problem(log: logging.Logger, what: str, error: BaseException) -> str:
+    """Log what did not come about and why, without a traceback, and return it."""
+    problem = f"{what}: {describe_error(error)}"
+    log.warning("%s", problem)
     return problem
-
-
-def has_quotation(error: BaseException, texts: Iterable[str]) -> bool:
-    """Return whether an error, or what led to it, says a piece of a text.
-
-    A piece is eight characters in a row, or a whole text that is shorter; blanks and case do not
-    count.
-    """
-    words = _fold(" ".join(_list_words(error)))[:_READ_CHARS]
-    pieces = {words[n : n + _SHARED_CHARS] for n in range(len(words) - _SHARED_CHARS + 1)}
-    return any(
-        _has_shared_piece(pieces, words, _fold(form))
-        for text in texts
-        for form in _list_forms(text)
-    )
-
-
-def _has_shared_piece(pieces: set[str], words: str, text: str) -> bool:
-    if len(text) < _SHARED_CHARS:
-        return bool(text) and re.search(rf"\b{re.escape(text)}\b", words) is not None
-    return any(text[n : n + _SHARED_CHARS] in pieces for n in range(len(text) - _SHARED_CHARS + 1))
-
-
-def _list_words(error: BaseException) -> Iterator[str]:
-    """Yield what an error and its causes say, each once."""
-    seen: set[int] = set()
-    open_errors: list[BaseException | None] = [error]
-    while open_errors:
-        one = open_errors.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        yield from (str(one), repr(one), *getattr(one, "__notes__", ()))
-        open_errors += (one.__cause__, one.__context__)
-        if isinstance(one, BaseExceptionGroup):
-            open_errors += one.exceptions
-
-
-def _list_forms(text: str) -> tuple[str, ...]:
-    """Return a text as errors print it: as it is, escaped, and as bytes."""
-    if text.isascii():
-        return (text,)
-    raw = text.encode("utf-8", "replace")
-    return text, ascii(text)[1:-1], repr(raw)[2:-1]
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.replace("\\n", " ").casefold().split())
 
 
 # -- values ---------------------------------------------------------------------------------------

@@ -1,15 +1,14 @@
 """The history of one thread: what was said, read and changed through the views.
 
-`ConversationHistory` is the public class, and `AddedTurn` what it shows. Below stand the steps that
-other hosts of a thread share with it: cutting a reply, forking, and reading its live part.
+`ConversationHistory` is the public class, and `AddedTurn` what it shows. Below stands what other
+hosts of a thread share with it: cutting a reply, forking, and reading its live part.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, Self, TypeVar
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -28,7 +27,6 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
-    Context,
     Control,
     Draft,
     Entry,
@@ -36,7 +34,6 @@ from langchain_convmem.records import (
     Role,
     StateDocument,
     ThreadKey,
-    Turn,
 )
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import (
@@ -97,6 +94,7 @@ from langchain_convmem.views.pins import (
     read_pin,
 )
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.shown import Context, Turn
 from langchain_convmem.views.summaries import (
     SummaryNode,
     SummaryWindow,
@@ -186,17 +184,14 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             InvalidMessageError: If the role is unknown or every piece is blank; nothing is written.
         """
-        return self._add_steps(_make_text_message(role, contents))
-
-    aadd = to_async(add)
-    """Async `add`."""
-
-    def _add_steps(self, message: BaseMessage) -> AddedTurn:
+        message = _make_text_message(role, contents)
         draft = self.drafting.build(message)
         if draft is None:
             return AddedTurn.make_unstored(get_role(message), self.log)
-        [entry] = self._append_drafts([draft])
-        return AddedTurn.find_holding_steps(entry, self.log)
+        [entry] = self.log.append(self.key, [draft])
+        return AddedTurn.read_holding(entry, self.log)
+
+    aadd = to_async(add)
 
     def add_messages(self, messages: MessagesInput) -> None:
         """Store messages verbatim, all or none.
@@ -215,7 +210,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: MessagesInput) -> None:
         """Store messages verbatim; see `add_messages`."""
-        await self.log.aappend(self.key, self.drafting.build_all(read_messages(messages)))
+        await hop(lambda: self.add_messages(messages))
 
     # -- what a model gets ------------------------------------------------------------------------
 
@@ -232,7 +227,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Return the model's view."""
-        return (await self.acontext()).messages
+        return await hop(lambda: self.messages)
 
     def context(
         self,
@@ -264,7 +259,6 @@ class ConversationHistory(BaseChatMessageHistory):
         )
 
     acontext = to_async(context)
-    """Async `context`."""
 
     # -- turns and entries ------------------------------------------------------------------------
 
@@ -275,7 +269,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     async def aturns(self) -> list[AddedTurn]:
         """Return the conversation in display order; see `turns`."""
-        return self._wrap_turns(build_turns(await self.log.aentries(self.key)))
+        return await hop(lambda: self.turns)
 
     @property
     def model_turns(self) -> list[AddedTurn]:
@@ -287,7 +281,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     async def amodel_turns(self) -> list[AddedTurn]:
         """Return what no summary covers, in order; see `model_turns`."""
-        return self._wrap_turns(build_model_turns(await self.log.aentries(self.key)))
+        return await hop(lambda: self.model_turns)
 
     def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
         return [AddedTurn.wrap(turn, self.log) for turn in shown]
@@ -314,15 +308,11 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If `exchanges` is not at least 1.
         """
-        return self._undo_steps(exchanges)
+        drafts, undone = plan_undo(self.entries, exchanges)
+        self.log.append(self.key, drafts)
+        return [make_turn(parts) for parts in split_runs(undone)]
 
     aundo = to_async(undo)
-    """Async `undo`."""
-
-    def _undo_steps(self, exchanges: int) -> list[Turn]:
-        drafts, undone = plan_undo(self._read_entries(), exchanges)
-        self._append_drafts(drafts)
-        return [make_turn(parts) for parts in split_runs(undone)]
 
     def redo(self) -> bool:
         """Bring back what the latest undo or clear took out, summaries included.
@@ -330,24 +320,17 @@ class ConversationHistory(BaseChatMessageHistory):
         Returns:
             Whether anything came back: not if something was said since.
         """
-        return self._redo_steps()
+        return bool(self.log.append(self.key, plan_redo(self.entries)))
 
     aredo = to_async(redo)
-    """Async `redo`."""
-
-    def _redo_steps(self) -> bool:
-        return bool(self._apply_edit(plan_redo))
 
     def clear(self) -> None:
         """Let every view start anew; the log keeps what was said (`forget` erases)."""
-        self._apply_edit(plan_clear)
+        self.log.append(self.key, plan_clear(self.entries))
 
     async def aclear(self) -> None:
         """Let every view start anew; see `clear`."""
-        await hop(lambda: self._apply_edit(plan_clear))
-
-    def _apply_edit(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> list[Entry]:
-        return self._append_drafts(edit(self._read_entries()))
+        await hop(self.clear)
 
     def replace(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
@@ -370,15 +353,7 @@ class ConversationHistory(BaseChatMessageHistory):
             InvalidMessageError: If the text is blank or the role another, or if the write hook
                 stores nothing of the new message; nothing is written.
         """
-        return self._replace_steps(message_id, message, keep_later=keep_later)
-
-    areplace = to_async(replace)
-    """Async `replace`."""
-
-    def _replace_steps(
-        self, message_id: str, message: BaseMessage | str, *, keep_later: bool
-    ) -> AddedTurn:
-        entries = self._read_entries()
+        entries = self.entries
         *edits, draft = plan_replace(entries, message_id, message, keep_later=keep_later)
         kept = self.drafting.filter_draft(draft)
         if kept is None:
@@ -387,8 +362,10 @@ class ConversationHistory(BaseChatMessageHistory):
                 "take it out with undo() or memory.forget()"
             )
             raise InvalidMessageError(msg)
-        added = self._append_drafts([*edits, kept])
-        return AddedTurn.find_holding(added[-1], self._read_entries(), self.log)
+        added = self.log.append(self.key, [*edits, kept])
+        return AddedTurn.find_holding(added[-1], self.entries, self.log)
+
+    areplace = to_async(replace)
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AddedTurn | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
@@ -411,16 +388,10 @@ class ConversationHistory(BaseChatMessageHistory):
             ConfigError: If the thread shows no such reply.
             InvalidMessageError: If the words are not in the reply; nothing is written.
         """
-        return self._cut(heard_until, message_id)
+        cut = cut_reply(self.log, self.key, self.drafting, heard_until, message_id)
+        return None if cut is None else AddedTurn.find_holding(cut, self.entries, self.log)
 
     acut_reply = to_async(cut_reply)
-    """Async `cut_reply`."""
-
-    def _cut(self, heard: Heard, message_id: str | None) -> AddedTurn | None:
-        cut = cut_reply(self.log, self.key, self.drafting, heard, message_id)
-        if cut is None:
-            return None
-        return AddedTurn.find_holding(cut, self._read_entries(), self.log)
 
     # -- summaries --------------------------------------------------------------------------------
 
@@ -431,10 +402,9 @@ class ConversationHistory(BaseChatMessageHistory):
         last stays out; placeholders and system messages stay out too. Empty when there is nothing
         new. Taking a window changes nothing.
         """
-        return self._read_view(partial(find_summary_window, self.key))
+        return find_summary_window(self.key, self.entries)
 
     asummary_window = to_async(summary_window)
-    """Async `summary_window`."""
 
     def add_summary(
         self,
@@ -462,14 +432,6 @@ class ConversationHistory(BaseChatMessageHistory):
                 summarised since; nothing is written.
             ConfigError: If the window is of another thread.
         """
-        return self._add_summary_steps(text, window, model, prompt_version)
-
-    aadd_summary = to_async(add_summary)
-    """Async `add_summary`."""
-
-    def _add_summary_steps(
-        self, text: str | Sequence[str], window: SummaryWindow, model: str, prompt_version: str
-    ) -> AddedTurn:
         if not isinstance(window, SummaryWindow) or window.key != self.key:
             raise ConfigError(
                 f"window must be one of thread {self.key.thread_id!r}, got {describe_value(window)}"
@@ -477,13 +439,13 @@ class ConversationHistory(BaseChatMessageHistory):
         pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
         if pieces is None:
             raise InvalidMessageError("before_write stores nothing of the summary; none was added")
-        before = self._read_entries()
+        before = self.entries
         added = find_applied_summary(pieces, window, before)
         if added is not None:
             return AddedTurn.find_holding(added, before, self.log)
         draft = draft_summary(pieces, window, before, model=model, prompt_version=prompt_version)
-        [added] = self._append_drafts([draft])
-        entries = self._read_entries()
+        [added] = self.log.append(self.key, [draft])
+        entries = self.entries
         try:
             check_kept(window, entries)
         except StaleWindowError:
@@ -491,14 +453,16 @@ class ConversationHistory(BaseChatMessageHistory):
             raise
         return AddedTurn.find_holding(added, entries, self.log)
 
+    aadd_summary = to_async(add_summary)
+
     @property
     def last_summary(self) -> Turn | None:
         """The live summary: the newest that was written, not made by rule; if any."""
-        return self._read_view(_find_last_summary)
+        return _find_last_summary(self.entries)
 
     async def alast_summary(self) -> Turn | None:
         """Return the live summary, if any; see `last_summary`."""
-        return await hop(lambda: self._read_view(_find_last_summary))
+        return await hop(lambda: self.last_summary)
 
     @property
     def summaries(self) -> list[SummaryNode]:
@@ -506,11 +470,11 @@ class ConversationHistory(BaseChatMessageHistory):
 
         In the order of what they stand for; every entry stands under one of them, or is shown.
         """
-        return self._read_view(build_summary_tree)
+        return build_summary_tree(self.entries)
 
     async def asummaries(self) -> list[SummaryNode]:
         """Return the summaries that a model reads; see `summaries`."""
-        return await hop(lambda: self._read_view(build_summary_tree))
+        return await hop(lambda: self.summaries)
 
     def undo_summary(self) -> Turn | None:
         """Take back the live summary: what it covers is shown again, or the summary it continues.
@@ -523,15 +487,11 @@ class ConversationHistory(BaseChatMessageHistory):
         Returns:
             What was taken back; None if there was no summary.
         """
-        return self._undo_summary_steps()
+        entries = self.entries
+        self.log.append(self.key, plan_undo_summary(entries))
+        return _find_last_summary(entries)
 
     aundo_summary = to_async(undo_summary)
-    """Async `undo_summary`."""
-
-    def _undo_summary_steps(self) -> Turn | None:
-        entries = self._read_entries()
-        self._append_drafts(plan_undo_summary(entries))
-        return _find_last_summary(entries)
 
     def edit_summary(
         self, text: str | Sequence[str], *, summary_id: str | None = None
@@ -554,23 +514,19 @@ class ConversationHistory(BaseChatMessageHistory):
                 nothing is written.
             StaleWindowError: If the summary was forgotten at this moment; nothing is written.
         """
-        return self._edit_summary_steps(text, summary_id)
-
-    aedit_summary = to_async(edit_summary)
-    """Async `edit_summary`."""
-
-    def _edit_summary_steps(self, text: str | Sequence[str], summary_id: str | None) -> AddedTurn:
         pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
         if pieces is None:
             raise InvalidMessageError("before_write stores nothing of the summary; it stays")
-        old, draft = plan_edit_summary(self._read_entries(), pieces, summary_id)
-        [added] = self._append_drafts([draft])
-        entries = self._read_entries()
+        old, draft = plan_edit_summary(self.entries, pieces, summary_id)
+        [added] = self.log.append(self.key, [draft])
+        entries = self.entries
         if old.id not in {entry.id for entry in entries}:
             self.log.forget(self.key, [added.id])
             msg = f"summary {old.id!r} was forgotten with what it told; nothing was written"
             raise StaleWindowError(msg, thread_id=self.key.thread_id)
         return AddedTurn.find_holding(added, entries, self.log)
+
+    aedit_summary = to_async(edit_summary)
 
     # -- pins -------------------------------------------------------------------------------------
 
@@ -581,7 +537,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     async def apins(self) -> list[Pin]:
         """Return what is pinned; see `pins`."""
-        return find_pins(await self.log.aentries(self.key))
+        return await hop(lambda: self.pins)
 
     def pin(self, text: str | None = None, *, message_id: str | None = None) -> Pin:
         """Keep words in view, as they are, in every context of the thread.
@@ -605,13 +561,7 @@ class ConversationHistory(BaseChatMessageHistory):
             BudgetError: If the thread has too many pins, or they would be too long.
             StaleWindowError: If the message was forgotten at this moment; nothing is pinned.
         """
-        return self._pin_steps(text, message_id)
-
-    apin = to_async(pin)
-    """Async `pin`."""
-
-    def _pin_steps(self, text: str | None, message_id: str | None) -> Pin:
-        entries = self._read_entries()
+        entries = self.entries
         words = self.drafting.filter_pieces([find_pinned_text(entries, text, message_id)])
         if not words:
             raise InvalidMessageError("before_write stores nothing of the words; none were pinned")
@@ -621,10 +571,12 @@ class ConversationHistory(BaseChatMessageHistory):
         made = [pin for pin in known if is_same_pin(pin, draft)]
         if made:
             return made[0]
-        [added] = self._append_drafts([draft])
+        [added] = self.log.append(self.key, [draft])
         if source is not None:
             self._check_source_kept(source, added)
         return read_pin(added)
+
+    apin = to_async(pin)
 
     def _check_source_kept(self, source: Entry, pinned: Entry) -> None:
         """Erase a pin again if its message was erased while it was written.
@@ -632,8 +584,7 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             StaleWindowError: If so.
         """
-        there: list[Entry] = self.log.find(self.key, [source.message_id])
-        if there:
+        if self.log.find(self.key, [source.message_id]):
             return
         self.log.forget(self.key, [pinned.id])
         msg = f"message {source.message_id!r} was forgotten; nothing is pinned"
@@ -651,14 +602,10 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If it is neither a pin nor text.
         """
-        return self._unpin_steps(pin)
+        drafts = plan_unpin(self.entries, pin)
+        return bool(self.log.append(self.key, drafts))
 
     aunpin = to_async(unpin)
-    """Async `unpin`."""
-
-    def _unpin_steps(self, pin: Pin | str) -> bool:
-        drafts = plan_unpin(self._read_entries(), pin)
-        return bool(self._append_drafts(drafts))
 
     # -- maps for a NoSQL log, and tables for people ----------------------------------------------
 
@@ -687,19 +634,13 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If `sink` is empty, or the log cannot keep cursors.
         """
-        return self._export(incremental, exclude_last, sink)
-
-    ato_maps = to_async(to_maps)
-    """Async `to_maps`."""
-
-    def _export(self, incremental: bool, exclude_last: bool, sink: str) -> list[dict[str, Any]]:
         if not incremental:
-            shown = build_turns(self._read_entries())
+            shown = build_turns(self.entries)
             return [make_turn_map(turn) for turn in (shown[:-1] if exclude_last else shown)]
         while True:
             # The cursor first: entries read after it hold all that it counts.
             before, version = self._read_cursor(sink)
-            entries = self._read_entries()
+            entries = self.entries
             maps, after = export_maps(entries, before, exclude_last=exclude_last)
             if after == before:
                 return maps
@@ -709,19 +650,17 @@ class ConversationHistory(BaseChatMessageHistory):
             if written is not None:
                 return maps
 
+    ato_maps = to_async(to_maps)
+
     def table(self) -> str:
         """Return the conversation as text, one line per turn; `print(history)` shows the same.
 
         Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
         sink, `^` the live summary.
         """
-        return self._format_table()
+        return format_text_table(*self._read_table())
 
     atable = to_async(table)
-    """Async `table`."""
-
-    def _format_table(self) -> str:
-        return format_text_table(*self._read_table())
 
     def __str__(self) -> str:
         return self.table()
@@ -732,32 +671,14 @@ class ConversationHistory(BaseChatMessageHistory):
 
     def _read_table(self) -> tuple[Sequence[Entry], ExportCursor | None]:
         cursor, _ = self._read_cursor(DEFAULT_SINK)
-        return self._read_entries(), cursor
+        return self.entries, cursor
 
     def _read_cursor(self, sink: str) -> tuple[ExportCursor, int | None]:
         """Return how far a sink was served, and the version of the document that says so."""
-        log = self.log
-        document = log.get_state(self.key, _name_cursor(sink))
+        document = self.log.get_state(self.key, _name_cursor(sink))
         if document is None:
             return ExportCursor(), None
         return ExportCursor.read(document.value), document.version
-
-    # -- reading and writing the log --------------------------------------------------------------
-
-    def _read_entries(self) -> list[Entry]:
-        found: list[Entry] = self.log.entries(self.key)
-        return found
-
-    def _read_view(self, view: Callable[[Sequence[Entry]], T]) -> T:
-        """Return what a view makes of the entries."""
-        return view(self._read_entries())
-
-    def _append_drafts(self, drafts: Sequence[Draft]) -> list[Entry]:
-        """Append, unless there is nothing to append."""
-        if not drafts:
-            return []
-        added: list[Entry] = self.log.append(self.key, drafts)
-        return added
 
 
 def _make_text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
@@ -814,9 +735,9 @@ class AddedTurn(Turn):
         return cls.wrap(_find_holder(added, build_turns(entries)) or make_turn([added]), log)
 
     @classmethod
-    def find_holding_steps(cls, added: Entry, log: MessageLog) -> Self:
+    def read_holding(cls, added: Entry, log: MessageLog) -> Self:
         """Return the turn that holds an entry just added, without reading more than it takes."""
-        page: list[Entry] = log.entries(added.key, last=_PAGE)
+        page = log.entries(added.key, last=_PAGE)
         if len(page) < _PAGE:
             return cls.find_holding(added, page, log)
         latest = build_turns(page[1:]) if is_self_contained(page) else []
@@ -827,17 +748,15 @@ class AddedTurn(Turn):
 
     def add_attribute(self, name: str) -> None:
         """Append a mark."""
-        return self._annotate(attributes=(name,))
+        self._annotate(attributes=(name,))
 
     aadd_attribute = to_async(add_attribute)
-    """Async `add_attribute`."""
 
     def add_timing(self, name: str, at_ms: int | None = None) -> None:
         """Set a time, milliseconds since the epoch; None is now."""
-        return self._annotate(timing={name: get_now_ms() if at_ms is None else at_ms})
+        self._annotate(timing={name: get_now_ms() if at_ms is None else at_ms})
 
     aadd_timing = to_async(add_timing)
-    """Async `add_timing`."""
 
     def add_data(self, name: str, value: Any) -> None:
         """Set a plain value under `aux`.
@@ -845,10 +764,9 @@ class AddedTurn(Turn):
         Raises:
             InvalidMessageError: If the value is not made of plain values.
         """
-        return self._annotate(aux={name: value})
+        self._annotate(aux={name: value})
 
     aadd_data = to_async(add_data)
-    """Async `add_data`."""
 
     def _annotate(self, **changes: Any) -> None:
         if not self.entries:
@@ -875,7 +793,7 @@ def cut_reply(
     If the write hook stores nothing of what is left, nothing is; see
     `ConversationHistory.cut_reply`.
     """
-    entries: list[Entry] = log.entries(key)
+    entries = log.entries(key)
     reply = find_reply(entries, message_id)
     drafts = plan_cut(entries, reply, _apply_hook(heard, drafting))
     if not drafts:
@@ -918,9 +836,9 @@ def fork_thread(
         ConfigError: If `at` is not in the view of `origin`, or the other thread is in use.
     """
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
-    entries: list[Entry] = log.entries(origin)
+    entries = log.entries(origin)
     kept = find_entries_until(entries, at)
-    there: list[Entry] = log.entries(target)
+    there = log.entries(target)
     check_target(target, there, origin)
     spoken = [entry for entry in kept if entry.role != "summary"]
     made: list[Entry] = []
@@ -994,7 +912,9 @@ def read_context(log: MessageLog, key: ThreadKey, **options: Any) -> Context:
     if view is None:
         thread = read_all(log, thread)
         view = build_context(thread.entries, **options)
-    note(log, thread, view, options)
+    note = make_note(thread, view, options)
+    if note is not None:
+        write_cache(log, key, note)
     return view
 
 
@@ -1003,7 +923,7 @@ def read_live(log: MessageLog, key: ThreadKey) -> LiveThread:
 
     The entries may be shared with others: read them, and change nothing.
     """
-    document, entries = read_thread(log, key, _DOCUMENT, _find_needed)
+    document, entries = log.read_thread(key, _DOCUMENT, _find_needed)
     version = None if document is None else document.version
     part = _read_part(document)
     if part is None or is_current(part, entries):
@@ -1015,19 +935,7 @@ def read_all(log: MessageLog, thread: LiveThread) -> LiveThread:
     """Return the same thread with all its entries; nothing is read if it has them."""
     if thread.part is None:
         return thread
-    return LiveThread(
-        thread.key,
-        log.entries(thread.key),
-        None,
-        thread.version,
-    )
-
-
-def note(log: MessageLog, thread: LiveThread, view: Context, options: dict[str, Any]) -> None:
-    """Write down what the next view needs, if this one could have done with much less."""
-    note = make_note(thread, view, options)
-    if note is not None:
-        write_cache(log, thread.key, note)
+    return LiveThread(thread.key, log.entries(thread.key), None, thread.version)
 
 
 def make_note(thread: LiveThread, view: Context, options: dict[str, Any]) -> CacheDraft | None:
@@ -1070,35 +978,6 @@ def _find_stretches(positions: Sequence[int]) -> list[Stretch]:
         else:
             found.append((position - 1, position))
     return list(found)
-
-
-# -- What a turn reads and writes: one transaction where the log can, else call by call -----------
-def read_thread(
-    log: MessageLog,
-    key: ThreadKey,
-    name: str,
-    stretches: Callable[[StateDocument | None], Sequence[Stretch]],
-) -> tuple[StateDocument | None, list[Entry]]:
-    """Return a document and entries of its thread; see `MessageLog.read_thread`."""
-    found: tuple[StateDocument | None, list[Entry]]
-    found = log.read_thread(key, name, stretches)
-    return found
-
-
-def append_planned(
-    log: MessageLog,
-    key: ThreadKey,
-    plan: Callable[[Sequence[Entry]], Sequence[Draft]],
-    *,
-    after: int,
-    message_ids: Collection[str] = (),
-    documents: Sequence[CacheDraft] = (),
-) -> list[Entry]:
-    """Append what `plan` makes of what is there; see `MessageLog.append_planned`."""
-    appended: list[Entry] = log.append_planned(
-        key, plan, after=after, message_ids=message_ids, documents=documents
-    )
-    return appended
 
 
 def write_cache(log: MessageLog, key: ThreadKey, document: CacheDraft) -> None:

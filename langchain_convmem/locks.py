@@ -46,11 +46,6 @@ class FifoLock:
         self._capacity = capacity
 
     @property
-    def is_free(self) -> bool:
-        """Whether nobody is inside or in the line."""
-        return self.length == 0
-
-    @property
     def length(self) -> int:
         """How many are in the line, those inside included."""
         with self._guard:

@@ -32,18 +32,15 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
-    CitedSentence,
-    Context,
     DialogLine,
     Draft,
     Entry,
     ForgetReceipt,
     Owner,
-    Recall,
     ThreadInfo,
     ThreadKey,
-    Turn,
 )
+from langchain_convmem.runnables import allow_own_loop
 from langchain_convmem.titles import (
     check_title,
     list_threads,
@@ -76,6 +73,7 @@ from langchain_convmem.views.messages import (
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Profile, resolve_profile
+from langchain_convmem.views.shown import Context, Recall, Turn
 from langchain_convmem.views.summaries import find_summaries_over
 
 if TYPE_CHECKING:
@@ -85,16 +83,17 @@ if TYPE_CHECKING:
 
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
     from langchain_convmem.conversation.inputs import MediaLimits
+    from langchain_convmem.conversation.threads import ThreadMemory
     from langchain_convmem.logs.as_of import PointInTime
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
-    from langchain_convmem.conversation.threads import ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.summarizing.citations import CitedSentence
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.record import SummaryRecord
     from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
@@ -255,7 +254,9 @@ class ConversationMemory:
             summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
                 `offline.ExtractiveSummarizer()`. `"auto"`: the model of the first chain, agent or
-                conversation that runs over this memory. None: nothing is ever summarised.
+                conversation that runs over this memory. None: nothing is ever summarised. A
+                coroutine function runs behind the turns, or where `asummarize` and the like await
+                it; a synchronous call that would need it raises a `ConfigError`.
             summary_settings: When a thread is compacted, and how far.
             summarize_when: `"background"`: a worker thread compacts after the turn.
                 `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
@@ -1423,6 +1424,10 @@ class TurnServices:
                 options.budget.list_message_budgets(self.get_recall_budget(options))[0]
             )
 
+    def check_call(self) -> None:
+        """Refuse a synchronous turn that would need a coroutine; nothing is stored yet."""
+        self.summaries.check_call()
+
     def note_turn(self, key: ThreadKey) -> None:
         """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
         self.recaller.embed_soon(key.owner)
@@ -1621,9 +1626,7 @@ class Profiles:
         if thread_id is not None:
             keys = [ThreadKey(owner.user_id, thread_id)]
         else:
-            log = self._log
-            threads = log.threads(owner.user_id)
-            keys = [thread.key for thread in threads]
+            keys = [thread.key for thread in self._log.threads(owner.user_id)]
         return self._profiler.read_threads(keys)
 
     def note_turn(self, key: ThreadKey) -> None:
@@ -1634,7 +1637,8 @@ class Profiles:
 
     def _read_waiting(self, key: ThreadKey) -> None:
         if self._profiler is not None:
-            self._profiler.read_waiting(key.owner)
+            with allow_own_loop():
+                self._profiler.read_waiting(key.owner)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for the readings under way; return whether they ended within this time."""
@@ -1728,7 +1732,7 @@ class Summaries:
 
     def _make_compactor(self) -> Compactor:
         from langchain_convmem.summarizing import SummarySettings
-        from langchain_convmem.summarizing.compactor import Compactor
+        from langchain_convmem.summarizing.compactor import Compactor, Leases
 
         if self._summarizer is None:
             msg = (
@@ -1736,19 +1740,18 @@ class Summaries:
                 "langchain_convmem.offline.ExtractiveSummarizer(), as summarizer="
             )
             raise ConfigError(msg)
+        given = self._settings or SummarySettings()
+        settings = replace(given, token_counter=given.token_counter or self._counter)
         return Compactor(
-            self._log,
-            self._summarizer,
-            self._prepare_settings(self._settings or SummarySettings()),
+            log=self._log,
+            summarizer=self._summarizer,
+            settings=settings,
+            leases=Leases(self._log, settings),
             drafting=self._drafting,
             read=self._read,
             findable=self._find_some,
             on_report=self._report,
         )
-
-    def _prepare_settings(self, settings: SummarySettings) -> SummarySettings:
-        """Return settings that count as the memory does, unless they have a counter."""
-        return replace(settings, token_counter=settings.token_counter or self._counter)
 
     def _report(self, report: SummaryReport) -> None:
         """Tell the application what came of a compaction, if it wants to know."""
@@ -1763,10 +1766,19 @@ class Summaries:
         """Write the live summary of a thread anew; see `ConversationMemory.resummarize`."""
         from langchain_convmem.summarizing.summarizers import as_summarizer
 
-        by = None if summarizer is None else as_summarizer(summarizer)
-        return self.compactor.redo(key, by)
+        compactor = self.compactor
+        if summarizer is not None:
+            compactor = replace(compactor, summarizer=as_summarizer(summarizer))
+        return compactor.redo(key)
 
     # -- after turns ------------------------------------------------------------------------------
+
+    def check_call(self) -> None:
+        """Refuse a turn that would end with a summary whose coroutine it cannot await."""
+        if self._summarizer is not None and self._when == "foreground":
+            from langchain_convmem.summarizing.summarizers import check_summarizer
+
+            check_summarizer(self._summarizer, self.compactor.settings.judge)
 
     def fit_budget(self, budget: int | None) -> None:
         """Have threads compacted before a model gets more of one than this; None is any number.
@@ -1775,9 +1787,9 @@ class Summaries:
         """
         if budget is None or self._summarizer is None:
             return
-        compactor = self.compactor
         with self._lock:
-            compactor.settings = compactor.settings.fit_to(budget)
+            compactor = self.compactor
+            self._compactor = replace(compactor, settings=compactor.settings.fit_to(budget))
 
     def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
@@ -1787,20 +1799,22 @@ class Summaries:
         """
         if self._summarizer is None:
             return
-        compactor = self.compactor
         with self._lock:
+            compactor = self.compactor
+            settings = compactor.settings
             if model.window_tokens is not None:
-                compactor.settings = compactor.settings.fit_window(model.window_tokens)
+                settings = settings.fit_window(model.window_tokens)
             if self._waits_for_model and model.chat_model is not None:
                 from langchain_convmem.summarizing.prefix import PrefixSummarizer
                 from langchain_convmem.summarizing.summarizers import as_summarizer
 
                 on_top = None if chain is None else PrefixSummarizer.from_chain(chain)
-                compactor.summarizer = on_top or as_summarizer(model.chat_model)
-                self._summarizer = compactor.summarizer
+                self._summarizer = on_top or as_summarizer(model.chat_model)
                 self._waits_for_model = False
                 if model.window_tokens is not None:
-                    compactor.settings = compactor.settings.fit_input(model.window_tokens)
+                    settings = settings.fit_input(model.window_tokens)
+            # A compaction under way goes on with those it began with.
+            self._compactor = replace(compactor, settings=settings, summarizer=self._summarizer)
 
     def compact(self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]) -> None:
         """Compact a thread if that is due, now or later; see `TurnServices.finish_turn`."""
@@ -1842,31 +1856,22 @@ class Summaries:
 
     @property
     def _background(self) -> BackgroundJobs[ThreadKey]:
-        compactor = self.compactor
         with self._lock:
             if self._jobs is None:
-                self._jobs = BackgroundJobs(
-                    lambda key: self._compact_and_prepare(compactor, key),
-                    name="compaction",
-                )
+                self._jobs = BackgroundJobs(self._compact_and_prepare, name="compaction")
             return self._jobs
 
-    def _compact_and_prepare(self, compactor: Compactor, key: ThreadKey) -> None:
+    def _compact_and_prepare(self, key: ThreadKey) -> None:
         """Compact a thread, and take up what is folded now, which the next turn would have to."""
         from langchain_convmem.recall.embedding import EmbeddedEmbeddings
-        from langchain_convmem.summarizing.branches import (
-            BRANCHES,
-            find_folding,
-            read_folded,
-        )
+        from langchain_convmem.summarizing.branches import BRANCHES, find_folding, read_folded
 
-        compactor.compact(key)
-        entries = self._read(key)
-        roots = find_folding(find_live_entries(entries))
+        with allow_own_loop():
+            self.compactor.compact(key)
+        roots = find_folding(find_live_entries(self._read(key)))
         if roots:
             branches = BRANCHES.get(_find_place(self._log), key)
-            read = partial(read_stretches, self._log, key)
-            read_folded(branches, roots, read)
+            read_folded(branches, roots, partial(read_stretches, self._log, key))
             branches.prepare(EmbeddedEmbeddings().embed_documents)
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -1891,8 +1896,7 @@ class Summaries:
         """Return what became of all that is covered in a thread."""
         from langchain_convmem.summarizing.record import record
 
-        entries: list[Entry] = self._log.entries(key)
-        return record(key, entries, self._find_words)
+        return record(key, self._log.entries(key), self._find_words)
 
     def _find_some(self, key: ThreadKey, facts: Sequence[Fact]) -> list[str]:
         """Return the words by which recall finds facts, of as many as a compaction looks for."""
@@ -1904,7 +1908,7 @@ class Summaries:
         from langchain_convmem.summarizing.record import pick_words
         from langchain_convmem.words.facts import check_told
 
-        recall = self._recaller.recall
+        recall = self._recaller.recall.drop_hooks()
         by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
         by_asked: dict[str, list[Fact]] = {}
         for fact in facts:
@@ -1912,9 +1916,7 @@ class Summaries:
         found: dict[str, str] = {}
         for words, wanted in by_asked.items():
             if words:
-                lines = recall.recall_steps(
-                    key.owner, words, k=_BLOCKS, ranking=0, settings=by_words
-                )
+                lines = recall.recall(key.owner, words, k=_BLOCKS, ranking=0, settings=by_words)
                 text = "\n".join(block.text for block in lines.blocks)
                 told = zip(wanted, check_told(wanted, text), strict=True)
                 found |= {one.key: words for one, so in told if so or one.sentence in text}

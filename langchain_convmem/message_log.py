@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from langchain_convmem.background import to_async
-from langchain_convmem.errors import CorruptEntryError, LogError
+from langchain_convmem.errors import LogClosedError, LogError, LogUnavailableError
 from langchain_convmem.records import (
     CacheDraft,
     Changes,
@@ -212,9 +212,12 @@ class MessageLog(ABC):
         """Return the documents of one name of some threads; a damaged one is left out."""
 
         def read(key: ThreadKey) -> StateDocument | None:
-            with suppress(CorruptEntryError):
+            try:
                 return self.get_state(key, name)
-            return None
+            except (LogUnavailableError, LogClosedError):
+                raise
+            except LogError:
+                return None
 
         wanted = list(keys)
         with ThreadPoolExecutor(self.workers) as pool:

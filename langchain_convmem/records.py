@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.markup import format_turn, render_recall, render_turn
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -187,38 +186,10 @@ class Entry:
         return (self.message.id if self.message is not None else None) or self.id
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A maximal run of one role, as the views show it.
-
-    Attributes:
-        id: Id of its first entry; a placeholder's id is derived and the same in every process.
-        role: The role of all its parts.
-        contents: Text pieces of all parts, in order, blank ones left out.
-        entries: The parts, in order; empty for a placeholder.
-        metadata: One `merged` mark per further part; timings of the first part win where both
-            set the same name; aux keys of later parts win.
-    """
-
-    id: str
-    role: Role
-    contents: tuple[str, ...]
-    entries: tuple[Entry, ...]
-    metadata: Metadata
-
-    def __repr__(self) -> str:
-        return format_turn(self, type(self).__name__)
-
-    def _repr_html_(self) -> str:
-        return render_turn(self)
-
-
 # -- Dialog lines, and what a recall answers with -------------------------------------------------
 Scalar: TypeAlias = "str | int | float | bool | None"
 Trust: TypeAlias = Literal["user", "model", "tool", "import", "outside"]
 """Where a line came from; see `DialogLine.trust`."""
-Verdict: TypeAlias = Literal["answered", "related", "nothing"]
-"""What a recall says of itself; see `Recall.verdict`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,140 +228,6 @@ class DialogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class LineMatch:
-    """A line in the ranking of one recall.
-
-    Attributes:
-        line: The line.
-        relevance: Fused and smoothed score; larger is closer, no fixed range.
-        similarity: Cosine in [-1, 1] to the query; 0.0 when the line has no vector.
-        why: Short reasons (`meaning`, `kind`, `words: ...`, `speaker`, `date`, `neighbours`).
-    """
-
-    line: DialogLine
-    relevance: float
-    similarity: float
-    why: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RecalledBlock:
-    """Neighbouring lines of one session that were recalled together.
-
-    Attributes:
-        lines: In the order of the dialogue.
-        text: What a model should read: a date header, then `Speaker: text` lines, verbatim; further
-            lines of a text are indented, so that whatever begins a line is said by nobody.
-        matches: The hits inside, best first.
-        relevance: That of the best hit.
-        similarity: Cosine of the best hit.
-    """
-
-    lines: tuple[DialogLine, ...]
-    text: str
-    matches: tuple[LineMatch, ...]
-    relevance: float
-    similarity: float
-
-
-@dataclass(frozen=True, slots=True)
-class SentenceSource:
-    """An entry that a sentence of a summary comes from.
-
-    Attributes:
-        entry_id: The entry.
-        message_id: Its message.
-        position: Where it stands in its thread.
-        role: Who spoke.
-        day: When, such as "2026-05-08" (UTC); empty outside the calendar.
-    """
-
-    entry_id: str
-    message_id: str
-    position: int
-    role: Role
-    day: str
-
-
-_MOST_TOLD = 4
-"""So many sources of a sentence are told one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class CitedSentence:
-    """A sentence of a summary, and where it comes from.
-
-    Attributes:
-        text: The sentence.
-        summary_id: Entry of the summary that says it.
-        sources: The entries that it names, by position; where the summary names none, all that it
-            covers. Empty where all of them are gone.
-    """
-
-    text: str
-    summary_id: str
-    sources: tuple[SentenceSource, ...]
-
-    def __str__(self) -> str:
-        if len(self.sources) > _MOST_TOLD:
-            first, last = self.sources[0], self.sources[-1]
-            places = f"{first.position} to {last.position}, {first.day} to {last.day}"
-            return f"{self.text} [{len(self.sources)} entries at {places}]"
-        told = "; ".join(f"{one.role} at {one.position}, {one.day}" for one in self.sources)
-        return f"{self.text} [{told or 'its sources are gone'}]"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedSummary:
-    """Sentences of a summary that another one folds, shown since a question asks for them.
-
-    Attributes:
-        summary_id: Entry of the summary.
-        position: Where it stands in its thread.
-        sentences: In its order, as it says them.
-        numbers: Which of its sentences these are, from 0.
-        text: What a model should read: the sentences, after a header with the days that it tells of
-            unless the opened summary before it tells of the same.
-    """
-
-    summary_id: str
-    position: int
-    sentences: tuple[str, ...]
-    numbers: tuple[int, ...]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """The answer to one recall.
-
-    Attributes:
-        matches: Ranked lines, best first.
-        blocks: What was selected, best first; no line stands in two blocks.
-        buffer: The thread's relevance buffer afterwards, newest first.
-        best_rejected: Relevance of the best line that was not selected, if any.
-        problems: What went wrong without stopping the recall, such as a failing embedder.
-        verdict: "answered" where a line of the blocks holds most of what the question asks about;
-            "related" where blocks come near it, yet what is asked may never have been said, such as
-            a cat's age where only its name is known; "nothing" without blocks. It counts words: a
-            fact that is told in other words than the question's is "related".
-        opened: In a turn, what folded summaries of its thread say to the question, in the order of
-            what they cover.
-    """
-
-    matches: tuple[LineMatch, ...]
-    blocks: tuple[RecalledBlock, ...]
-    buffer: tuple[RecalledBlock, ...] = ()
-    best_rejected: float | None = None
-    problems: tuple[str, ...] = ()
-    verdict: Verdict = "nothing"
-    opened: tuple[OpenedSummary, ...] = ()
-
-    def _repr_html_(self) -> str:
-        return render_recall(self)
-
-
-@dataclass(frozen=True, slots=True)
 class StoredSegment:
     """What an index derived from one segment of a line, kept so that a cold start is cheap.
 
@@ -417,27 +254,6 @@ class StoredSegment:
 
 
 # -- What logs and views answer with, and what summarisers are asked ------------------------------
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a model gets.
-
-    Attributes:
-        messages: Valid for the profile they were built for; fresh copies.
-        repairs: What had to be repaired, one sentence each; empty for a sound history.
-        tokens: Size of `messages` by the token counter.
-        positions: Positions of the entries that `messages` show.
-        is_whole: Whether nothing was left out for the budget.
-        left_out: How many earlier messages `messages` neither show nor summarise.
-    """
-
-    messages: list[BaseMessage]
-    repairs: tuple[str, ...]
-    tokens: int
-    positions: frozenset[int]
-    is_whole: bool = True
-    left_out: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Entries of one owner after a cursor, in commit order.

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableSequence,
+)
 
-from langchain_convmem.background import ask
+from langchain_convmem.background import ask, can_await
 from langchain_convmem.causes import ErrorTrap
-from langchain_convmem.errors import SummaryError
+from langchain_convmem.errors import ConfigError, SummaryError
 
 INTERNAL_TAG = "langchain_convmem:internal"
 """Tag of every run that the memory itself starts."""
@@ -31,9 +39,63 @@ def as_runnable(value: object) -> Runnable[Any, Any] | None:
         return value
     if isinstance(value, type) or not callable(value):
         return None
-    if inspect.iscoroutinefunction(value):
-        return RunnableLambda(partial(_run_in_own_loop, value), afunc=value)
     return RunnableLambda(value)
+
+
+# -- What is asynchronous alone -------------------------------------------------------------------
+
+_OWN_LOOP: ContextVar[bool] = ContextVar("convmem_own_loop", default=False)
+
+
+@contextmanager
+def allow_own_loop() -> Iterator[None]:
+    """Let coroutines run in event loops of their own: in a worker, nobody's loop waits for them."""
+    token = _OWN_LOOP.set(True)
+    try:
+        yield
+    finally:
+        _OWN_LOOP.reset(token)
+
+
+def check_askable(asked: object, what: str, way_out: str) -> None:
+    """Refuse what is asynchronous alone in a synchronous call, which cannot await it.
+
+    Args:
+        asked: What would be asked.
+        what: What it is.
+        way_out: Which calls can ask it.
+
+    Raises:
+        ConfigError: If nothing here can await it.
+    """
+    if _is_async_only(asked) and not (can_await() or _OWN_LOOP.get()):
+        msg = (
+            f"{what} is a coroutine function, which a synchronous call cannot await; call "
+            f"{way_out} instead, or pass a plain function"
+        )
+        raise ConfigError(msg)
+
+
+def _is_async_only(asked: object) -> bool:
+    if isinstance(asked, RunnableSequence):
+        return any(map(_is_async_only, asked.steps))
+    if isinstance(asked, RunnableBinding):
+        return _is_async_only(asked.bound)
+    if isinstance(asked, RunnableLambda):
+        return not hasattr(asked, "func")
+    return iscoroutinefunction(asked) or iscoroutinefunction(type(asked).__call__)
+
+
+def invoke(
+    runnable: Runnable[Any, Any], messages: list[BaseMessage], config: RunnableConfig
+) -> Any:
+    """Return what a Runnable answers to a synchronous call that `check_askable` let pass."""
+    if _is_async_only(runnable):
+        return asyncio.run(runnable.ainvoke(messages, config))
+    return runnable.invoke(messages, config)
+
+
+# -- Asking ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +105,10 @@ class AskedAnswer:
     Attributes:
         value: The answer; None where there is none.
         reason: What may be said of the error instead; empty if there was none.
-        cause: The error, if it quotes nothing of what was given.
     """
 
     value: Any = field(default=None, repr=False)
     reason: str = ""
-    cause: Exception | None = None
 
 
 def make_config(run_name: str) -> RunnableConfig:
@@ -62,39 +122,25 @@ def make_config(run_name: str) -> RunnableConfig:
 
 
 def ask_runnable(
-    runnable: Runnable[Any, Any], messages: list[BaseMessage], run_name: str, texts: Iterable[str]
+    runnable: Runnable[Any, Any], messages: list[BaseMessage], run_name: str
 ) -> AskedAnswer:
     """Return what a Runnable answers to messages; see `ask_safely` and `make_config`."""
     config = make_config(run_name)
     return ask_safely(
-        partial(runnable.invoke, messages, config),
-        partial(runnable.ainvoke, messages, config),
-        texts,
+        partial(invoke, runnable, messages, config), partial(runnable.ainvoke, messages, config)
     )
 
 
-def ask_safely(
-    call: Callable[[], Any], acall: Callable[[], Awaitable[Any]], texts: Iterable[str]
-) -> AskedAnswer:
+def ask_safely(call: Callable[[], Any], acall: Callable[[], Awaitable[Any]]) -> AskedAnswer:
     """Return the answer of code that is not ours; what it raises becomes a reason.
 
     Args:
         call: The call.
-        acall: Its asynchronous twin; see `background.ask`.
-        texts: What it was given, which no error may quote.
+        acall: The same for an event loop; see `background.ask`.
 
     Raises:
         SummaryError: If it raises one.
     """
-    with ErrorTrap(Exception, texts=texts, passes=SummaryError) as trap:
+    with ErrorTrap(Exception, passes=SummaryError) as trap:
         return AskedAnswer(ask(call, acall))
-    return AskedAnswer(None, trap.reason, trap.cause)
-
-
-def _run_in_own_loop(function: Callable[..., Coroutine[Any, Any, Any]], asked: Any) -> Any:
-    """Call an async function from synchronous code."""
-    answer = function(asked)
-    try:
-        return asyncio.run(answer)
-    finally:
-        answer.close()  # where a loop runs already, it was never begun
+    return AskedAnswer(None, trap.reason)

@@ -23,7 +23,7 @@ from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
 from pydantic import ConfigDict, Field, InstanceOf, field_validator
 
-from langchain_convmem.background import hop
+from langchain_convmem.background import to_async
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.forks import make_lock
@@ -32,7 +32,12 @@ from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.summarizing.compactor import Ended, Leases, list_pieces
 from langchain_convmem.summarizing.planning import SummarySettings, make_plan
-from langchain_convmem.summarizing.summarizers import Summarizer, as_summarizer, write
+from langchain_convmem.summarizing.summarizers import (
+    Summarizer,
+    as_summarizer,
+    check_summarizer,
+    write,
+)
 from langchain_convmem.turns.turn import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
@@ -77,7 +82,7 @@ class SummaryCache:
         """Return how many messages the longest known beginning has, and its summary.
 
         Args:
-            names: The compute_digests of a list's beginnings, of none of its messages first.
+            names: The digests of a list's beginnings, of none of its messages first.
         """
         with self._lock:
             for count in range(len(names) - 1, -1, -1):
@@ -132,7 +137,12 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         return as_summarizer(value)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return what was passed in, compacted if that is due."""
+        """Return what was passed in, compacted if that is due.
+
+        Raises:
+            ConfigError: If no messages were passed in, or the summarizer is a coroutine function,
+                which only `ainvoke` can await.
+        """
         return self._call_with_config(self._compact, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -145,21 +155,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         The state's messages have the reducer `add_messages`; what is summarised leaves the state,
         so the graph should keep it elsewhere, such as with `record_node`.
         """
-
-        def update(before: list[BaseMessage], after: list[BaseMessage]) -> dict[str, Any]:
-            if after == before:
-                return {}
-            return {self.messages_key: [RemoveMessage(_REMOVE_ALL), *after]}
-
-        def replace_messages(state: Any) -> dict[str, Any]:
-            before = self._read_messages(state)
-            return update(before, self._compact_steps(before))
-
-        async def areplace_messages(state: Any) -> dict[str, Any]:
-            before = self._read_messages(state)
-            return update(before, await hop(lambda: self._compact_steps(before)))
-
-        return RunnableLambda(replace_messages, areplace_messages, name="summarize")
+        return RunnableLambda(self._replace, self._areplace, name="summarize")
 
     def as_summarizer(self) -> Runnable[Any, str]:
         """Return what LangChain's `SummarizationMiddleware` takes as its `summarizer`.
@@ -167,24 +163,21 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         Pass `trim_tokens_to_summarize=None` to the middleware, too, or it hides from any summariser
         all but the end of what it evicts.
         """
-
-        def summarize(messages: Any) -> str:
-            return self._write_text(messages)
-
-        async def asummarize(messages: Any) -> str:
-            return await hop(lambda: self._write_text(messages))
-
-        return RunnableLambda(summarize, asummarize, name="convmem_summary")
+        return RunnableLambda(self._write_text, self._awrite_text, name="convmem_summary")
 
     # -- shapes ----------------------------------------------------------------------------------
 
     def _compact(self, value: Any) -> Any:
-        return self._restore_shape(value, self._compact_steps(self._read_messages(value)))
+        return self._restore_shape(value, self._compact_messages(self._read_messages(value)))
 
-    async def _acompact(self, value: Any) -> Any:
-        return self._restore_shape(
-            value, await hop(lambda: self._compact_steps(self._read_messages(value)))
-        )
+    _acompact = to_async(_compact)
+
+    def _replace(self, state: Any) -> dict[str, Any]:
+        before = self._read_messages(state)
+        after = self._compact_messages(before)
+        return {} if after == before else {self.messages_key: [RemoveMessage(_REMOVE_ALL), *after]}
+
+    _areplace = to_async(_replace)
 
     def _read_messages(self, value: Any) -> list[BaseMessage]:
         if isinstance(value, PromptValue):
@@ -215,7 +208,8 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     # -- compacting ------------------------------------------------------------------------------
 
-    def _compact_steps(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+    def _compact_messages(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+        check_summarizer(self.summarizer, self.settings.judge)
         parts = _SplitMessages.from_messages(messages)
         names = compute_digests(parts.summary, parts.said)
         done, pieces = self.cache.find_longest(names)
@@ -253,6 +247,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         return list_pieces(written, (), self.settings)[0]
 
     def _write_text(self, messages: Any) -> str:
+        check_summarizer(self.summarizer, self.settings.judge)
         parts = _SplitMessages.from_messages(convert_to_messages(messages))
         entries = _build_entries(parts.summary, parts.said)
         before = [entry for entry in entries if entry.role == "summary"]
@@ -261,6 +256,8 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         if window.is_empty:
             return "\n".join(parts.summary)
         return "\n".join(self._summarize(window))
+
+    _awrite_text = to_async(_write_text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,23 +14,18 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_convmem.conversation.threads import ThreadView
 from langchain_convmem.errors import (
     ConfigError,
-    HistoryWriteError,
+    ConversationError,
     LogError,
-    UnknownCheckpointError,
 )
 from langchain_convmem.history import cut_reply, fork_thread, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
-from langchain_convmem.records import (
-    Context,
-    Control,
-    Draft,
-    Entry,
-    Metadata,
-    RetractReason,
-    ThreadKey,
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
+from langchain_convmem.turns.messages import (
+    check_question,
+    mark_unstored,
+    reconcile_thread,
 )
-from langchain_convmem.turns.messages import check_question, mark_unstored, reconcile_steps
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
@@ -48,6 +43,7 @@ from langchain_convmem.views.edits import INTERRUPTED, plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.shown import Context
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.memory import TurnMemory
@@ -115,7 +111,7 @@ class MemoryThread:
         thread = read_live(log, self.key)
         shown = {entry.id for entry in thread.entries}
         form = self.memory.drafting.filter_message
-        thread, meant = reconcile_steps(log, thread, said, form)
+        thread, meant = reconcile_thread(log, thread, said, form)
         if meant.replaces is not None:
             if meant.replaces.id not in shown:
                 return said[-1:]  # the archive is not taken back
@@ -214,6 +210,7 @@ class MemoryThread:
     def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
         """Store what is asked before the model is called: it was said, whatever happens now."""
         note: _Note = view.note
+        self.memory.check_call()
         self.running.add(note.turn_id)
         made = Metadata(timing={"creation": asked_ms})
         drafts = [replace(draft, metadata=made) for draft in self._draft(asked, note)]
@@ -225,7 +222,7 @@ class MemoryThread:
             self.memory.log.append(self.key, drafts)
         except LogError as error:
             msg = f"what was asked could not be stored ({error}); the model was not called"
-            raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
+            raise LogError(msg, thread_id=self.key.thread_id) from error
 
     def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
         """Store the rest of the turn in one write."""
@@ -245,7 +242,7 @@ class MemoryThread:
                 except LogError as error:
                     msg = f"the turn could not be stored ({error}); the reply is in `text`"
                     thread_id = self.key.thread_id
-                    raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
+                    raise LogError(msg, thread_id=thread_id, text=said[-1].text) from error
             self.running.discard(note.turn_id)
             if drafts:
                 self.memory.note_turn(self.key)
@@ -342,7 +339,7 @@ class MemoryThread:
         try:
             drafts = plan_rewind(self.memory.log.entries(self.key), mark)
         except LookupError as error:
-            raise UnknownCheckpointError(
+            raise ConversationError(
                 f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
             ) from error
         self._append(drafts)

@@ -64,7 +64,7 @@ def update_thread(log: MessageLog, key: ThreadKey, changes: Mapping[str, str | b
         found = log.get_state(key, DOCUMENT)
         value = {**(found.value if found is not None else {}), **changes}
         version = None if found is None else found.version
-        if _write(log, key, value, version) is not None:
+        if log.set_state(key, DOCUMENT, value, expected=version) is not None:
             return
     msg = f"thread {key.thread_id!r} is renamed by others all the time; try again"
     raise LogError(msg, thread_id=key.thread_id)
@@ -74,42 +74,28 @@ def add_titles(log: MessageLog, user_id: str | None, titles: Mapping[str, str]) 
     """Give threads titles, by thread id, unless somebody gave them one already; for imports."""
     values = {name: {"title": shorten_title(one)} for name, one in titles.items() if one}
     for thread_id, value in values.items():
-        _write(log, ThreadKey(user_id, thread_id), value, None)
+        log.set_state(ThreadKey(user_id, thread_id), DOCUMENT, value, expected=None)
 
 
 def read_title(log: MessageLog, key: ThreadKey) -> str:
     """Return a thread's title; empty if it has none."""
     found = log.get_state(key, DOCUMENT)
-    title: str = _read_member(found, "title", "")
-    return title
+    return str(_read_member(found, "title", ""))
 
 
 def list_threads(log: MessageLog, user_id: str | None) -> list[ThreadInfo]:
     """Return a user's threads, latest first, with their titles and whether they are archived."""
     infos = log.threads(user_id)
-    found = list_documents(log, [info.key for info in infos])
+    found = log.get_states([info.key for info in infos], DOCUMENT)
     return [_add_document(info, found.get(info.key)) for info in infos]
-
-
-def list_documents(log: MessageLog, keys: Iterable[ThreadKey]) -> dict[ThreadKey, StateDocument]:
-    """Return the documents of threads that have one."""
-    found: dict[ThreadKey, StateDocument]
-    found = log.get_states(keys, DOCUMENT)
-    return found
 
 
 def list_titles(log: MessageLog, keys: Iterable[ThreadKey]) -> dict[ThreadKey, str]:
     """Return the titles of those threads of a user that have one."""
     wanted = list(keys)
-    found = list_documents(log, wanted)
+    found = log.get_states(wanted, DOCUMENT)
     titles = {key: _read_member(found.get(key), "title", "") for key in wanted}
     return {key: title for key, title in titles.items() if title}
-
-
-def _write(
-    log: MessageLog, key: ThreadKey, value: Mapping[str, Any], version: int | None
-) -> StateDocument | None:
-    return log.set_state(key, DOCUMENT, dict(value), expected=version)
 
 
 def _add_document(info: ThreadInfo, document: StateDocument | None) -> ThreadInfo:

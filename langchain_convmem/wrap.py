@@ -22,22 +22,22 @@ from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from langchain_convmem.background import finish, hop
-from langchain_convmem.history import LiveThread, read_all, read_live
-from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.streams import (
+from langchain_convmem.conversation.streams import (
     ClosingStreams,
     aclose_quietly,
     merge_chunks,
     require_complete,
 )
+from langchain_convmem.history import LiveThread, read_all, read_live
+from langchain_convmem.ids import get_now_ms, make_ulid
+from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.messages import (
     CallInput,
     Reconciled,
     continue_turn,
     read_input,
-    reconcile_steps,
+    reconcile_thread,
 )
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.replies import (
@@ -379,6 +379,7 @@ class WrappedTurn:
         Raises:
             InvalidMessageError: If the call goes on with a turn that is not open.
         """
+        self.memory.check_call()
         with self.trace.mark_internal():
             self._pass_hook()
             thread = read_live(self.memory.log, self.key)
@@ -418,7 +419,7 @@ class WrappedTurn:
         asked = self._find_attempt(thread.entries, human)
         meant = Reconciled(new=[human])
         if asked is None:
-            whole, meant = reconcile_steps(
+            whole, meant = reconcile_thread(
                 self.memory.log, thread, self.incoming.said, self._to_stored_form
             )
             if meant.again is not None or meant.replaces is not None:

@@ -16,8 +16,9 @@ from langchain_core.messages import HumanMessage
 from benchmarks.chaos.drill import DrillReport, repeat
 from langchain_convmem import SQLiteLog
 from langchain_convmem.recall.recall import LineRecall
-from langchain_convmem.records import LineMatch, Owner, ThreadKey
+from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.shown import LineMatch
 
 HOSTILE = [
     "ana", "Ana", "ANA", " ana", "ana ", "ana\n", "ana\t", "a\u0301na", "\u00e1na", "ana\u200b",

@@ -19,8 +19,9 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from benchmarks.synthetic_dialogue import threads
 from langchain_convmem import EmbeddedEmbeddings, SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.records import Owner, Recall, ThreadKey
+from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.shown import Recall
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from langchain_convmem.history import ConversationHistory
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.records import Recall, ThreadInfo
+    from langchain_convmem.records import ThreadInfo
+    from langchain_convmem.views.shown import Recall
 
 _SHOWN_THREADS = 10
 

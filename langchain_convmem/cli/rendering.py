@@ -9,19 +9,12 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_convmem.cli.output import Styled, escape_line, format_count
-from langchain_convmem.records import (
-    DialogLine,
-    Entry,
-    ForgetReceipt,
-    LineMatch,
-    Recall,
-    RecalledBlock,
-    ThreadInfo,
-)
+from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.views.pins import is_pin
+from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
 
 _SHOWN_MATCHES = 3
 _EXCERPT_CHARS = 40

@@ -7,48 +7,19 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.conversation.config import ConversationConfig, Preface
-    from langchain_convmem.conversation.conversation import Checkpoint, Conversation, Engine
-    from langchain_convmem.conversation.inputs import SendOptions
-    from langchain_convmem.conversation.turn import MessageCallback, TurnHandle
-    from langchain_convmem.text.completions import CompletionsEngine
-    from langchain_convmem.text.local import LocalEngine
-    from langchain_convmem.text.replies import ReplyReader
-    from langchain_convmem.text.reply_formats import Channel, ReplyFormat
-    from langchain_convmem.text.template_chat_model import TemplateChatModel
+    from langchain_convmem.conversation.config import ConversationConfig as ConversationConfig
+    from langchain_convmem.conversation.config import Preface as Preface
+    from langchain_convmem.conversation.conversation import Checkpoint as Checkpoint
+    from langchain_convmem.conversation.conversation import Conversation as Conversation
+    from langchain_convmem.conversation.conversation import Engine as Engine
+    from langchain_convmem.conversation.inputs import SendOptions as SendOptions
+    from langchain_convmem.conversation.turn import MessageCallback as MessageCallback
+    from langchain_convmem.conversation.turn import TurnHandle as TurnHandle
+    from langchain_convmem.text.completions import CompletionsEngine as CompletionsEngine
+    from langchain_convmem.text.local import LocalEngine as LocalEngine
+    from langchain_convmem.text.replies import ReplyReader as ReplyReader
+    from langchain_convmem.text.reply_formats import Channel as Channel
+    from langchain_convmem.text.reply_formats import ReplyFormat as ReplyFormat
+    from langchain_convmem.text.template_chat_model import TemplateChatModel as TemplateChatModel
 
-__all__ = [
-    "Channel",
-    "Checkpoint",
-    "CompletionsEngine",
-    "Conversation",
-    "ConversationConfig",
-    "Engine",
-    "LocalEngine",
-    "MessageCallback",
-    "Preface",
-    "ReplyFormat",
-    "ReplyReader",
-    "SendOptions",
-    "TemplateChatModel",
-    "TurnHandle",
-]
-
-_HOMES = {
-    "Channel": "text.reply_formats",
-    "Checkpoint": "conversation.conversation",
-    "CompletionsEngine": "text.completions",
-    "Conversation": "conversation.conversation",
-    "ConversationConfig": "conversation.config",
-    "Engine": "conversation.conversation",
-    "LocalEngine": "text.local",
-    "MessageCallback": "conversation.turn",
-    "Preface": "conversation.config",
-    "ReplyFormat": "text.reply_formats",
-    "ReplyReader": "text.replies",
-    "SendOptions": "conversation.inputs",
-    "TemplateChatModel": "text.template_chat_model",
-    "TurnHandle": "conversation.turn",
-}
-
-__getattr__, __dir__ = load_lazily(__name__, _HOMES)
+__getattr__, __dir__, __all__ = load_lazily(__name__)

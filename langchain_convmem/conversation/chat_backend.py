@@ -23,10 +23,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_convmem.background import hop
 from langchain_convmem.conversation.config import ConversationConfig
 from langchain_convmem.conversation.inputs import SendOptions, copy_message
+from langchain_convmem.conversation.streams import aclose_quietly, add_up
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.errors import ConfigError, UnsupportedError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.streams import aclose_quietly, add_up
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.edits import INTERRUPTED
@@ -185,10 +185,10 @@ class Backend(Protocol):
         """Return the logarithms of the probabilities of texts as the next reply.
 
         Raises:
-            UnsupportedError: If the model reports none.
+            ConfigError: If the model reports none.
         """
         del request, context, texts
-        raise UnsupportedError("a chat model reports no likelihoods; use a text engine that does")
+        raise ConfigError("a chat model reports no likelihoods; use a text engine that does")
 
     async def ascore(
         self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
@@ -236,9 +236,7 @@ class ChatModelBackend(Backend):
     def render_preface(self, request: ReplyRequest) -> str:
         """Refuse: a chat model is sent messages, not text."""
         del request
-        raise UnsupportedError(
-            "a chat model is sent messages, and writes no prompt that could be shown"
-        )
+        raise ConfigError("a chat model is sent messages, and writes no prompt that could be shown")
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of what the model would be sent."""

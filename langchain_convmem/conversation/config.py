@@ -71,8 +71,8 @@ class ConversationConfig(BaseModel):
             instead.
         on_tool_result: May rewrite a result before the model sees it.
         parallel_tools: Run the calls of one reply at the same time.
-        on_invalid_tool_call: `"raise"` a `ReplyFormatError` if a call in a reply cannot be read, or
-            `"report"` it to the model, which counts as a round.
+        on_invalid_tool_call: `"raise"` a `ConversationError` if a call in a reply cannot be read,
+            or `"report"` it to the model, which counts as a round.
         on_pending_tool_calls: What becomes of calls without result when the user speaks: `"error"`
             refuses the message, `"cancel"` answers them as cancelled.
         on_divergence: What a text engine's session does when the template writes earlier turns

@@ -59,6 +59,7 @@ from langchain_convmem.conversation.inputs import (
     coerce_messages,
     copy_message,
 )
+from langchain_convmem.conversation.streams import ClosingStreams, merge_chunks
 from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
 from langchain_convmem.conversation.threads import ListThread, MessageStore, ThreadMemory
 from langchain_convmem.conversation.tools import ToolSet
@@ -74,13 +75,11 @@ from langchain_convmem.conversation.turn import (
 )
 from langchain_convmem.errors import (
     ConfigError,
-    ConversationBusyError,
-    TurnTimeoutError,
-    UnsupportedError,
+    ThreadBusyError,
+    TurnCancelledError,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock, Waiter, get_held, note_held
-from langchain_convmem.streams import ClosingStreams, merge_chunks
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
@@ -330,7 +329,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             **options: See `send_message`.
 
         Raises:
-            ConversationBusyError: If this is called from within a turn of the conversation.
+            ThreadBusyError: If this is called from within a turn of the conversation.
         """
         sending = SendState(SendOptions.parse(options), is_streaming=True, ends_inside=True)
         adapter = CallbackAdapter(on_message)
@@ -442,7 +441,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return the text that a session would read for a message now; changes nothing.
 
         Raises:
-            UnsupportedError: If the model takes messages, not text.
+            ConfigError: If the model takes messages, not text.
             ChatTemplateError: If the template refuses the message.
         """
         view = self._thread.read_view(self._prepare(message))
@@ -457,7 +456,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return for each text the logarithm of its probability as the next reply.
 
         Raises:
-            UnsupportedError: If the model reports none.
+            ConfigError: If the model reports none.
         """
         with self._hold():
             request, context = self._look_back(options)
@@ -485,7 +484,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Go back to a checkpoint; what was said since is taken back, and what is pending dropped.
 
         Raises:
-            UnknownCheckpointError: If the history no longer holds what the checkpoint saw.
+            ConversationError: If the history no longer holds what the checkpoint saw.
         """
         with self._hold():
             self._go_back(partial(self._thread.rewind, checkpoint.mark))
@@ -544,7 +543,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ConfigError: If the history holds no such reply.
             InvalidMessageError: If the words are not in the reply.
-            UnsupportedError: If the history is in a store that takes nothing back.
+            ConfigError: If the history is in a store that takes nothing back.
         """
         with self._hold():
             cut = self._thread.cut(heard_until, message_id)
@@ -578,13 +577,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return the history in plain values; settings and model are not part of it.
 
         Raises:
-            UnsupportedError: If the history is in a memory: it is kept there already.
+            ConfigError: If the history is in a memory: it is kept there already.
         """
         thread = self._thread
         if not isinstance(thread, ListThread):
-            raise UnsupportedError(
-                "the history is kept in a memory; open it there by its thread_id"
-            )
+            raise ConfigError("the history is kept in a memory; open it there by its thread_id")
         return {
             "version": _VERSION,
             "messages": messages_to_dict(thread.get_messages()),
@@ -771,13 +768,13 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return a place in the line.
 
         Raises:
-            ConversationBusyError: If this call comes from within a turn, or others come first and
+            ThreadBusyError: If this call comes from within a turn, or others come first and
                 nobody is to wait.
         """
         waiter = self._lock.enter()
         if self._config.on_busy == "error" and not waiter.done():
             self._lock.leave(waiter)
-            raise ConversationBusyError('a turn is running, and on_busy is "error"')
+            raise ThreadBusyError('a turn is running, and on_busy is "error"')
         return waiter
 
     @contextmanager
@@ -960,7 +957,7 @@ class Engine:
 
         Raises:
             ConfigError: If a setting is unknown, or does not fit the model.
-            ConversationClosedError: If the engine is closed.
+            ConversationError: If the engine is closed.
             ChatTemplateError: If the template is not valid.
         """
         return Conversation(self, config, history=history, **settings)
@@ -1097,20 +1094,20 @@ class SendState:
     reply: AIMessage | None = None
 
 
-def _make_timeout_error(seconds: float) -> TurnTimeoutError:
+def _make_timeout_error(seconds: float) -> TurnCancelledError:
     """Return the error of a turn that took longer than allowed."""
-    return TurnTimeoutError(f"the turn took longer than {seconds:g} s")
+    return TurnCancelledError(f"the turn took longer than {seconds:g} s")
 
 
-def _make_busy_error(timeout_s: float) -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_busy_error(timeout_s: float) -> ThreadBusyError:
+    return ThreadBusyError(
         f"the conversation was still busy after {timeout_s:g} s; is a stream of it left open? "
         "Close it, or raise busy_timeout_s"
     )
 
 
-def _make_inside_error() -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_inside_error() -> ThreadBusyError:
+    return ThreadBusyError(
         "a turn of this conversation started another turn of it, which would wait for itself; "
         "send what follows when the turn is over, or use a clone"
     )

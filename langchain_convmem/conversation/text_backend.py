@@ -19,6 +19,7 @@ from weakref import WeakSet
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 
 from langchain_convmem.background import hop
+from langchain_convmem.causes import report_problem
 from langchain_convmem.conversation.chat_backend import (
     Backend,
     ModelReply,
@@ -28,15 +29,15 @@ from langchain_convmem.conversation.chat_backend import (
     make_interrupted,
 )
 from langchain_convmem.conversation.media import interleave, list_media
+from langchain_convmem.conversation.streams import aclose_quietly
 from langchain_convmem.errors import (
     ChatTemplateError,
-    ConversationBusyError,
+    ConfigError,
     ConversationError,
-    UnsupportedError,
+    ThreadBusyError,
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.locks import FifoLock, Waiter
-from langchain_convmem.streams import aclose_quietly
 from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
 from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
@@ -242,7 +243,7 @@ class TextBackend(Backend):
 
 def _score(session: ModelSession, texts: Sequence[str]) -> list[float]:
     if not isinstance(session, ScoringSession):
-        raise UnsupportedError(f"{type(session).__name__} reports no likelihoods")
+        raise ConfigError(f"{type(session).__name__} reports no likelihoods")
     return session.score(texts)
 
 
@@ -555,9 +556,8 @@ class LiveSession:
             else:
                 session.reset()
                 self.held, self._marks = 0, []
-        # Border to foreign code: a turn that failed is undone whatever its session does.
-        except Exception:
-            _logger.warning("a session could not be taken back; it is replaced", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            report_problem(_logger, "a session could not be taken back and is replaced", error)
             return False
         return True
 
@@ -577,9 +577,8 @@ class LiveSession:
             return
         try:
             session.close()
-        # Border to foreign code: nothing more is wanted of this session.
-        except Exception:
-            _logger.warning("a session could not be closed", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            report_problem(_logger, "a session could not be closed", error)
 
 
 class SessionPool:
@@ -698,14 +697,14 @@ class SessionPool:
             self._busy[live] = waiter
 
 
-def _make_busy_error(timeout_s: float) -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_busy_error(timeout_s: float) -> ThreadBusyError:
+    return ThreadBusyError(
         f"all sessions of the engine were in use for {timeout_s:g} s; raise max_live_sessions"
     )
 
 
-def _make_inside_error() -> ConversationBusyError:
-    return ConversationBusyError(
+def _make_inside_error() -> ThreadBusyError:
+    return ThreadBusyError(
         "a turn started a turn of another conversation, and their engine has no session left for "
         "it, so that it would wait for itself; raise max_live_sessions"
     )

@@ -13,10 +13,9 @@ from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.conversation.inputs import copy_message
 from langchain_convmem.errors import (
     ConfigError,
-    HistoryWriteError,
+    ConversationError,
     InvalidMessageError,
-    UnknownCheckpointError,
-    UnsupportedError,
+    LogError,
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
@@ -137,7 +136,7 @@ class ThreadMemory(Protocol):
         """Take back everything that was said since a mark.
 
         Raises:
-            UnknownCheckpointError: If the thread does not go back that far any more.
+            ConversationError: If the thread does not go back that far any more.
         """
         ...
 
@@ -294,7 +293,7 @@ class ListThread:
         with self._lock:
             held = self._messages[count - 1].id if 0 < count <= len(self._messages) else None
             if count and held != last:
-                raise UnknownCheckpointError(
+                raise ConversationError(
                     f"the conversation no longer holds the {count} messages of this checkpoint"
                 )
             self._cut(count)
@@ -310,7 +309,7 @@ class ListThread:
 
     def _check_writable(self) -> None:
         if self._store is not None:
-            raise UnsupportedError(
+            raise ConfigError(
                 f"{type(self._store).__name__} cannot take messages back; keep the conversation "
                 "in a ConversationMemory, or in no store"
             )
@@ -331,14 +330,11 @@ def _store(store: MessageStore, messages: Sequence[BaseMessage]) -> None:
     copies = [copy_message(message) for message in messages]
     reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
     # Border to foreign code: a store may fail in any way, and the reply must not be lost.
-    with ErrorTrap(Exception, texts=[str(message.content) for message in copies]) as trap:
-        ask(
-            lambda: store.add_messages(copies),
-            lambda: cast("Any", store).aadd_messages(copies),
-        )
+    with ErrorTrap(Exception) as trap:
+        ask(lambda: store.add_messages(copies), lambda: cast("Any", store).aadd_messages(copies))
         return
     msg = f"the turn could not be stored ({trap.reason}); the reply is in `text`"
-    raise HistoryWriteError(msg, text=reply) from trap.cause
+    raise LogError(msg, text=reply) from None
 
 
 def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -20,7 +20,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
 from langchain_convmem.background import run_in_thread
-from langchain_convmem.causes import describe_value
+from langchain_convmem.causes import describe_error, describe_value
 from langchain_convmem.conversation.parallel import check_cancelled, run_in_own_loop, run_in_threads
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.media import read_media
@@ -379,7 +379,7 @@ def _build_request(call: ToolCall) -> ToolCall:
 def _report_error(call: ToolCall, error: Exception) -> ToolMessage:
     if _is_pause(error):
         raise error
-    _logger.debug("tool %r raised an error; the model is told", call["name"], exc_info=error)
+    _logger.debug("tool %r failed; the model is told: %s", call["name"], describe_error(error))
     return _make_failure(call, error)
 
 

@@ -40,14 +40,11 @@ from langchain_convmem.conversation.tools import (
     find_unanswered_calls,
 )
 from langchain_convmem.errors import (
+    BudgetError,
     ConfigError,
-    ContextFullError,
-    ConversationClosedError,
     ConversationError,
     InvalidMessageError,
     LogError,
-    ReplyFormatError,
-    ToolLoopLimitError,
     TurnCancelledError,
 )
 from langchain_convmem.forks import make_lock
@@ -217,14 +214,14 @@ class ConversationTurn:
         """Take what the model said; return it if it calls for tools, None if it is the last word.
 
         Raises:
-            ToolLoopLimitError: If tools were called too often before.
+            ConversationError: If tools were called too often before.
         """
         reply = self._transaction.build()
         self._check_reply(reply)
         is_for_tools = self._is_for_tools(reply.message)
         limit = self.request.config.max_tool_rounds
         if is_for_tools and sum(isinstance(one, AIMessage) for one in self.said) == limit:
-            raise ToolLoopLimitError(
+            raise ConversationError(
                 f"the model called tools {limit} times and wants to go on; what they did stands. "
                 "Raise max_tool_rounds if that is what you expect",
                 rounds=limit,
@@ -241,12 +238,12 @@ class ConversationTurn:
         config, message = self.request.config, reply.message
         if message.invalid_tool_calls and config.on_invalid_tool_call == "raise":
             call = message.invalid_tool_calls[0]
-            raise ReplyFormatError(
+            raise ConversationError(
                 f"the call of {describe_value(call['name'])} cannot be read; `text` is the reply",
                 text=message.text,
             )
         if reply.is_cut and config.on_max_tokens == "raise":
-            raise ContextFullError(
+            raise BudgetError(
                 "the model had no room to end its reply; give it more by max_output_tokens, or "
                 "shorten what it is sent",
                 text=message.text,
@@ -323,7 +320,7 @@ class ConversationTurn:
 
     def _keep_rest(self, error: BaseException) -> bool:
         config = self.request.config
-        if isinstance(error, ToolLoopLimitError):
+        if getattr(error, "rounds", 0):
             self._transaction.drop_reply()
             return config.on_tool_limit == "keep"
         if not isinstance(error, _CANCELS) or config.on_cancel != "keep":
@@ -627,12 +624,12 @@ class ActiveTurns:
         """Refuse whatever comes after the end.
 
         Raises:
-            ConversationClosedError: If it was closed.
+            ConversationError: If it was closed.
         """
         if self._parent is not None:
             self._parent.check_open()
         if self._is_closed:
-            raise ConversationClosedError(f"{self._what} is closed; create another one")
+            raise ConversationError(f"{self._what} is closed; create another one")
 
     @contextmanager
     def count(self, control: TurnControl, group: str | None) -> Iterator[None]:

@@ -11,40 +11,18 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
-    from langchain_convmem.integrations.checkpoints import (
-        CheckpointReport,
-        aimport_checkpoints,
-        import_checkpoints,
+    from langchain_convmem.integrations.agents import (
+        ConversationMemoryMiddleware as ConversationMemoryMiddleware,
     )
-    from langchain_convmem.integrations.mcp_server import make_mcp_server
-    from langchain_convmem.integrations.read_tool import read_message_tool
-    from langchain_convmem.integrations.search_tool import search_dialog_tool
-    from langchain_convmem.integrations.store import ConversationStore
-    from langchain_convmem.integrations.vector_store import VectorStoreRecall
+    from langchain_convmem.integrations.checkpoints import CheckpointReport as CheckpointReport
+    from langchain_convmem.integrations.checkpoints import (
+        aimport_checkpoints as aimport_checkpoints,
+    )
+    from langchain_convmem.integrations.checkpoints import import_checkpoints as import_checkpoints
+    from langchain_convmem.integrations.mcp_server import make_mcp_server as make_mcp_server
+    from langchain_convmem.integrations.read_tool import read_message_tool as read_message_tool
+    from langchain_convmem.integrations.search_tool import search_dialog_tool as search_dialog_tool
+    from langchain_convmem.integrations.store import ConversationStore as ConversationStore
+    from langchain_convmem.integrations.vector_store import VectorStoreRecall as VectorStoreRecall
 
-__all__ = [
-    "CheckpointReport",
-    "ConversationMemoryMiddleware",
-    "ConversationStore",
-    "VectorStoreRecall",
-    "aimport_checkpoints",
-    "import_checkpoints",
-    "make_mcp_server",
-    "read_message_tool",
-    "search_dialog_tool",
-]
-
-_HOMES = {
-    "CheckpointReport": "integrations.checkpoints",
-    "ConversationMemoryMiddleware": "integrations.agents",
-    "ConversationStore": "integrations.store",
-    "VectorStoreRecall": "integrations.vector_store",
-    "aimport_checkpoints": "integrations.checkpoints",
-    "import_checkpoints": "integrations.checkpoints",
-    "make_mcp_server": "integrations.mcp_server",
-    "read_message_tool": "integrations.read_tool",
-    "search_dialog_tool": "integrations.search_tool",
-}
-
-__getattr__, __dir__ = load_lazily(__name__, _HOMES)
+__getattr__, __dir__, __all__ = load_lazily(__name__)

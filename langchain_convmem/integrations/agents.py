@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar, Unpack
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -18,7 +18,7 @@ from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.messages import check_question
-from langchain_convmem.turns.options import TurnOptions, read_key
+from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
@@ -108,36 +108,24 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self,
         memory: ConversationMemory,
         *,
-        recall: bool = True,
-        recall_tokens: int | None = None,
-        recall_k: int | None = None,
-        history_tokens: int | None = None,
-        context_tokens: int | None = None,
-        reserved_tokens: int = 0,
-        profile_tokens: int | None = None,
         profile: Profile | None = None,
         keep_state: KeepState = "all",
+        **options: Unpack[TurnSettings],
     ) -> None:
         """Give agents this memory.
 
         Args:
             memory: The memory to use; the caller closes it.
-            recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text.
-            recall_k: Number of blocks to recall instead.
-            history_tokens: Budget of what was said before the turn; None is all of it. The oldest
-                exchanges are left out whole; the turn under way does not count.
-            context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
-            reserved_tokens: Of these, so many are left for the agent's own prompt and its tools.
-            profile_tokens: Budget of what is known of the user, which joins the agent's prompt;
-                None is what the memory says.
             profile: Whose rules the messages keep; None goes by the model of each call.
             keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
                 earlier turns out of the state when a new one begins, once the log has them: the
                 checkpoints stop growing, and the agent returns the messages of its turn only.
+            **options: `recall`, `history_tokens` and the others of `TurnOptions`, but `remember`.
+                `reserved_tokens` are left for the agent's own prompt and its tools; what is known
+                of the user joins that prompt.
 
         Raises:
-            ConfigError: If `keep_state` is neither, or an option is invalid.
+            ConfigError: If `keep_state` is neither, or an option is unknown or invalid.
         """
         super().__init__()
         if keep_state not in ("all", "turn"):
@@ -145,15 +133,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self.memory = memory
         self.keep_state = keep_state
         self.tools = []
-        self._options = TurnOptions(
-            recall=recall,
-            recall_tokens=recall_tokens,
-            recall_k=recall_k,
-            history_tokens=history_tokens,
-            context_tokens=context_tokens,
-            reserved_tokens=reserved_tokens,
-            profile_tokens=profile_tokens,
-        )
+        self._options = _check_options(TurnOptions.from_settings(options, where="an agent"))
         self._turn_memory = memory.turn_memory
         self._turn_memory.check_options(self._options)
         self._profile = None if profile is None else resolve_profile(profile)
@@ -171,6 +151,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         return await hop(lambda: self._run(runtime, partial(self._begin, state)))
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
+        self._turn_memory.check_call()
         messages: list[Any] = state["messages"]
         if messages:
             check_question(messages[-1])
@@ -314,10 +295,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """
         config = get_config()
         configurable = config.get("configurable", {})
-        options = self._options.merge_call(configurable)
-        if not options.remember:
-            msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
-            raise ConfigError(msg)
+        options = _check_options(self._options.merge_call(configurable))
         key = read_key(configurable, runtime.context, host="the agent")
         trace = TurnTrace(config)
         sync = StateSync(
@@ -328,6 +306,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             trace=trace,
         )
         return trace.run_internal(partial(step, AgentHook(sync, options, trace)))
+
+
+def _check_options(options: TurnOptions) -> TurnOptions:
+    """Return the options, if an agent can have them: its state would hold what the log lacks."""
+    if not options.remember:
+        msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
+        raise ConfigError(msg)
+    return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,16 +490,17 @@ def _make_entries(
 ) -> list[Entry]:
     """Return the turn as the call shows it, as entries at the positions 1, 2, ..."""
     own = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
-    entries: list[Entry] = []
-    for number, message in enumerate(own, 1):
-        stored = loop.known.get(message.id or "")
-        # Names that a view makes up are made of the entry's id: they must not change in a loop.
-        entry_id = make_ulid() if stored is None else stored.id
-        turn_id = str(loop.id)
-        entries.append(
-            make_entry(message, entry_id=entry_id, key=key, position=number, turn_id=turn_id)
+    return [
+        make_entry(
+            message,
+            # Names that a view makes up are made of the entry's id: they must not change in a loop.
+            entry_id=loop.known[message.id].id if message.id in loop.known else make_ulid(),
+            key=key,
+            position=number,
+            turn_id=str(loop.id),
         )
-    return entries
+        for number, message in enumerate(own, 1)
+    ]
 
 
 def _put_stand_in(

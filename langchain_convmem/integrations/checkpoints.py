@@ -17,8 +17,8 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_convmem.background import ask, to_async
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.memory import ConversationMemory
-from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.transfer.imports import list_threads, store_file_steps
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.transfer.imports import list_threads, store_file
 from langchain_convmem.transfer.messages import repair_timestamp
 from langchain_convmem.transfer.threads import build_thread
 
@@ -89,12 +89,32 @@ def import_checkpoints(
         MissingExtraError: If langgraph is not installed.
     """
     _check_checkpointer(checkpointer)
-    wanted = _Wanted(user_id, find_user, thread_ids, progress)
-    return _import(memory, checkpointer, wanted)
+    if user_id is not None and find_user is not None:
+        raise ConfigError("pass user_id or find_user, not both")
+    if isinstance(thread_ids, str):
+        raise ConfigError("thread_ids must be several ids, got one text")
+    if thread_ids is not None:
+        names = list(dict.fromkeys(thread_ids))
+    else:
+        names = ask(partial(_list_names, checkpointer), partial(_alist_names, checkpointer))
+    report = CheckpointReport()
+    for number, name in enumerate(names, 1):
+        place: RunnableConfig = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+        checkpoint = ask(
+            partial(checkpointer.get_tuple, place), partial(checkpointer.aget_tuple, place)
+        )
+        messages = [] if checkpoint is None else _read_messages(checkpoint)
+        if checkpoint is None or not messages:
+            report = _add(report, CheckpointReport(empty=(name,)))
+        else:
+            user = find_user(name, checkpoint.metadata or {}) if find_user else user_id
+            report = _add(report, _store(memory, ThreadKey(user, name), messages))
+        if progress is not None:
+            progress(number, len(names))
+    return report
 
 
 aimport_checkpoints = to_async(import_checkpoints)
-"""Async `import_checkpoints`, by the checkpointer's asynchronous methods."""
 
 
 # -- what a checkpointer holds --------------------------------------------------------------------
@@ -134,70 +154,22 @@ def _read_messages(checkpoint: CheckpointTuple) -> list[BaseMessage]:
 # -- from there into a log ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What to import, and whose it is; see `import_checkpoints`."""
-
-    user_id: str | None
-    find_user: UserFinder | None
-    thread_ids: Iterable[str] | None
-    progress: Callable[[int, int], None] | None
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
-        if self.user_id is not None and self.find_user is not None:
-            raise ConfigError("pass user_id or find_user, not both")
-        if isinstance(self.thread_ids, str):
-            raise ConfigError("thread_ids must be several ids, got one text")
-
-    def find_owner(self, name: str, checkpoint: CheckpointTuple) -> str | None:
-        """Return whose a thread is."""
-        if self.find_user is None:
-            return self.user_id
-        return self.find_user(name, checkpoint.metadata or {})
-
-
-def _import(
-    memory: ConversationMemory, checkpointer: BaseCheckpointSaver[Any], wanted: _Wanted
-) -> CheckpointReport:
-    if wanted.thread_ids is not None:
-        names = list(dict.fromkeys(wanted.thread_ids))
-    else:
-        names = ask(partial(_list_names, checkpointer), partial(_alist_names, checkpointer))
-    report = CheckpointReport()
-    for number, name in enumerate(names, 1):
-        place: RunnableConfig = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
-        checkpoint = ask(
-            partial(checkpointer.get_tuple, place), partial(checkpointer.aget_tuple, place)
-        )
-        messages = [] if checkpoint is None else _read_messages(checkpoint)
-        if checkpoint is None or not messages:
-            report = _add(report, CheckpointReport(empty=(name,)))
-        else:
-            whose = wanted.find_owner(name, checkpoint)
-            report = _add(report, _store(memory, name, whose, messages))
-        if wanted.progress is not None:
-            wanted.progress(number, len(names))
-    return report
-
-
 def _store(
-    memory: ConversationMemory, name: str, user_id: str | None, messages: Sequence[BaseMessage]
+    memory: ConversationMemory, key: ThreadKey, messages: Sequence[BaseMessage]
 ) -> CheckpointReport:
-    path = f"checkpoints of thread {name!r}"
+    path = f"checkpoints of thread {key.thread_id!r}"
     found = [
         repair_timestamp(message.model_copy(deep=True), f"message {number}")
         for number, message in enumerate(messages, 1)
     ]
-    thread = build_thread(name, found, path, number_repeats=True)
+    thread = build_thread(key.thread_id, found, path, number_repeats=True)
     file = list_threads(path, [thread])
     drafting = memory.turn_memory.drafting
-    stored = store_file_steps(memory.log, file, user_id, drafting, None)
-    key = ThreadKey(user_id, name)
-    entries: list[Entry] = memory.log.find(key, [str(one.id) for one in thread.messages])
+    stored = store_file(memory.log, file, user_id=key.user_id, drafting=drafting)
+    entries = memory.log.find(key, [str(one.id) for one in thread.messages])
     latest = {entry.message_id: entry.message for entry in entries}
     return CheckpointReport(
-        threads=(name,),
+        threads=(key.thread_id,),
         messages=len(messages),
         added=stored.added,
         known=stored.known,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_type_hints
@@ -306,7 +306,7 @@ def model_messages(
             unknown or invalid.
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key)
-    shape = _describe_profile(profile)
+    shape = replace(_PLAIN, profile=profile)
     return nodes.run(state, config, lambda run: run.read_context(shape)).given
 
 
@@ -347,9 +347,8 @@ def _make_node(
 
     def call(state: Any, config: RunnableConfig) -> Update:
         update = nodes.run(state, config, step)
-        reader = StreamReader.find(config) if is_last else None
-        if reader is not None:
-            reader.settle()
+        if is_last:
+            StreamReader.find(config).settle()
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
@@ -372,11 +371,9 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
             run(partial(NodeRun.store_broken, asked=asked, heard=heard))
             raise
         storing = partial(run, partial(NodeRun.store_reply, update=update))
-        reader = StreamReader.find(config)
         if asked.calls_tools(update):
             storing()
-        if reader is not None:
-            reader.expect(storing)
+        StreamReader.find(config).expect(storing)
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
@@ -411,12 +408,8 @@ def _require_langgraph() -> None:
 Update = dict[str, Any]
 
 
-def _describe_profile(profile: Profile) -> ChainShape:
-    """Return what is known of a model that a node does not see."""
-    return ChainShape(slots=None, profile=profile)
-
-
-_PLAIN = _describe_profile("strict")
+_PLAIN = ChainShape(slots=None, profile="strict")
+"""What is known of a model that a node does not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,6 +527,7 @@ class NodeRun:
     def summarize(self) -> Update:
         """Compact the thread if due; the state does not change."""
         if self.options.remember:
+            self.nodes.memory.check_call()
             self.nodes.memory.compact(self.place.key)
         return {}
 
@@ -1096,10 +1090,10 @@ class StreamReader:
         self._action: Callable[[], None] | None = None
 
     @staticmethod
-    def find(config: RunnableConfig) -> StreamReader | None:
-        """Return the reader of the current run; None if the run is not streamed."""
+    def find(config: RunnableConfig) -> StreamReader:
+        """Return the reader of the current run; one who never leaves if it is not streamed."""
         reader = config.get("configurable", {}).get(_READER)
-        return reader if isinstance(reader, StreamReader) else None
+        return reader if isinstance(reader, StreamReader) else StreamReader()
 
     def expect(self, action: Callable[[], None]) -> None:
         """Run an action if the reader has left; else keep it, in case they leave by `settle`."""

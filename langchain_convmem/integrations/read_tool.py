@@ -80,12 +80,10 @@ def read_message_tool(
         raise ConfigError(msg)
 
     def read(message_id: str, config: RunnableConfig, start: int = 0) -> _Answer:
-        key = _read_key(config, user_id)
-        return _read(memory, key, message_id, start, max_tokens)
+        return _read(memory, _read_key(config, user_id), message_id, start, max_tokens)
 
     async def aread(message_id: str, config: RunnableConfig, start: int = 0) -> _Answer:
-        key = _read_key(config, user_id)
-        return await hop(lambda: _read(memory, key, message_id, start, max_tokens))
+        return await hop(lambda: read(message_id, config, start))
 
     return StructuredTool.from_function(
         read,
@@ -110,8 +108,7 @@ def _read_key(config: RunnableConfig, user_id: str | None) -> ThreadKey:
 def _read(
     memory: ConversationMemory, key: ThreadKey, message_id: str, start: int, max_tokens: int
 ) -> _Answer:
-    entries: list[Entry] = memory.log.entries(key)
-    message = _find_message(entries, message_id)
+    message = _find_message(memory.log.entries(key), message_id)
     if message is None:
         return "This conversation has no message of that id.", {}
     text, first = get_text(message), max(start, 0)

@@ -10,11 +10,12 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_convmem.background import hop
-from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
+from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
 from langchain_convmem.turns.turn import SPOKEN, fence_blocks, select_visible
 from langchain_convmem.views.lines import format_iso_time
 from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.shown import RecalledBlock
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -89,7 +90,7 @@ def search_dialog_tool(
         return _search(memory, query, _read_scope(config, user_id), limits)
 
     async def asearch(query: str, config: RunnableConfig) -> _Answer:
-        return await hop(lambda: _search(memory, query, _read_scope(config, user_id), limits))
+        return await hop(lambda: search(query, config))
 
     return StructuredTool.from_function(
         search,
@@ -124,10 +125,9 @@ def _search(
     owner, key = scope
     exclude: dict[ThreadKey, set[int]] = {}
     if key is not None:
-        latest: list[Entry] = memory.log.entries(key, last=_LATEST)
-        exclude[key] = _find_open_turn(latest)
+        exclude[key] = _find_open_turn(memory.log.entries(key, last=_LATEST))
     engine = memory.line_recall
-    found: Recall = engine.recall_steps(owner, query, exclude=exclude, buffer=key, **limits)
+    found = engine.recall(owner, query, exclude=exclude, buffer=key, **limits)
     has_buffer = key is not None and bool(engine.settings.buffer_size)
     blocks, by_time = select_visible(found, has_buffer=has_buffer)
     return fence_blocks(blocks, by_time=by_time) or _NOTHING, [

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, unquote
@@ -22,17 +22,12 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
-from langchain_convmem.records import (
-    Entry,
-    LineMatch,
-    Recall,
-    ThreadInfo,
-    ThreadKey,
-)
+from langchain_convmem.records import Entry, ThreadInfo, ThreadKey
 from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.lines import format_iso_time, name_speaker
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import read_messages
+from langchain_convmem.views.shown import LineMatch, Recall
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -123,27 +118,23 @@ class ConversationStore(BaseStore):
             ConfigError: If a namespace names no user, or an option is not supported.
             InvalidMessageError: If a value is not JSON; nothing of the batch is written.
         """
-        return self._run_batch(list(ops))
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run operations; see `batch`."""
-        return await hop(lambda: self._run_batch(list(ops)))
-
-    def _run_batch(self, ops: Sequence[Op]) -> list[Result]:
+        ops = list(ops)
         for op in ops:
             validate_op_namespace(op)
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         written = [self._plan_put(op) for op in puts.values()]
-        results: dict[int, Result] = {}
-        for at, op in enumerate(ops):
-            results[at] = self._read(op)
+        results = [self._read(op) for op in ops]
         for key, message_id, message in written:
             self._write(key, message_id, message)
-        return list(results.values())
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations; see `batch`."""
+        return await hop(lambda: self.batch(ops))
 
     def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            return self._get(op)
+            return self._read_items(self._find_place(op.namespace), op.namespace).get(op.key)
         if isinstance(op, SearchOp):
             return self._search(op)
         if isinstance(op, ListNamespacesOp):
@@ -152,15 +143,9 @@ class ConversationStore(BaseStore):
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def _get(self, op: GetOp) -> Item | None:
-        place = self._find_place(op.namespace)
-        items = self._read_items(place, op.namespace)
-        return items.get(op.key)
-
     def _read_items(self, key: ThreadKey, namespace: Namespace) -> dict[str, Item]:
         """Return the live items of a namespace by their keys, in the order of their last change."""
-        log = self._memory.log
-        entries: list[Entry] = log.entries(key)
+        entries = self._memory.log.entries(key)
         first = {entry.message_id: entry for entry in reversed(entries)}
         items: dict[str, Item] = {}
         for entry in find_live_entries(entries):
@@ -172,10 +157,7 @@ class ConversationStore(BaseStore):
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         threads = self._find_threads(op.namespace_prefix)
-        if op.query:
-            found = self._recall_steps(op, threads)
-        else:
-            found = self._read_latest(op, threads)
+        found = self._recall(op, threads) if op.query else self._read_latest(op, threads)
         wanted = op.filter or {}
         kept = [item for item in found if _fits_filter(item.value, wanted)] if wanted else found
         return kept[op.offset : op.offset + op.limit]
@@ -195,13 +177,11 @@ class ConversationStore(BaseStore):
             found.sort(key=lambda item: item.updated_at, reverse=True)
         return found
 
-    def _recall_steps(
-        self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]
-    ) -> list[SearchItem]:
+    def _recall(self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]) -> list[SearchItem]:
         if not threads or op.limit <= 0:
             return []
         names = {info.key.thread_id: namespace for info, namespace in threads.items()}
-        recall: Recall = self._memory.recall(
+        recall = self._memory.recall(
             op.query or "",
             user_id=next(iter(threads)).key.user_id,
             filter={"thread_id": list(names)},
@@ -226,10 +206,7 @@ class ConversationStore(BaseStore):
             if condition.match_type == "prefix":
                 prefix = tuple(condition.path)
         threads = self._find_threads(self._cut_before_wildcard(prefix))
-        names: list[Namespace] = []
-        for info, namespace in threads.items():
-            if self._read_items(info.key, namespace):
-                names.append(namespace)
+        names = [name for info, name in threads.items() if self._read_items(info.key, name)]
         known = InMemoryStore()
         known.batch([PutOp(name, "-", {}) for name in names])
         found: list[Namespace] = known.batch([op])[0]  # type: ignore[assignment]
@@ -244,8 +221,7 @@ class ConversationStore(BaseStore):
     def _find_threads(self, prefix: Namespace) -> dict[ThreadInfo, Namespace]:
         """Return the threads below a prefix, latest first, and the namespace of each."""
         user = self._find_user(prefix)
-        memory = self._memory
-        known: list[ThreadInfo] = memory.threads(user)
+        known = self._memory.threads(user)
         found = {info: self._name(user, info.key.thread_id) for info in known}
         return {info: name for info, name in found.items() if name[: len(prefix)] == prefix}
 
@@ -309,11 +285,10 @@ class ConversationStore(BaseStore):
         if message is not None:
             memory.add_messages([message], thread_id=key.thread_id, user_id=key.user_id)
             return
-        log = memory.log
-        entries: list[Entry] = log.entries(key)
-        gone = [one.id for one in find_live_entries(entries) if one.message_id == message_id]
+        live = find_live_entries(memory.log.entries(key))
+        gone = [one.id for one in live if one.message_id == message_id]
         if gone:
-            log.append(key, draft_retraction(gone, "undo"))
+            memory.log.append(key, draft_retraction(gone, "undo"))
 
 
 def _quote_label(text: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
-from langchain_convmem.background import BackgroundJobs, hop
+from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import ConfigError, LineStoreError
 from langchain_convmem.forks import make_lock
@@ -44,9 +44,10 @@ from langchain_convmem.recall.segments import (
     split_line,
 )
 from langchain_convmem.recall.vectors import SegmentVectors
-from langchain_convmem.records import DialogLine, Entry, Owner, Recall, ThreadKey
+from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.shown import Recall
 from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 
@@ -143,7 +144,6 @@ class VectorStoreRecall(DialogRecall):
         self.embeddings = store.embeddings or EmbeddedEmbeddings()
         self.settings = replace(settings, budget_threshold=None) if is_auto else settings
         self.store = store
-        self._state = log
         self._note = f"vector store {name or getattr(store, 'collection_name', 'default')}"
         self._candidates = candidates
         self._make_filter = make_filter or find_filter(store)
@@ -157,7 +157,7 @@ class VectorStoreRecall(DialogRecall):
     # -- recalling ---------------------------------------------------------------------------
 
     def answer(self, query: RecallQuery) -> Recall:
-        """Return the steps that answer a query; see `LineRecall.recall`.
+        """Answer a query; see `LineRecall.recall`.
 
         A `k` larger than a quarter of `candidates` asks the store for more of them.
 
@@ -169,18 +169,6 @@ class VectorStoreRecall(DialogRecall):
                 one of the answer's `problems`.
         """
         _check(query, has_cosines=self._to_cosine is not None)
-        return _hop(partial(self._answer, query))
-
-    def answer_from_buffer(self, query: RecallQuery) -> Recall:
-        """Return the steps that read no buffer, since there is none.
-
-        Raises:
-            ConfigError: If the settings keep one.
-        """
-        _check(query, has_cosines=False)
-        return Recall((), ())
-
-    def _answer(self, query: RecallQuery) -> Recall:
         problems: dict[str, None] = {}
         dead: set[str] = set()
         for owner in query.scope.owners:
@@ -194,6 +182,15 @@ class VectorStoreRecall(DialogRecall):
         windows = self._read_windows(hits, reach, dead)
         told = self._to_cosine is not None
         return _rank(query, windows, hits, reach, tuple(problems), has_cosines=told)
+
+    def answer_from_buffer(self, query: RecallQuery) -> Recall:
+        """Return nothing, since there is no buffer.
+
+        Raises:
+            ConfigError: If the settings keep one.
+        """
+        _check(query, has_cosines=self._to_cosine is not None)
+        return Recall((), ())
 
     def _search(self, query: RecallQuery, dead: Collection[str]) -> list[Hit]:
         """Return what the store proposes, but for what is excluded or was taken back."""
@@ -273,10 +270,6 @@ class VectorStoreRecall(DialogRecall):
             self._follow(one, progress)
         return ()
 
-    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Bring the store up to date without blocking the event loop; see `refresh`."""
-        return await hop(partial(self.refresh, owner, progress))
-
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Delete what the store has of an owner, and write all lines of the log to it again.
 
@@ -285,13 +278,9 @@ class VectorStoreRecall(DialogRecall):
         """
         for one in sort_owners(owner):
             with self._get_lock(one):
-                self._state.delete_state(_get_place(one), self._note)
+                self.log.delete_state(_get_place(one), self._note)
                 self._clear(one)
         return self.refresh(owner, progress)
-
-    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Write all lines again without blocking the event loop; see `reindex`."""
-        return await hop(partial(self.reindex, owner, progress))
 
     def embed_later(self, owner: Owner) -> None:
         """Write what is new of an owner to the store soon."""
@@ -302,15 +291,27 @@ class VectorStoreRecall(DialogRecall):
         self._jobs.close()
 
     def list_copies(self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> list[str]:
-        """Return the steps that list the documents of what is about to be forgotten."""
-        return _hop(partial(self._list_copies, scope, entry_ids))
+        """List the documents of what is about to be forgotten."""
+        entries: Sequence[Entry] = (
+            self.log.entries(scope)
+            if isinstance(scope, ThreadKey)
+            else self.log.changes(scope).entries
+        )
+        if entry_ids is not None:
+            wanted = set(entry_ids)
+            entries = [one for one in entries if not wanted.isdisjoint((one.id, one.message_id))]
+        return _list_ids(entries)
 
     def drop_forgotten(self, owner: Owner, copies: Sequence[str] = ()) -> None:
-        """Return the steps that delete the documents of what the log has forgotten.
+        """Delete the documents of what the log has forgotten.
 
         Where that fails, they are in the store, but not shown, until a `reindex`.
         """
-        return _hop(partial(self._drop, owner, copies))
+        try:
+            with self._get_lock(owner):
+                self._delete(copies)
+        except LineStoreError as error:
+            _log.warning("the vector store still holds what was forgotten: %s", error)
 
     def _get_lock(self, owner: Owner) -> Any:
         return self._locks[hash(owner) % len(self._locks)]
@@ -336,7 +337,7 @@ class VectorStoreRecall(DialogRecall):
                 self._delete(_list_ids(gone))
                 self._add(entry for entry in (*page.entries, *back) if entry.id not in dead)
                 new = {**state, "cursor": page.cursor}
-                if not self._state.set_state(_get_place(owner), self._note, new, expected=version):
+                if not self.log.set_state(_get_place(owner), self._note, new, expected=version):
                     # A faster process may have deleted what this one has written only now.
                     gone, _ = self._find_edited({entry.key for entry in page.entries})
                     self._delete(_list_ids(gone))
@@ -367,7 +368,7 @@ class VectorStoreRecall(DialogRecall):
             ConfigError: If the store's vectors were made by another embedder.
         """
         embedder = f"{compute_fingerprint(self.embeddings)}/cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
-        found = self._state.get_state(_get_place(owner), self._note)
+        found = self.log.get_state(_get_place(owner), self._note)
         if found is None:
             return {"cursor": 0, "embedder": embedder}, None
         if found.value["embedder"] != embedder:
@@ -378,26 +379,6 @@ class VectorStoreRecall(DialogRecall):
             )
             raise ConfigError(msg)
         return found.value, found.version
-
-    def _list_copies(
-        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None
-    ) -> list[str]:
-        entries: Sequence[Entry] = (
-            self.log.entries(scope)
-            if isinstance(scope, ThreadKey)
-            else self.log.changes(scope).entries
-        )
-        if entry_ids is not None:
-            wanted = set(entry_ids)
-            entries = [one for one in entries if not wanted.isdisjoint((one.id, one.message_id))]
-        return _list_ids(entries)
-
-    def _drop(self, owner: Owner, copies: Sequence[str]) -> None:
-        try:
-            with self._get_lock(owner):
-                self._delete(copies)
-        except LineStoreError as error:
-            _log.warning("the vector store still holds what was forgotten: %s", error)
 
     # -- the store ---------------------------------------------------------------------------
 
@@ -421,18 +402,10 @@ class VectorStoreRecall(DialogRecall):
             seen |= ids
 
     def _call(self, what: str, name: str, given: Any, **options: Any) -> Any:
-        said = given if isinstance(given, list) else [given]
-        texts = [one.page_content if isinstance(one, Document) else one for one in said]
-        with ErrorTrap(Exception, texts=texts) as trap:
+        with ErrorTrap(Exception) as trap:
             return getattr(self.store, name)(given, **options)
         msg = f"lines could not be {what}: {type(self.store).__name__}: {trap.reason}"
-        raise LineStoreError(msg) from trap.cause
-
-
-def _hop(call: Callable[[], T]) -> T:
-    """Return the steps of a call that is made in a worker where an event loop runs."""
-    result: T = call()
-    return result
+        raise LineStoreError(msg) from None
 
 
 def _get_place(owner: Owner) -> ThreadKey:

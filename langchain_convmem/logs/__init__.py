@@ -5,18 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_convmem._lazy import load_lazily
-from langchain_convmem.logs.sqlite import InMemoryLog, SQLiteLog
 
 if TYPE_CHECKING:
-    from langchain_convmem.logs.dynamodb import DynamoDBLog, to_dynamodb
-    from langchain_convmem.logs.postgres import PostgresLog
+    from langchain_convmem.logs.dynamodb import DynamoDBLog as DynamoDBLog
+    from langchain_convmem.logs.dynamodb import to_dynamodb as to_dynamodb
+    from langchain_convmem.logs.postgres import PostgresLog as PostgresLog
+    from langchain_convmem.logs.sqlite import InMemoryLog as InMemoryLog
+    from langchain_convmem.logs.sqlite import SQLiteLog as SQLiteLog
 
-__all__ = ["DynamoDBLog", "InMemoryLog", "PostgresLog", "SQLiteLog", "to_dynamodb"]
-
-_HOMES = {
-    "DynamoDBLog": "logs.dynamodb",
-    "PostgresLog": "logs.postgres",
-    "to_dynamodb": "logs.dynamodb",
-}
-
-__getattr__, __dir__ = load_lazily(__name__, _HOMES)
+__getattr__, __dir__, __all__ = load_lazily(__name__)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, ReadOnlyError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import get_ulid_ms, is_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
@@ -154,12 +154,12 @@ class LogAsOf(MessageLog):
         """Refuse; nothing is written into the past, and what the log forgets is gone from it too.
 
         Raises:
-            ReadOnlyError: Always.
+            LogError: Always.
         """
         msg = (
             "a memory as_of an earlier time is read-only; write with the memory that it was made "
             "of, or fork the thread there with memory.fork(...)"
         )
-        raise ReadOnlyError(msg)
+        raise LogError(msg)
 
     append = annotate = forget = set_state = delete_state = append_planned = _refuse_to_write

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, CorruptEntryError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.logs.checksums import Row as Row  # noqa: PLC0414 - logs find it here
 from langchain_convmem.logs.checksums import Signer, format_checksum
@@ -175,12 +175,12 @@ def annotate_row(
         signer: That of the log.
 
     Raises:
-        CorruptEntryError: If the row is damaged; a new signature would hide that.
+        LogError: If the row is damaged; a new signature would hide that.
     """
     damage = signer.find_damage(key, row)
     if damage:
         msg = f"entry {row.id!r} of thread {key.thread_id!r} is damaged: {damage}; forget it"
-        raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position)
+        raise LogError(msg, thread_id=key.thread_id, position=row.position)
     changed = replace(row, metadata=change(row.metadata))
     changed.signature = signer.sign(key, changed)
     return changed
@@ -516,13 +516,13 @@ def decode_document(
     """Return what `read_document` does; only a cache, which can be made again, may be damaged.
 
     Raises:
-        CorruptEntryError: If it is damaged and no cache.
+        LogError: If it is damaged and no cache.
     """
     document = read_document(key, name, stored, signer)
     if document is None and not name.startswith(CACHE_PREFIX):
         msg = f"state document {name!r} of thread {key.thread_id!r} is damaged"
         msg += "; restore it from a backup, or delete it with delete_state"
-        raise CorruptEntryError(msg, thread_id=key.thread_id)
+        raise LogError(msg, thread_id=key.thread_id)
     return document
 
 

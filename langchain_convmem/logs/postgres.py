@@ -23,7 +23,6 @@ from langchain_convmem.errors import (
     LogError,
     LogUnavailableError,
     MissingExtraError,
-    SchemaVersionError,
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.logs.base import hash_message_id
@@ -210,7 +209,7 @@ class PostgresLog(SqlLog):
         Needs the right to create; the other calls need no more than to read and write the tables.
 
         Raises:
-            SchemaVersionError: If another release or another program wrote the schema.
+            LogError: If another release or another program wrote the schema.
             ConfigError: If its entries are signed with another key, or with none.
         """
         with self._transaction():
@@ -378,7 +377,7 @@ def _has_tables(tx: Transaction, schema: str) -> bool:
     """Return whether the tables are there.
 
     Raises:
-        SchemaVersionError: If another release or another program wrote them.
+        LogError: If another release or another program wrote them.
         LogError: If the database cannot hold every text.
     """
     columns = "SELECT array_agg(attname) FROM pg_attribute WHERE attrelid = to_regclass('meta')"
@@ -391,9 +390,9 @@ def _has_tables(tx: Transaction, schema: str) -> bool:
         return False
     if "epoch" not in found:
         msg = f"schema {schema!r} holds tables of another program; choose another schema"
-        raise SchemaVersionError(msg, supported=SCHEMA_VERSION)
+        raise LogError(msg)
     for (version,) in tx.rows("SELECT version FROM meta"):
         if version != SCHEMA_VERSION:
             msg = f"schema {schema!r} has version {version}; open it with the release that wrote it"
-            raise SchemaVersionError(msg, found=version, supported=SCHEMA_VERSION)
+            raise LogError(msg)
     return True

@@ -226,7 +226,7 @@ class SqlLog(kit.StoredLog):
         """Add to an entry's metadata, durably; see `MessageLog.annotate`.
 
         Raises:
-            CorruptEntryError: If the entry is damaged.
+            LogError: If the entry is damaged.
         """
         change = partial(kit.annotate_metadata, attributes=attributes, timing=timing, aux=aux)
         with self._transaction(write=True) as tx:
@@ -367,7 +367,7 @@ class SqlLog(kit.StoredLog):
         """Return the document, or None; a damaged cache counts as none.
 
         Raises:
-            CorruptEntryError: If another document is damaged.
+            LogError: If another document is damaged.
         """
         with self._transaction(once=True) as tx:
             return self._get_state(tx, key, name)

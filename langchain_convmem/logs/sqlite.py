@@ -34,8 +34,6 @@ from langchain_convmem.errors import (
     ConfigError,
     LogError,
     LogUnavailableError,
-    ReadOnlyError,
-    SchemaVersionError,
 )
 from langchain_convmem.forks import FORKS
 from langchain_convmem.logs.checksums import Signer
@@ -276,7 +274,7 @@ class SQLiteLog(_SQLiteBase):
         Raises:
             ConfigError: If the path is no file in a directory that exists, or if the file was
                 signed with another key than this.
-            SchemaVersionError: If another release or another program wrote the file.
+            LogError: If another release or another program wrote the file.
             LogError: If the file is no SQLite database, or cannot be opened.
         """
         super().__init__(signing_key)
@@ -325,7 +323,7 @@ class SQLiteLog(_SQLiteBase):
         if self._is_read_only:
             why = "is open for reading alone, since the file or its directory may not be written"
             way = "change their rights, or go on with a backup elsewhere"
-            raise ReadOnlyError(f"the log on {self.path} {why}: {way}")
+            raise LogError(f"the log on {self.path} {why}: {way}")
         _create_file(self.path)
         db = _connect(self.path)
         try:
@@ -492,7 +490,7 @@ def _make_tables(db: sqlite3.Connection, path: Path, signer: Signer) -> None:
     """Make the tables of an empty database, in one transaction, and have it use a WAL.
 
     Raises:
-        SchemaVersionError: If another release or another program wrote the file.
+        LogError: If another release or another program wrote the file.
     """
     if not _has_tables(db, path):
         db.execute("BEGIN IMMEDIATE")
@@ -515,7 +513,7 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
     """Return whether the file has tables of ours. Writes nothing.
 
     Raises:
-        SchemaVersionError: If another release or another program wrote the file.
+        LogError: If another release or another program wrote the file.
         LogError: If the tables are not those that were made.
     """
     # In one statement, which sees one state of the file: another process may be making them.
@@ -528,7 +526,7 @@ def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
         way = f"has schema version {version}; open it with the release that wrote it"
         if application != APPLICATION_ID:
             way = "is a SQLite database of another program; choose another file"
-        raise SchemaVersionError(f"{path} {way}", found=version, supported=SCHEMA_VERSION)
+        raise LogError(f"{path} {way}")
     if not tables >= {sql for sql in _TABLES if sql.startswith("CREATE")}:
         raise LogError(f"the tables of {path} are damaged; restore a backup of it")
     return True
@@ -700,14 +698,14 @@ def _refuse_use(path: Path) -> None:
     """Refuse a file that somebody has open, as far as that can be told.
 
     Raises:
-        ReadOnlyError: If it may not be replaced.
+        LogError: If it may not be replaced.
         LogUnavailableError: If somebody has it open.
     """
     is_used = any(log.path == path for log in _OPEN)
     # To close the file drops the locks of this process; it has none if it does not use the log.
     if not is_used and path.exists() and fcntl is not None:
         if not _may_write(path):
-            raise ReadOnlyError(f"{path} or its directory may not be written; change their rights")
+            raise LogError(f"{path} or its directory may not be written; change their rights")
         with path.open("r+b") as file:
             try:  # every connection holds one of these bytes
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)

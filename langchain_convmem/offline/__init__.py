@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.offline.chat_model import OfflineChatModel
-    from langchain_convmem.offline.extractive import ExtractiveSummarizer
+    from langchain_convmem.offline.chat_model import OfflineChatModel as OfflineChatModel
+    from langchain_convmem.offline.extractive import ExtractiveSummarizer as ExtractiveSummarizer
 
-__all__ = ["ExtractiveSummarizer", "OfflineChatModel"]
-
-__getattr__, __dir__ = load_lazily(
-    __name__,
-    {
-        "ExtractiveSummarizer": "offline.extractive",
-        "OfflineChatModel": "offline.chat_model",
-    },
-)
+__getattr__, __dir__, __all__ = load_lazily(__name__)

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from langchain_convmem.background import to_async
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.markup import escape_html, render_table
 from langchain_convmem.profile.statements import (
     KINDS,
     ItemKind,
@@ -25,6 +24,7 @@ from langchain_convmem.profile.statements import (
 from langchain_convmem.records import Control, DialogLine, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.lines import format_day, indent_text
+from langchain_convmem.views.markup import escape_html, render_table
 from langchain_convmem.views.messages import TextCounter, escape_tag
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.dates import Span, find_named_days
@@ -257,7 +257,6 @@ class UserProfile:
         return self._decide("pin", item)
 
     apin = to_async(pin)
-    """Async `pin`."""
 
     def unpin(self, item: ProfileItem | str) -> UserProfile:
         """Let an item take its place among the others again, and return the profile after it.
@@ -268,7 +267,6 @@ class UserProfile:
         return self._decide("unpin", item)
 
     aunpin = to_async(unpin)
-    """Async `unpin`."""
 
     def retract(self, item: ProfileItem | str) -> UserProfile:
         """Say that an item is no longer true, or never was, and return the profile after it.
@@ -282,7 +280,6 @@ class UserProfile:
         return self._decide("retract", item)
 
     aretract = to_async(retract)
-    """Async `retract`."""
 
     def restore(self, item: ProfileItem | str) -> UserProfile:
         """Take back all that was decided of an item, and return the profile after it.
@@ -293,7 +290,6 @@ class UserProfile:
         return self._get_editor().undo(self.find(item))
 
     arestore = to_async(restore)
-    """Async `restore`."""
 
     def _decide(self, verdict: Verdict, item: ProfileItem | str) -> UserProfile:
         return self._get_editor().decide(verdict, self.find(item))

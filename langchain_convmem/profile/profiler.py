@@ -29,8 +29,8 @@ from langchain_convmem.profile.proposals import (
     read_answer,
     read_proposals,
 )
-from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
-from langchain_convmem.runnables import RunnableLike, as_runnable, ask_runnable
+from langchain_convmem.records import DialogLine, Owner, ThreadKey
+from langchain_convmem.runnables import RunnableLike, as_runnable, ask_runnable, check_askable
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
@@ -160,7 +160,12 @@ class Profiler:
     # -- what -------------------------------------------------------------------------------------
 
     def read_threads(self, keys: Sequence[ThreadKey]) -> ProfilerReport:
-        """Read what was said in threads since a model read them last."""
+        """Read what was said in threads since a model read them last.
+
+        Raises:
+            ConfigError: If the model is a coroutine function, and nothing here can await it.
+        """
+        check_askable(self._model, "the profiler", "aupdate_profile")
         report = ProfilerReport()
         for key in keys:
             report += self._read_thread(key)
@@ -171,7 +176,7 @@ class Profiler:
     def _read_thread(self, key: ThreadKey) -> ProfilerReport:
         with self._lock:
             known = self._read_until.get(key, 0)
-        entries: list[Entry] = self._log.entries(key, after=known)
+        entries = self._log.entries(key, after=known)
         if not entries:
             return ProfilerReport()
         # Another process may have read them, too.
@@ -197,8 +202,7 @@ class Profiler:
         return report
 
     def _ask(self, batch: Sequence[DialogLine]) -> tuple[ProfilerReport, list[ProposedItem]]:
-        texts = [line.text for line in batch]
-        answer = ask_runnable(self._model, build_question(batch), "convmem_profile", texts)
+        answer = ask_runnable(self._model, build_question(batch), "convmem_profile")
         found = None if answer.reason else read_answer(answer.value)
         if found is None:
             reason = answer.reason or "its answer is no JSON array of items"

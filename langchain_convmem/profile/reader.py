@@ -7,9 +7,8 @@ raises the generation of the changes, and all is read anew; a retraction is a ch
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TypeAlias
 
 from langchain_convmem.forks import make_lock
@@ -176,8 +175,6 @@ class _ReadUser:
 
 
 _FOREVER_MS = 10**15
-_FEW_LINES = 8
-"""So many lines are read between two breaths."""
 
 
 class ProfileReader:
@@ -203,15 +200,12 @@ class ProfileReader:
                 known = self._users.get(owner)
                 cursor = known.cursor if known is not None else 0
                 generation = known.generation if known is not None else None
-            page = _read_page(self._log, owner, cursor)
+            page = self._log.line_changes(owner, cursor, limit=_PAGE)
             if generation is not None and page.generation != generation:
                 self.drop(owner)
                 continue
             quoted = _read_quoted(self._log, page)
-            # A page takes a while: an event loop goes on meanwhile.
-            take = partial(self._take, owner, cursor, page, quoted)
-            is_quick = len(page.lines) + len(page.controls) <= _FEW_LINES
-            found: FollowedProfile | None = take()
+            found = self._take(owner, cursor, page, quoted)
             if found is not None:
                 return found
 
@@ -248,12 +242,6 @@ class ProfileReader:
             self._users.pop(owner, None)
 
 
-def _read_page(log: MessageLog, owner: Owner, cursor: int) -> LineChanges:
-    read = partial(log.line_changes, owner, cursor, limit=_PAGE)
-    lines: LineChanges = read()
-    return lines
-
-
 def _read_quoted(log: MessageLog, page: LineChanges) -> QuotedLines:
     """Return the lines that the proposals of a page quote, by entry and part.
 
@@ -269,18 +257,12 @@ def _read_quoted(log: MessageLog, page: LineChanges) -> QuotedLines:
         names = [(one.entry_id, one.part) for one in read.proposals]
         found = lines
         if not all(name in lines for name in names):
-            entries: list[Entry] = log.entries(
-                control.key, after=read.after, until=control.position
-            )
+            entries = log.entries(control.key, after=read.after, until=control.position)
             live = find_live_entries(entries)
             said = (line for entry in live for line in make_dialog_lines(entry))
             found = lines | {(line.entry_id, line.part): line for line in said}
         quoted.update((name, found[name]) for name in names if name in found)
     return quoted
-
-
-def _select_controls(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    return tuple(entry for entry in entries if entry.control is not None)
 
 
 # -- what people decide -------------------------------------------------------------------------

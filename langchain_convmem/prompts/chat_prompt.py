@@ -7,6 +7,7 @@ namespace `langchain_convmem`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_core.load.serializable import (
@@ -233,11 +234,8 @@ class SectionText(Serializable):
         """Return the values of the variables in one format, by name."""
         values: dict[str, str] = {}
         for name in self.variables:
-            value = given[name]
-            is_late = isinstance(value, LateValue)
-            text = value.evaluate() if is_late else str(value)
             # What the file says is left as it is; only a value could open or end a part by itself.
-            values[name] = escape_headings(escape_fences(text))
+            values[name] = escape_headings(escape_fences(str(given[name])))
         return values
 
     def show_outline(self) -> list[tuple[str, str]]:
@@ -277,11 +275,17 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         Raises:
             ConfigError: If `summary` is not a string, or a variable's function is asynchronous.
         """
-        return self._build(kwargs)
+        summary = _read_summary(kwargs)
+        text = join_blocks(self.sections.fill_blocks(self.sections.evaluate(kwargs)))
+        shown = [_MESSAGES[self.role](text)] if text else []
+        if self.summary_heading is None or not summary.strip():
+            return shown
+        told = join_blocks([(self.summary_heading, format_summary([summary]))])
+        return [*shown, *make_summary_messages(told, (None, None))]
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the messages; see `format_messages`."""
-        return await hop(lambda: self._build(kwargs))
+        return await hop(partial(self.format_messages, **kwargs))
 
     def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
         """Return the text with `{name}` for what is filled in later."""
@@ -289,17 +293,6 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         if self.summary_heading is not None:
             blocks.append((self.summary_heading, "{summary}"))
         return join_blocks(blocks)
-
-    def _build(self, given: Mapping[str, Any]) -> list[BaseMessage]:
-        summary = _read_summary(given)
-        values = self.sections.evaluate(given)
-        blocks = self.sections.fill_blocks(values)
-        text = join_blocks(blocks)
-        shown = [_MESSAGES[self.role](text)] if text else []
-        if self.summary_heading is None or not summary.strip():
-            return shown
-        told = join_blocks([(self.summary_heading, format_summary([summary]))])
-        return [*shown, *make_summary_messages(told, (None, None))]
 
 
 class InputPlaceholder(MessagesPlaceholder):
@@ -332,21 +325,19 @@ class InputPlaceholder(MessagesPlaceholder):
         Raises:
             ConfigError: If a variable's function is asynchronous.
         """
-        return self._build(kwargs)
+        values = self.sections.evaluate(kwargs)
+        texts = [_fence(join_blocks(self.sections.fill_blocks(values))), _read_recalled(kwargs)]
+        said = _read_messages(kwargs[self.variable_name])
+        return _fold_in(said, [text for text in texts if text])
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the messages; see `format_messages`."""
-        return await hop(lambda: self._build(kwargs))
+        return await hop(partial(self.format_messages, **kwargs))
 
     def pretty_repr(self, html: bool = False) -> str:
         """Return the sections with `{name}` for what is filled in later, and the placeholder."""
         text = _fence(join_blocks(self.sections.show_outline()))
         return "\n\n".join(part for part in (text, super().pretty_repr(html)) if part)
-
-    def _build(self, given: Mapping[str, Any]) -> list[BaseMessage]:
-        values = self.sections.evaluate(given)
-        texts = [_fence(join_blocks(self.sections.fill_blocks(values))), _read_recalled(given)]
-        return _fold_in(_read_messages(given[self.variable_name]), [text for text in texts if text])
 
 
 def _read_summary(given: Mapping[str, Any]) -> str:
@@ -428,8 +419,7 @@ class RunTimeVariable(Serializable):
         """Return the value of this moment; see `evaluate`."""
         name = self.function_name
         own = {} if self.function is None else {name: self.function}
-        values = evaluate([name], own, strict=self.strict, failed=self.failed)
-        return values[name]
+        return evaluate([name], own, strict=self.strict, failed=self.failed)[name]
 
 
 class LateValue:
@@ -444,14 +434,10 @@ class LateValue:
         self._variable = variable
         self._value: str | None = None
 
-    def evaluate(self) -> str:
-        """Return the value."""
+    def __str__(self) -> str:
         if self._value is None:
             self._value = self._variable.evaluate()
         return self._value
-
-    def __str__(self) -> str:
-        return self.evaluate()
 
 
 CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from langchain_convmem.background import hop, to_async
+from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
-from langchain_convmem.markup import render_prompt
 from langchain_convmem.prompts.compiled import (
     CompiledForm,
     CompiledPrompt,
@@ -46,6 +45,7 @@ from langchain_convmem.prompts.variables import (
     list_variable_functions,
     split_pieces,
 )
+from langchain_convmem.views.markup import render_prompt
 
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
@@ -239,10 +239,9 @@ class PromptFile:
             ConfigError: If a function that is needed is asynchronous, or one of `functions` is
                 none; nothing was called then.
         """
-        return self._render_steps(strict, functions, on_problem, self.sections)
+        return self._render(self.sections, strict, functions, on_problem)
 
     arender = to_async(render)
-    """Async `render`."""
 
     def format(
         self,
@@ -271,25 +270,19 @@ class PromptFile:
         Raises:
             ConfigError: See `render`.
         """
-        texts = partial(self._render_steps, strict, functions, on_problem)
-        told = summary if include_summary else ""
-        return self._format_steps(titles, texts, include_titles, told)
+        known = []
+        for title in _as_titles(titles):
+            if title in self.sections:
+                known.append(title)
+            else:
+                _LOG.warning("%s has no section %r; it is skipped", self.name, title)
+        texts = self._render(known, strict, functions, on_problem)
+        blocks = [(format_heading(title), texts[title]) for title in known]
+        told = escape_headings(summary) if include_summary else ""
+        blocks.append((format_heading(self.summary_title), told))
+        return join_blocks(blocks if include_titles else [("", text) for _, text in blocks])
 
-    async def aformat(
-        self,
-        titles: Iterable[str],
-        *,
-        include_titles: bool = True,
-        include_summary: bool = True,
-        summary: str = "",
-        strict: bool = False,
-        functions: Mapping[str, VariableFunction] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> str:
-        """Return what `format` returns; functions may be asynchronous, others run in a thread."""
-        texts = partial(self._render_steps, strict, functions, on_problem)
-        told = summary if include_summary else ""
-        return await hop(lambda: self._format_steps(titles, texts, include_titles, told))
+    aformat = to_async(format)  # noqa: A003 - the method
 
     def to_chat_prompt(
         self,
@@ -344,30 +337,12 @@ class PromptFile:
             ),
         )
 
-    def _format_steps(
+    def _render(
         self,
         titles: Iterable[str],
-        texts_of: Callable[[list[str]], dict[str, str]],
-        include_titles: bool,
-        summary: str,
-    ) -> str:
-        known = []
-        for title in _as_titles(titles):
-            if title in self.sections:
-                known.append(title)
-            else:
-                _LOG.warning("%s has no section %r; it is skipped", self.name, title)
-        texts = texts_of(known)
-        blocks = [(format_heading(title), texts[title]) for title in known]
-        blocks.append((format_heading(self.summary_title), escape_headings(summary)))
-        return join_blocks(blocks if include_titles else [("", text) for _, text in blocks])
-
-    def _render_steps(
-        self,
         strict: bool,
         functions: Mapping[str, VariableFunction] | None,
         on_problem: OnProblem | None,
-        titles: Iterable[str],
     ) -> dict[str, str]:
         own = combine_functions(self.functions, functions)
         pieces = {

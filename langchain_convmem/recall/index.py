@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import report_problem
-from langchain_convmem.columns import SavedColumns
-from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
+from langchain_convmem.errors import ConfigError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import (
@@ -54,6 +53,7 @@ from langchain_convmem.records import DialogLine, Owner, StoredSegment
 from langchain_convmem.views.live import Retraction, follow_retractions, list_retractions
 from langchain_convmem.words.analysis import extract_line_terms
 from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.columns import SavedColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -184,13 +184,11 @@ class OwnerIndex:
 
         Raises:
             LogError: If the log cannot be read; the next call resumes here.
-            EmbedderChangedError: If lines wait for `reindex`; all else was done.
+            ConfigError: If lines wait for `reindex`; all else was done.
         """
         self._follow("all", progress)
         if self._change is not None:
-            stored = ", ".join(self._others or ())
-            current = self._stored.fingerprint
-            raise EmbedderChangedError(self._change, stored=stored, current=current)
+            raise ConfigError(self._change)
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Re-embed what another embedder has embedded, then delete its vectors.
@@ -1071,7 +1069,7 @@ def _embed_some(lines: PendingLines) -> bool:
         return False
     except LogError as error:
         # The next recall says so where it still cannot be read.
-        report_problem(_log, "lines could not be embedded", error, ())
+        report_problem(_log, "lines could not be embedded", error)
         return False
     return is_more
 

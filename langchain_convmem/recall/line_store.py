@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from langchain_convmem.columns import Buffer, SavedColumns
 from langchain_convmem.records import DialogLine, ThreadKey
+from langchain_convmem.words.columns import Buffer, SavedColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import wait
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -19,8 +19,8 @@ import numpy as np
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.background import ask, hop, to_async
-from langchain_convmem.causes import describe_value, report_problem
+from langchain_convmem.background import ask, to_async
+from langchain_convmem.causes import UnreadableError, describe_value, report_problem
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
@@ -50,7 +50,6 @@ from langchain_convmem.recall.options import (
     RecallQuery,
     RecallSettings,
     Scope,
-    make_buffer_query,
     make_query,
     remove_names,
     search_text,
@@ -58,9 +57,11 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.recall.ranking import Columns, Ranking, rank
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.records import DialogLine, Owner, Recall, ThreadKey
+from langchain_convmem.records import DialogLine, Owner, ThreadKey
+from langchain_convmem.runnables import check_askable
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.shown import Recall
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from langchain_convmem.recall.segments import SegmentName
-    from langchain_convmem.records import RecalledBlock
+    from langchain_convmem.views.shown import RecalledBlock
 
 
 QueryHook: TypeAlias = Callable[[str], str]
@@ -111,6 +112,10 @@ class DialogRecall(ABC):
         recall.count_text = count_text
         return recall
 
+    def drop_hooks(self) -> Self:
+        """Return this recall, over the same indexes, without a rewriter and a reranker."""
+        return self
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return itself: copies of what holds a recall share its indexes."""
         return self
@@ -129,36 +134,30 @@ class DialogRecall(ABC):
         """
         return scan_lines(self.log, owner, words)
 
-    async def afind_lines(self, owner: Owner, words: Collection[str]) -> list[DialogLine]:
-        """Find lines without blocking the event loop."""
-        return await hop(partial(self.find_lines, owner, words))
+    afind_lines = to_async(find_lines)
 
     def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
         """Return the lines of `owner` that answer `query` best, in blocks, best first.
 
         Args:
             owner: Whose lines are searched; of several owners, those of all together.
-            query: What is asked, in plain words.
+            query: What is asked, in plain words; blank only with a `buffer`, to read that alone.
             **options: How much, from where and how like; see `RecallOptions`.
 
         Raises:
-            ConfigError: If an argument is invalid; the message names it.
+            ConfigError: If an argument is invalid; the message names it. If the rewriter is a
+                coroutine function, which only `arecall` can await.
             LogError: If the log cannot be read.
         """
-        return self.recall_steps(owner, query, **options)
-
-    arecall = to_async(recall)
-    """Async `recall`."""
-
-    def recall_steps(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
-        """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
         options.setdefault("count_text", self.count_text)
         checked = make_query(owner, query, self.settings, **options)
         if self.query_hooks:
             checked = self._pass_hooks(checked)
-        if not checked.text:
+        if not checked.text.strip():
             return self.answer_from_buffer(checked)
         return self.answer(checked)
+
+    arecall = to_async(recall)
 
     def _pass_hooks(self, query: RecallQuery) -> RecallQuery:
         """Return a query with what the hooks leave of its question; empty where that is blank."""
@@ -166,37 +165,15 @@ class DialogRecall(ABC):
         for hook in self.query_hooks:
             text = hook(text) if text.strip() else ""
             before = hook(before) if before and before.strip() else None
-        return replace(query, text=text if text.strip() else "", before=before)
-
-    def read_buffer(
-        self,
-        buffer: ThreadKey,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-        settings: RecallSettings | None = None,
-        count_text: TextCounter | None = None,
-    ) -> Recall:
-        """Return the steps that read a thread's relevance buffer where there is no question."""
-        query = make_buffer_query(
-            buffer,
-            self.settings,
-            k=k,
-            max_tokens=max_tokens,
-            exclude=exclude,
-            settings=settings,
-            count_text=count_text or self.count_text,
-        )
-        return self.answer_from_buffer(query)
+        return replace(query, text=text, before=before)
 
     @abstractmethod
     def answer(self, query: RecallQuery) -> Recall:
-        """Return the steps that answer a query."""
+        """Answer a query."""
 
     @abstractmethod
     def answer_from_buffer(self, query: RecallQuery) -> Recall:
-        """Return the steps that answer a query with its buffer alone, as without a question."""
+        """Answer a query with its buffer alone, as without a question."""
 
     # -- indexes -----------------------------------------------------------------------------
 
@@ -206,7 +183,7 @@ class DialogRecall(ABC):
 
         Args:
             owner: Whose lines; several owners who are searched together may share one index.
-            progress: Called with (done, total) segments after each batch, in this thread.
+            progress: Called with (done, total) segments after each batch, in the thread that works.
 
         Returns:
             Problems, one sentence each; empty if every line is fully indexed.
@@ -215,17 +192,13 @@ class DialogRecall(ABC):
             LogError: If the log cannot be read.
         """
 
-    @abstractmethod
-    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead without blocking the event loop; `progress` may be called in a worker."""
+    arefresh = to_async(refresh)
 
     @abstractmethod
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Re-embed what another embedder has embedded; otherwise `refresh`."""
 
-    @abstractmethod
-    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Re-embed without blocking the event loop; `progress` may be called in a worker."""
+    areindex = to_async(reindex)
 
     def get_embedder_use(self, owner: Owners) -> EmbedderUse:  # noqa: ARG002 - of other kinds each may
         """Return what embeds the lines of an owner, and how many wait for it."""
@@ -242,12 +215,12 @@ class DialogRecall(ABC):
         scope: Owner | ThreadKey,  # noqa: ARG002 - as above
         entry_ids: Collection[str] | None,  # noqa: ARG002
     ) -> list[str]:
-        """Return the steps that list, before they are forgotten, which lines are kept elsewhere."""
+        """List, before they are forgotten, which lines are kept elsewhere."""
         return []
 
     @abstractmethod
     def drop_forgotten(self, owner: Owner, copies: Sequence[str] = ()) -> None:
-        """Return the steps that drop what the log has forgotten of an owner; never raises.
+        """Drop what the log has forgotten of an owner; never raises.
 
         Args:
             owner: Whose lines.
@@ -323,8 +296,8 @@ class LineRecall(DialogRecall):
         choice = EmbedderChoice(log, embeddings)
         self.embeddings: Embeddings = choice.default
         self.settings = RecallSettings() if settings is None else settings
-        self._rewriter = rewriter
-        self._reranker = reranker
+        self.rewriter = rewriter
+        self.reranker = reranker
         self._indexes = IndexRegistry(
             log,
             choice,
@@ -334,40 +307,40 @@ class LineRecall(DialogRecall):
             max_segments=max_segments,
         )
 
+    def drop_hooks(self) -> Self:
+        """Return this recall, over the same indexes, without its rewriter and its reranker."""
+        recall = copy(self)
+        recall.rewriter = recall.reranker = None
+        return recall
+
     def __repr__(self) -> str:
         return f"LineRecall({self.log!r}, {type(self.embeddings).__name__})"
 
     # -- recalling -----------------------------------------------------------------------------
 
     def answer(self, query: RecallQuery) -> Recall:
-        """Return the steps that answer a query."""
-        texts, problem = rewrite(self._rewriter, query.text)
-        index = self._open_index_steps(query.scope.owners)
+        """Answer a query."""
+        texts, problem = rewrite(self.rewriter, query.text)
+        index = self._indexes.open(query.scope.owners)
         known = self._catch_up(index, query)
         asked, problems = self._embed(index, texts, known, query)
         search = Search(index, query, asked, _list_problems((problem, *problems)))
-        if self._reranker is not None:
-            search = self._rerank(search, self._reranker)
-        found: tuple[Recall, tuple[BufferedBlock, ...]] = search.answer()
+        if self.reranker is not None:
+            search = self._rerank(search, self.reranker)
+        found = search.answer()
         if known.pending or known.is_snapshot_due:
             embed_later(index)
         return self._update_buffer(index, query, *found)
 
     def answer_from_buffer(self, query: RecallQuery) -> Recall:
-        """Return the steps that answer a query with its buffer alone, as without a question."""
-        index = self._open_index_steps(query.scope.owners)
+        """Answer a query with its buffer alone, as without a question."""
+        index = self._indexes.open(query.scope.owners)
         silent = replace(query, remember=False)
         return self._update_buffer(index, silent, Recall((), ()), ())
 
-    def _open_index_steps(self, owners: tuple[Owner, ...]) -> OwnerIndex:
-        index = self._indexes.find_kept(owners)
-        if index is None:
-            index = self._indexes.open(owners)
-        return index
-
     def _catch_up(self, index: OwnerIndex, query: RecallQuery) -> _IndexState:
         """Catch up, and wait a little where few lines that may come back are not embedded yet."""
-        known: _IndexState = _catch_up(index, query.scope)
+        known = _catch_up(index, query.scope)
         is_little = known.pending <= query.patience_s * _LINES_PER_SECOND
         if known.awaited and is_little and query.settings.dense_weight:
             wait([embed_later(index)], query.patience_s)
@@ -397,21 +370,22 @@ class LineRecall(DialogRecall):
         """Return the vector of a question, or None and the problem; each is asked for once."""
         if index.remembers_itself:
             return embed_question(index.embeddings, text, dim)
-        found = _find_question(index, text)
+        with index.lock:
+            found = index.find_question(text)
         if found is not None:
             return found.astype(np.float32), None
         vector, problem = embed_question(index.embeddings, text, dim)
         if vector is not None:
-            _keep_question(index, text, vector)
+            with index.lock:
+                index.keep_question(text, vector.astype(np.float16))
         return vector, problem
 
     def _rerank(self, search: Search, reranker: BaseDocumentCompressor) -> Search:
-        candidates: list[Candidate] = search.list_candidates()
+        candidates = search.list_candidates()
         if not candidates:
             return search
         documents = [candidate.document for candidate in candidates]
-        asked = search.query.search_text
-        order, problem = rerank(reranker, asked, documents)
+        order, problem = rerank(reranker, search.query.search_text, documents)
         if order is None:
             return replace(search, problems=_list_problems((*search.problems, problem)))
         return replace(search, order=[candidates[number].name for number in order])
@@ -427,11 +401,7 @@ class LineRecall(DialogRecall):
             return recall
         look_up = partial(look_up_blocks, index, query, recall.blocks)
         shown, problems = update_buffer(
-            self.log,
-            query.buffer,
-            found,
-            look_up,
-            remember=query.remember,
+            self.log, query.buffer, found, look_up, remember=query.remember
         )
         return replace(recall, buffer=shown, problems=(*recall.problems, *problems))
 
@@ -442,16 +412,16 @@ class LineRecall(DialogRecall):
 
         Args:
             owner: Whose lines; several owners who are searched together share one index.
-            progress: Called with (done, total) segments after each batch, in this thread.
+            progress: Called with (done, total) segments after each batch, in the thread that works.
 
         Returns:
             Problems, one sentence each; empty if every line is fully indexed.
 
         Raises:
             LogError: If the log cannot be read.
-            EmbedderChangedError: If lines wait for `reindex`; all else was done.
+            ConfigError: If lines wait for `reindex`; all else was done.
         """
-        index = self._open_index(owner)
+        index = self._indexes.open(sort_owners(owner))
         with index.lock:
             index.refresh(None if index.embeds_later else progress)
         if index.embeds_later:
@@ -459,10 +429,6 @@ class LineRecall(DialogRecall):
         index.save_snapshot()
         with index.lock:
             return index.problems
-
-    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead without blocking the event loop; `progress` is called in a worker."""
-        return await hop(partial(self.refresh, owner, progress))
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Re-embed what another embedder has embedded, then delete the old vectors.
@@ -474,7 +440,7 @@ class LineRecall(DialogRecall):
 
         Args:
             owner: Whose lines.
-            progress: Called with (done, total) segments after each batch, in this thread.
+            progress: Called with (done, total) segments after each batch, in the thread that works.
 
         Returns:
             Problems, one sentence each; empty if every line is fully indexed.
@@ -511,17 +477,13 @@ class LineRecall(DialogRecall):
             index.delete_others()
             return index.problems
 
-    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Re-embed without blocking the event loop; `progress` is called in a worker."""
-        return await hop(partial(self.reindex, owner, progress))
-
     def get_embedder_use(self, owner: Owners) -> EmbedderUse:
         """Return what embeds the lines of an owner, and how many wait for it.
 
         Raises:
             LogError: If the log cannot be read.
         """
-        index = self._open_index(owner)
+        index = self._indexes.open(sort_owners(owner))
         with index.lock:
             index.catch_up()
             segments, pending = len(index.table), len(index.vectors.missing)
@@ -553,18 +515,15 @@ class LineRecall(DialogRecall):
             return index.table.find_lines(words)
 
     def drop_forgotten(self, owner: Owner, copies: Sequence[str] = ()) -> None:  # noqa: ARG002 - there are none
-        """Return the steps that drop from memory what the log has forgotten of an owner.
+        """Drop from memory what the log has forgotten of an owner.
 
         The next recall would do so anyway; in other processes it does. Nothing is raised.
         """
         for index in self._indexes.find_involving(owner):
-            _drop_forgotten(index)
-
-    def _open_index(self, owner: Owners) -> OwnerIndex:
-        return self._indexes.open(sort_owners(owner))
+            with index.lock:
+                index.drop_forgotten()
 
 
-# -- steps -------------------------------------------------------------------------------------
 def _list_problems(problems: Sequence[str | None]) -> tuple[str, ...]:
     """Return what went wrong, each once."""
     return tuple(dict.fromkeys(problem for problem in problems if problem is not None))
@@ -586,21 +545,6 @@ class _IndexState(NamedTuple):
     pending: int
     awaited: int
     is_snapshot_due: bool
-
-
-def _find_question(index: OwnerIndex, text: str) -> NDArray[np.float16] | None:
-    with index.lock:
-        return index.find_question(text)
-
-
-def _keep_question(index: OwnerIndex, text: str, vector: NDArray[np.float32]) -> None:
-    with index.lock:
-        index.keep_question(text, vector.astype(np.float16))
-
-
-def _drop_forgotten(index: OwnerIndex) -> None:
-    with index.lock:
-        index.drop_forgotten()
 
 
 def _catch_up(index: OwnerIndex, scope: Scope) -> _IndexState:
@@ -866,14 +810,19 @@ def check_hooks(rewriter: Any, reranker: Any) -> None:
 
 # -- rewriting ---------------------------------------------------------------------------------
 def rewrite(rewriter: Rewriter | None, question: str) -> tuple[tuple[str, ...], str | None]:
-    """Return what to search for instead of the question, and what went wrong, if anything did."""
+    """Return what to search for instead of the question, and what went wrong, if anything did.
+
+    Raises:
+        ConfigError: If the rewriter is a coroutine function, and nothing here can await it.
+    """
     if rewriter is None:
         return (question,), None
+    check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
     try:
         queries = _check_queries(_ask_rewriter(rewriter, question))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return (question,), _report_problem(
-            "the rewriter failed and the question is asked as it is", error, [question]
+        return (question,), report_problem(
+            _log, "the rewriter failed and the question is asked as it is", error
         )
     return queries, None
 
@@ -887,18 +836,17 @@ def _ask_rewriter(rewriter: Any, question: str) -> Any:
 
 def _refuse(answer: Coroutine[Any, Any, Any]) -> Any:
     answer.close()  # or Python complains later that nobody awaited it
-    msg = "an asynchronous rewriter serves asynchronous recalls alone: use arecall or ainvoke"
-    raise TypeError(msg)
+    raise UnreadableError("it answers by a coroutine: use arecall, ainvoke or the like")
 
 
 def _check_queries(answer: Any) -> tuple[str, ...]:
     queries = [answer] if isinstance(answer, str) else answer
     if not isinstance(queries, list | tuple) or not all(isinstance(one, str) for one in queries):
         msg = f"expected a text or a list of texts, got {type(answer).__name__}"
-        raise TypeError(msg)
+        raise UnreadableError(msg)
     asked = tuple(dict.fromkeys(one.strip() for one in queries if one.strip()))
     if not asked:
-        raise ValueError("got nothing but blanks")
+        raise UnreadableError("got nothing but blanks")
     return asked
 
 
@@ -924,8 +872,7 @@ def rerank(
         )
         return _check_order(answer, len(marked)), None
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        texts = [question, *(document.page_content for document in documents)]
-        return None, _report_problem("the reranker failed and lines keep their order", error, texts)
+        return None, report_problem(_log, "the reranker failed and lines keep their order", error)
 
 
 def _check_order(answer: Any, count: int) -> list[int]:
@@ -933,9 +880,5 @@ def _check_order(answer: Any, count: int) -> list[int]:
     known = [number for number in order if isinstance(number, int) and 0 <= number < count]
     if len(known) < len(order):
         msg = f"expected documents that it was given, with their metadata's {CANDIDATE!r} kept"
-        raise ValueError(msg)
+        raise UnreadableError(msg)
     return known
-
-
-def _report_problem(what: str, error: Exception, texts: Sequence[str]) -> str:
-    return report_problem(_log, what, error, texts)

@@ -25,8 +25,9 @@ from langchain_convmem.recall.options import (
     make_scope,
 )
 from langchain_convmem.recall.recall import DialogRecall
-from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
+from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.lines import format_iso_time
+from langchain_convmem.views.shown import RecalledBlock
 
 
 class _CallOptions(TypedDict, total=False):

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from langchain_convmem.causes import report_problem
-from langchain_convmem.columns import GrowableArray, SavedColumns
 from langchain_convmem.errors import LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import compute_fingerprint, is_free
@@ -28,6 +27,7 @@ from langchain_convmem.recall.line_store import EntryLines, LineStore, PackedLin
 from langchain_convmem.recall.vectors import HALF, to_half_bytes
 from langchain_convmem.records import DialogLine, Owner, Role, Scalar, StoredSegment, ThreadKey
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
+from langchain_convmem.words.columns import GrowableArray, SavedColumns
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -986,7 +986,7 @@ class SegmentStore:
         return [name for name in found if name != own]
 
     def _note_failure(self, owner: Owner, what: str, error: LogError) -> None:
-        self._problem_of[owner] = report_problem(_log, what, error, ())
+        self._problem_of[owner] = report_problem(_log, what, error)
 
     def _are_cheap(self, rows: Sequence[StoredSegment]) -> bool:
         """Return whether little is lost with rows if the process ends before they are stored."""

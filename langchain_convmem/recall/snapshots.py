@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_convmem.causes import report_problem
-from langchain_convmem.columns import SavedColumns
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.columns import SavedColumns
 
 if TYPE_CHECKING:
     from langchain_convmem.message_log import MessageLog
@@ -57,7 +57,7 @@ class SnapshotStore:
             found = self._log.load_snapshot(self._owner, _make_name(fingerprint))
         except LogError as error:
             # Whether the log can be read, the next step says.
-            report_problem(_log, "the snapshot of an index could not be read", error, ())
+            report_problem(_log, "the snapshot of an index could not be read", error)
             return None
         return None if found is None else (SavedColumns.load(found[0]), found[1])
 
@@ -85,7 +85,7 @@ class SnapshotStore:
             raise
         except LogError as error:
             self._log = None
-            report_problem(_log, "the snapshot of an index could not be stored", error, ())
+            report_problem(_log, "the snapshot of an index could not be stored", error)
 
 
 class IndexParts(NamedTuple):

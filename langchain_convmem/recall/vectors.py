@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.columns import GrowableArray, SavedColumns
-from langchain_convmem.errors import ConfigError, DimensionMismatchError
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.words.columns import GrowableArray, SavedColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,7 +99,7 @@ class SegmentVectors:
         """Append rounded vectors of equal length; None marks a number as missing.
 
         Raises:
-            DimensionMismatchError: If one has another length than those before.
+            ConfigError: If one has another length than those before.
         """
         if not len(vectors):
             return
@@ -505,7 +505,7 @@ def check_rows(vectors: NDArray[np.floating[Any]], dim: int) -> NDArray[np.float
     """Return vectors of shape (n, dim) in single precision.
 
     Raises:
-        DimensionMismatchError: If the second axis is not `dim`.
+        ConfigError: If the second axis is not `dim`.
     """
     rows = np.asarray(vectors, dtype=np.float32)
     if rows.ndim != 2 or rows.shape[1] != dim:  # noqa: PLR2004 - rows and components
@@ -527,7 +527,7 @@ def check_query(query: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
     """Return a query of shape (dim,) at unit length.
 
     Raises:
-        DimensionMismatchError: If it does not have `dim` components.
+        ConfigError: If it does not have `dim` components.
     """
     vector = np.asarray(query, dtype=np.float32)
     if vector.shape != (dim,):
@@ -536,12 +536,12 @@ def check_query(query: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
     return vector / np.float32(length) if length else vector
 
 
-def _make_mismatch(expected: int, got: int) -> DimensionMismatchError:
+def _make_mismatch(expected: int, got: int) -> ConfigError:
     msg = (
         f"the index holds vectors of {expected} components, got {got}: one index serves one "
         "embedder; build another index for another embedder"
     )
-    return DimensionMismatchError(msg, expected=expected, got=got)
+    return ConfigError(msg)
 
 
 def find_nearest(
@@ -668,7 +668,7 @@ class ExactIndex:
             vectors: Shape (n, dim). Need not be unit length; a zero vector is similar to nothing.
 
         Raises:
-            DimensionMismatchError: If the second axis is not `dim`.
+            ConfigError: If the second axis is not `dim`.
         """
         rows = check_rows(vectors, self.dim)
         self._decode_rows()
@@ -707,7 +707,7 @@ class ExactIndex:
             Two arrays of equal length; ties in ascending number.
 
         Raises:
-            DimensionMismatchError: If `query` does not have `dim` components.
+            ConfigError: If `query` does not have `dim` components.
         """
         vector = check_query(query, self.dim)
         mask = self.searchable if allowed is None else self.searchable & allowed

@@ -29,10 +29,11 @@ import numpy as np
 
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import Stretch
-from langchain_convmem.records import Entry, OpenedSummary, Owner, ThreadKey
+from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
 from langchain_convmem.views.live import find_frontier
 from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.shown import OpenedSummary
 from langchain_convmem.views.summaries import get_children, get_days
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import analyze, extract_query_terms, select_telling_words
@@ -571,25 +572,20 @@ def open_summaries(
     if not roots or max_tokens <= 0:
         return ()
     read_folded(branches, roots, read)
-
-    def select() -> tuple[OpenedSummary, ...]:
-        branches.settle()
-        return branches.select(
-            question,
-            hits=hits,
-            whole=whole,
-            shown=shown,
-            max_tokens=max_tokens,
-            count=count,
-            embed=embed,
-        )
-
-    opened: tuple[OpenedSummary, ...] = select()
-    return opened
+    branches.settle()
+    return branches.select(
+        question,
+        hits=hits,
+        whole=whole,
+        shown=shown,
+        max_tokens=max_tokens,
+        count=count,
+        embed=embed,
+    )
 
 
 def read_folded(branches: Branches, roots: Sequence[Entry], read: ReadStretches) -> None:
-    """Read what the summaries that these fold are not known to say yet; see `open`."""
+    """Read what the summaries that these fold are not known to say yet."""
     while missing := branches.find_missing(roots):
         entries = read([(position - 1, position) for _, position in missing])
         branches.add(missing, entries)

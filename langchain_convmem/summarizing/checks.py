@@ -177,7 +177,7 @@ def ask_judge(judge: Runnable[Any, Any], text: str, transcript: str) -> tuple[st
     """
     sentences = split_sentences(text)[:_MOST_ASKED]
     asked = _build_question(sentences, transcript)
-    answer = ask_runnable(judge, asked, "convmem_judge", (text, transcript))
+    answer = ask_runnable(judge, asked, "convmem_judge")
     if answer.reason:
         _logger.warning("the judge of a summary failed: %s", answer.reason)
         return ()

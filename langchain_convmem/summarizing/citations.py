@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from langchain_convmem.records import CitedSentence, Entry, SentenceSource
+from langchain_convmem.records import Entry, Role
 from langchain_convmem.summarizing.checks import TITLE
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import format_day
@@ -18,6 +19,53 @@ from langchain_convmem.views.summaries import DAYS_LINE, SummaryWindow, get_cite
 from langchain_convmem.words.facts import split_sentences
 
 _NAMED = re.compile(r"\[([^\[\]\s]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceSource:
+    """An entry that a sentence of a summary comes from.
+
+    Attributes:
+        entry_id: The entry.
+        message_id: Its message.
+        position: Where it stands in its thread.
+        role: Who spoke.
+        day: When, such as "2026-05-08" (UTC); empty outside the calendar.
+    """
+
+    entry_id: str
+    message_id: str
+    position: int
+    role: Role
+    day: str
+
+
+_MOST_TOLD = 4
+"""So many sources of a sentence are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CitedSentence:
+    """A sentence of a summary, and where it comes from.
+
+    Attributes:
+        text: The sentence.
+        summary_id: Entry of the summary that says it.
+        sources: The entries that it names, by position; where the summary names none, all that it
+            covers. Empty where all of them are gone.
+    """
+
+    text: str
+    summary_id: str
+    sources: tuple[SentenceSource, ...]
+
+    def __str__(self) -> str:
+        if len(self.sources) > _MOST_TOLD:
+            first, last = self.sources[0], self.sources[-1]
+            places = f"{first.position} to {last.position}, {first.day} to {last.day}"
+            return f"{self.text} [{len(self.sources)} entries at {places}]"
+        told = "; ".join(f"{one.role} at {one.position}, {one.day}" for one in self.sources)
+        return f"{self.text} [{told or 'its sources are gone'}]"
 
 
 def cite(pieces: Sequence[str], window: SummaryWindow) -> list[list[int]]:

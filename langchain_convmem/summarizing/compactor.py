@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -20,9 +21,8 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.markup import render_facts
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import Draft, Entry, StateDocument, ThreadKey
+from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.summarizing.checks import Details, find_missing_sections, list_details
 from langchain_convmem.summarizing.citations import cite
 from langchain_convmem.summarizing.planning import (
@@ -37,12 +37,14 @@ from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
     Summarizer,
     WrittenSummary,
+    check_summarizer,
     notify_application,
     read_transcript,
     write,
 )
 from langchain_convmem.summarizing.tree import plan_parent
 from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
+from langchain_convmem.views.markup import render_facts
 from langchain_convmem.views.messages import DraftBuilder
 from langchain_convmem.views.summaries import (
     CITES,
@@ -59,40 +61,30 @@ ReadThread: TypeAlias = Callable[[ThreadKey], Sequence[Entry]]
 _logger = logging.getLogger("langchain_convmem")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Compactor:
-    """Compacts the threads of a log. Thread-safe; holds no entries."""
+    """Compacts the threads of a log. Thread-safe; holds no entries.
 
-    def __init__(
-        self,
-        log: MessageLog,
-        summarizer: Summarizer,
-        settings: SummarySettings,
-        *,
-        drafting: DraftBuilder,
-        read: ReadThread,
-        findable: FindWords | None = None,
-        on_report: Callable[[SummaryReport], object] | None = None,
-    ) -> None:
-        """Create a compactor.
+    Attributes:
+        log: Where the threads are.
+        summarizer: Writes the summaries.
+        settings: When, and how much.
+        leases: Of the log.
+        drafting: Makes drafts, through the write hook.
+        read: Reads what is live of a thread.
+        findable: Says what may be left to recall, and by what words it is found; None leaves
+            nothing to it.
+        on_report: Gets what came of each attempt.
+    """
 
-        Args:
-            log: Where the threads are.
-            summarizer: Writes the summaries.
-            settings: When, and how much.
-            drafting: Makes drafts, through the write hook.
-            read: Reads what is live of a thread.
-            findable: Says what may be left to recall, and by what words it is found; None leaves
-                nothing to it.
-            on_report: Gets what came of each attempt.
-        """
-        self.summarizer = summarizer
-        self.settings = settings
-        self._on_report = on_report
-        self._log = log
-        self._drafting = drafting
-        self._read = read
-        self._findable = findable
-        self._leases = Leases(log, settings)
+    log: MessageLog
+    summarizer: Summarizer
+    settings: SummarySettings
+    leases: Leases
+    drafting: DraftBuilder
+    read: ReadThread
+    findable: FindWords | None = None
+    on_report: Callable[[SummaryReport], object] | None = None
 
     def compact(self, key: ThreadKey, *, force: bool = False) -> SummaryReport:
         """Compact a thread if that is due.
@@ -103,101 +95,86 @@ class Compactor:
                 rests after a failure.
 
         Raises:
+            ConfigError: If the summariser or the judge is a coroutine function, and nothing here
+                can await it.
             LogError: If the log cannot be read or written.
         """
-        entries = self._read(key)
-        if not self._has_work(key, entries, force=force):
+        check_summarizer(self.summarizer, self.settings.judge)
+        if not self.is_due(key, force=force):
             return SummaryReport(key=key, outcome="not_due")
-        by, planning = self.summarizer, self._plan(key, force=force)
-        taking = self._leases.take(key, even_resting=force)
-        return self._compact_under_lease(key, taking, planning, by)
+        return self._compact(key, partial(self._plan, force=force), even_resting=force)
 
-    def is_due(self, key: ThreadKey) -> bool:
+    def is_due(self, key: ThreadKey, *, force: bool = False) -> bool:
         """Return whether there is something to compact in a thread now."""
-        return self._has_work(key, self._read(key), force=False)
-
-    def redo(self, key: ThreadKey, by: Summarizer | None = None) -> SummaryReport:
-        """Write the live summary of a thread anew, of what it covers; see `compact`.
-
-        Args:
-            key: The thread.
-            by: Writes it; by default who writes the others.
-        """
-        by = by or self.summarizer
-        planning = self._plan_again(key)
-        taking = self._leases.take(key, even_resting=True)
-        return self._compact_under_lease(key, taking, planning, by)
-
-    # -- plan ------------------------------------------------------------------------------------
-
-    def _has_work(self, key: ThreadKey, entries: Sequence[Entry], *, force: bool) -> bool:
+        entries = self.read(key)
         if plan_leaves(key, entries, self.settings, force=force):
             return True
         return plan_parent(entries, self.settings) is not None
 
+    def redo(self, key: ThreadKey) -> SummaryReport:
+        """Write the live summary of a thread anew, of what it covers; see `compact`."""
+        check_summarizer(self.summarizer, self.settings.judge)
+        return self._compact(key, self._plan_again, even_resting=True)
+
+    # -- plan ------------------------------------------------------------------------------------
+
     def _plan(self, key: ThreadKey, *, force: bool) -> list[SummaryPlan]:
-        entries = self._read(key)
-        return plan_leaves(key, entries, self.settings, force=force)
+        return plan_leaves(key, self.read(key), self.settings, force=force)
 
     def _plan_again(self, key: ThreadKey) -> list[SummaryPlan]:
-        entries: list[Entry] = self._log.entries(key)
-        plan = make_plan_again(key, entries, self.settings)
+        plan = make_plan_again(key, self.log.entries(key), self.settings)
         return [] if plan is None or plan.window.is_empty else [plan]
 
-    def _compact_under_lease(
-        self,
-        key: ThreadKey,
-        taking: Lease | None,
-        planning: list[SummaryPlan],
-        by: Summarizer,
+    def _compact(
+        self, key: ThreadKey, plan: Callable[[ThreadKey], list[SummaryPlan]], *, even_resting: bool
     ) -> SummaryReport:
-        lease = taking
+        lease = self.leases.take(key, even_resting=even_resting)
         if lease is None:
-            rests = self._leases.find_rest(key)
+            rests = self.leases.find_rest(key)
             return SummaryReport(key=key, outcome="resting" if rests else "busy")
+        ended: Ended = "done"
         try:
             # Planned under the lease: another one may have compacted the thread before.
-            reports = self._execute_all(lease, planning, by)
+            reports = self._execute_all(lease, plan(key))
             if not reports or any(reports):
                 reports += self._write_parents(lease)
+            if any(one.outcome == "failed" for one in reports):
+                ended = "failed"
         except BaseException as error:
-            # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
-            ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
-            self._leases.give_back(lease, ended)
+            # Whoever is cancelled, or stopped by a signal, learns nothing about the summariser.
+            ended = "failed" if isinstance(error, Exception) else "stopped"
             raise
-        has_failed = any(one.outcome == "failed" for one in reports)
-        self._leases.give_back(lease, "failed" if has_failed else "done")
+        finally:
+            self.leases.give_back(lease, ended)
         return self._report(_join_reports(reports or [SummaryReport(key=key, outcome="not_due")]))
 
     def _report(self, report: SummaryReport) -> SummaryReport:
         """Tell the application of a report, and return it."""
-        if self._on_report is not None:
+        if self.on_report is not None:
             what = f"the events of thread {report.key.thread_id!r}"
-            notify_application(self._on_report, report, what)
+            notify_application(self.on_report, report, what)
         return report
 
     # -- summarise, check, commit ----------------------------------------------------------------
 
-    def _execute_all(
-        self, lease: Lease, plans: Sequence[SummaryPlan], by: Summarizer
-    ) -> list[SummaryReport]:
+    def _execute_all(self, lease: Lease, plans: Sequence[SummaryPlan]) -> list[SummaryReport]:
         """Make summaries one after another, up to the first that is not written."""
         reports: list[SummaryReport] = []
         for plan in plans:
-            reports.append(self._execute(lease, plan, by))
+            reports.append(self._execute(lease, plan))
             if not reports[-1]:
                 break
         return reports
 
-    def _execute(self, lease: Lease, plan: SummaryPlan, by: Summarizer) -> SummaryReport:
+    def _execute(self, lease: Lease, plan: SummaryPlan) -> SummaryReport:
         key = lease.key
         try:
-            shown = self._show(plan.window, by)
-            written = write(by, plan.window, self.settings, shown)
+            shown = self._show(plan.window)
+            written = write(self.summarizer, plan.window, self.settings, shown)
             pieces, report = self._check(key, written)
             left_out = find_missing_sections(written.text, self.settings.sections)
             report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
-            entry = self._commit(lease, plan, pieces, report, author=by.name)
+            entry = self._commit(lease, plan, pieces, report)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
@@ -206,12 +183,11 @@ class Compactor:
             return SummaryReport(key=key, outcome="failed", problem=problem, is_outage=is_outage)
         return replace(report, summary=entry)
 
-    def _show(self, window: SummaryWindow, by: Summarizer) -> Sequence[BaseMessage]:
+    def _show(self, window: SummaryWindow) -> Sequence[BaseMessage]:
         """Return the window as the conversation's model reads it, for who builds on that."""
-        if not isinstance(by, PrefixSummarizer):
+        if not isinstance(self.summarizer, PrefixSummarizer):
             return ()
-        entries = self._read(window.key)
-        return show_window(entries, window, by.profile)
+        return show_window(self.read(window.key), window, self.summarizer.profile)
 
     def _check(
         self, key: ThreadKey, written: WrittenSummary
@@ -219,8 +195,8 @@ class Compactor:
         """Return the pieces of a summary, and what they tell of what they should."""
         missing = written.missing
         words = [""] * len(missing)
-        if self._findable is not None and missing:
-            words = self._findable(key, missing)
+        if self.findable is not None and missing:
+            words = self.findable(key, missing)
         reachable = {fact.key for fact, said in zip(missing, words, strict=True) if said}
         pieces, details = list_pieces(written, reachable, self.settings)
         lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
@@ -243,8 +219,6 @@ class Compactor:
         plan: SummaryPlan,
         pieces: Sequence[str],
         report: SummaryReport,
-        *,
-        author: str,
     ) -> Entry:
         """Write the summary.
 
@@ -252,23 +226,20 @@ class Compactor:
             StaleWindowError: If what it was made of changed, or another one took over.
             SummaryError: If the write hook stores nothing of the text.
         """
-        kept = self._drafting.filter_pieces(pieces)
+        kept = self.drafting.filter_pieces(pieces)
         if kept is None:
             raise SummaryError("before_write stores nothing of the summary")
-        if not self._leases.renew(lease):
+        if not self.leases.renew(lease):
             msg = "another process took over the summary of this thread; nothing was written"
             raise StaleWindowError(msg, thread_id=lease.key.thread_id)
-        entries: Sequence[Entry]
-        if plan.is_redone:
-            entries = self._log.entries(lease.key)
-        else:
-            entries = self._read(lease.key)
-        write = draft_replacement if plan.is_redone else draft_summary
-        draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
+        read: ReadThread = self.log.entries if plan.is_redone else self.read
+        make = draft_replacement if plan.is_redone else draft_summary
+        author, entries = self.summarizer.name, read(lease.key)
+        draft = make(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
         cites = {CITES: found} if (found := cite(kept, plan.window)) else {}
         record = {**report.to_record(), LEVEL: 0, **_note_days(plan.window), **cites}
         draft = replace(draft, metadata=replace(draft.metadata, aux={RECORD: record}))
-        [added] = self._log.append(lease.key, [draft])
+        [added] = self.log.append(lease.key, [draft])
         self._check_kept(plan.window, added)
         return added
 
@@ -280,11 +251,11 @@ class Compactor:
         """
         told = [*window.turns, *([] if window.previous is None else [window.previous])]
         first = min(entry.position for turn in told for entry in turn.entries)
-        entries = self._log.entries(window.key, after=first - 1)
+        entries = self.log.entries(window.key, after=first - 1)
         try:
             check_kept(window, entries)
         except StaleWindowError:
-            self._log.forget(window.key, [summary.id])
+            self.log.forget(window.key, [summary.id])
             raise
 
     # -- put summaries under parents --------------------------------------------------------------
@@ -293,13 +264,13 @@ class Compactor:
         """Put summaries under parents until all that a model reads fit their budget."""
         reports: list[SummaryReport] = []
         while True:
-            entries = self._read(lease.key)
+            entries = self.read(lease.key)
             plan = plan_parent(entries, self.settings)
-            draft = None if plan is None else self._drafting.filter_draft(plan.draft)
-            if plan is None or draft is None or not self._leases.renew(lease):
+            draft = None if plan is None else self.drafting.filter_draft(plan.draft)
+            if plan is None or draft is None or not self.leases.renew(lease):
                 return reports
             draft = _keep_cites_true(draft, plan.draft)
-            [added] = self._log.append(lease.key, [draft])
+            [added] = self.log.append(lease.key, [draft])
             if not self._is_kept(added, plan.children):
                 return reports
             reports.append(SummaryReport(key=lease.key, outcome="written", summary=added, folded=1))
@@ -307,13 +278,13 @@ class Compactor:
     def _is_kept(self, parent: Entry, children: Sequence[Entry]) -> bool:
         """Erase a parent again if one of its children was erased, or continued, meanwhile."""
         key, wanted = parent.key, {child.id for child in children}
-        found: list[Entry] = self._log.find(key, [child.message_id for child in children])
-        nodes = find_nodes(find_live_entries(self._read(key)))
+        found = self.log.find(key, [child.message_id for child in children])
+        nodes = find_nodes(find_live_entries(self.read(key)))
         others = [node for node in nodes if node.id != parent.id]
         is_continued = any(not wanted.isdisjoint(one.metadata.summary_ids) for one in others)
         if wanted.issubset(entry.id for entry in found) and not is_continued:
             return True
-        self._log.forget(key, [parent.id])
+        self.log.forget(key, [parent.id])
         return False
 
 
@@ -597,7 +568,7 @@ class Leases:
         """Return what is noted of a thread, and the version of the note."""
         if self._state is None:
             return self._resting.get(key, {}), None
-        found: StateDocument | None = self._state.get_state(key, _DOCUMENT)
+        found = self._state.get_state(key, _DOCUMENT)
         value = found.value if found is not None and isinstance(found.value, Mapping) else {}
         return value, None if found is None else found.version
 
@@ -634,12 +605,9 @@ class Leases:
         return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
 
     def _write(self, lease: Lease, value: dict[str, Any]) -> bool:
-        state = self._state
-        if state is None:
+        if self._state is None:
             return True
-        written: StateDocument | None = state.set_state(
-            lease.key, _DOCUMENT, value, expected=lease.version
-        )
+        written = self._state.set_state(lease.key, _DOCUMENT, value, expected=lease.version)
         if written is not None:
             lease.version = written.version
         return written is not None

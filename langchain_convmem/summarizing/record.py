@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from langchain_convmem.markup import render_table
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.checks import TITLE, list_said
 from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
+from langchain_convmem.views.markup import render_table
 from langchain_convmem.views.pins import find_pins
 from langchain_convmem.views.summaries import DAYS_LINE
 from langchain_convmem.words.facts import Fact, Kind, check_told, find_facts

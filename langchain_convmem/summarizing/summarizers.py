@@ -18,8 +18,15 @@ from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.records import SummaryRequest, Turn
-from langchain_convmem.runnables import as_runnable, ask_safely, make_config
+from langchain_convmem.records import SummaryRequest
+from langchain_convmem.runnables import (
+    RunnableLike,
+    as_runnable,
+    ask_safely,
+    check_askable,
+    invoke,
+    make_config,
+)
 from langchain_convmem.summarizing.checks import ask_judge, list_facts
 from langchain_convmem.summarizing.gates import find_fault, find_refusal_sign, remove_reasoning
 from langchain_convmem.summarizing.planning import SummarySettings
@@ -27,6 +34,7 @@ from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.counting import find_prefix
 from langchain_convmem.views.lines import INDENT, format_day
 from langchain_convmem.views.messages import TextCounter
+from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_cut_off_reason
@@ -98,7 +106,7 @@ class ModelSummarizer:
             runnable: Gets a system message with instructions and a human message with the text.
             name: What stands with its summaries; by default the name of the model inside.
         """
-        self._runnable = runnable
+        self.runnable = runnable
         self._name = name or _find_model_name(runnable)
 
     @property
@@ -110,16 +118,33 @@ class ModelSummarizer:
         return f"ModelSummarizer({self._name!r})"
 
     def summarize(self, request: SummaryRequest) -> str:
-        """Return the model's summary; see `Summarizer.summarize`."""
-        return _read_text(self._runnable.invoke(self.build_messages(request), _CONFIG))
+        """Return the model's summary; see `Summarizer.summarize`.
+
+        Raises:
+            ConfigError: If the Runnable is a coroutine function, which only `asummarize` can await.
+        """
+        check_summarizer(self)
+        return _read_text(invoke(self.runnable, self.build_messages(request), _CONFIG))
 
     async def asummarize(self, request: SummaryRequest) -> str:
         """Return the model's summary, without blocking the event loop."""
-        return _read_text(await self._runnable.ainvoke(self.build_messages(request), _CONFIG))
+        return _read_text(await self.runnable.ainvoke(self.build_messages(request), _CONFIG))
 
     def build_messages(self, request: SummaryRequest) -> list[BaseMessage]:
         """Return what the Runnable gets for a request."""
         return build_messages(request)
+
+
+def check_summarizer(summarizer: Summarizer, judge: RunnableLike | None = None) -> None:
+    """Refuse, in a synchronous call, a summariser or judge that only coroutines can ask.
+
+    Raises:
+        ConfigError: If one of them is a coroutine function.
+    """
+    ways = "the asynchronous form (asummarize, aresummarize, ainvoke, astream)"
+    if isinstance(summarizer, ModelSummarizer):
+        check_askable(summarizer.runnable, "the summarizer", ways)
+    check_askable(as_runnable(judge), "the judge", ways)
 
 
 def _find_model_name(runnable: Runnable[Any, Any]) -> str:
@@ -214,7 +239,7 @@ def write(
     writer = _Writer(summarizer, settings, shown)
     request = writer.prepare(window)
     text = _ask_again(writer, request, settings.retries)
-    judge = None if settings.judge is None else as_runnable(settings.judge)
+    judge = as_runnable(settings.judge)
     doubted: tuple[str, ...] = ()
     if judge is not None:
         doubted = ask_judge(judge, text, request.transcript)
@@ -317,13 +342,11 @@ def summarize(summarizer: Summarizer, request: SummaryRequest) -> str:
         SummaryError: If it fails, or says nothing.
     """
     answer = ask_safely(
-        lambda: summarizer.summarize(request),
-        lambda: summarizer.asummarize(request),
-        (request.transcript, request.previous),
+        lambda: summarizer.summarize(request), lambda: summarizer.asummarize(request)
     )
     if answer.reason:
         msg = f"{summarizer.name} failed to summarise: {answer.reason}"
-        raise SummaryError(msg, is_outage=True) from answer.cause
+        raise SummaryError(msg, is_outage=True)
     text = remove_reasoning(answer.value) if isinstance(answer.value, str) else ""
     if text:
         return text

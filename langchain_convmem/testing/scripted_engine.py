@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
-from langchain_convmem.errors import ConfigError, ConversationClosedError, UnknownCheckpointError
+from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.testing.scripted_replies import ReplyQueue, split_words
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.sessions import Media, Part
@@ -117,7 +117,7 @@ class ScriptedEngine:
     def create_session(self) -> ScriptedSession:
         """Return a new, empty session."""
         if self.closed:
-            raise ConversationClosedError("the scripted engine is closed")
+            raise ConversationError("the scripted engine is closed")
         fault = self.script.take_fault("create")
         if fault is not None and not fault.after:
             raise fault.error
@@ -430,7 +430,7 @@ class _Rewindable(ScriptedSession):
         """Go back to a mark."""
         with self._record_action("rewind", repairs=True) as progress:
             if not any(mark is checkpoint for mark in self._marks):
-                raise UnknownCheckpointError(f"session {self.number} has no such checkpoint")
+                raise ConversationError(f"session {self.number} has no such checkpoint")
             mark: Any = checkpoint
             del self._parts[mark.length :]
             self._marks = [known for known in self._marks if known.length <= mark.length]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Self
 
-from langchain_convmem.errors import UnknownCheckpointError
+from langchain_convmem.errors import ConversationError
 
 
 class SessionCheckpoint:
@@ -34,12 +34,12 @@ class SessionCheckpoints:
         """Return the checkpoint if it is one of these.
 
         Raises:
-            UnknownCheckpointError: If it is not, or not any more.
+            ConversationError: If it is not, or not any more.
         """
         for known in self._known:
             if known is checkpoint:
                 return known
-        raise UnknownCheckpointError(
+        raise ConversationError(
             "the session has no such checkpoint: it belongs to another session, or the session "
             "went back to before it; take a new one"
         )

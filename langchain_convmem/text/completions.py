@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_convmem.errors import (
-    ContextFullError,
-    ConversationClosedError,
+    BudgetError,
+    ConfigError,
     ConversationError,
     MissingExtraError,
-    UnsupportedError,
 )
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
@@ -37,7 +36,7 @@ class CompletionsEngine:
 
     What the client raises passes unchanged: `openai.APIError` and its kinds, such as
     `openai.RateLimitError`, and where a stream breaks, the error of its HTTP library. A prompt that
-    is too long is a `ContextFullError` instead.
+    is too long is a `BudgetError` instead.
 
     Thread-safe. The client for asynchronous calls belongs to the event loop that first uses it.
 
@@ -113,7 +112,7 @@ class CompletionsEngine:
         """Return a new, empty session; nothing is sent.
 
         Raises:
-            ConversationClosedError: If the engine is closed.
+            ConversationError: If the engine is closed.
         """
         self.check_open()
         return self._session_class(self)
@@ -133,9 +132,9 @@ class CompletionsEngine:
     # -- for its sessions ---------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise `ConversationClosedError` if the engine is closed."""
+        """Raise `ConversationError` if the engine is closed."""
         if self._is_closed:
-            raise ConversationClosedError("the engine is closed; create another one")
+            raise ConversationError("the engine is closed; create another one")
 
     @property
     def client(self) -> OpenAI:
@@ -151,12 +150,12 @@ class CompletionsEngine:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise what the client raises, and `ContextFullError` if the prompt is too long."""
+        """Raise what the client raises, and `BudgetError` if the prompt is too long."""
         try:
             yield
         except self._openai.APIError as error:
             if is_too_long(error):
-                raise ContextFullError(f"the model {self.model!r} has no room: {error}") from error
+                raise BudgetError(f"the model {self.model!r} has no room: {error}") from error
             raise
 
 
@@ -193,12 +192,12 @@ class CompletionsSession:
         """Add text to what the next decode sends.
 
         Raises:
-            UnsupportedError: If there are media: the API reads text only.
+            ConfigError: If there are media: the API reads text only.
         """
         self._check_open()
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) < len(parts):
-            raise UnsupportedError("an API for completions of text reads no images and no sounds")
+            raise ConfigError("an API for completions of text reads no images and no sounds")
         self._pieces += texts
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
@@ -217,7 +216,7 @@ class CompletionsSession:
             **options: Fields of the request, such as `temperature` or `top_k`.
 
         Raises:
-            ContextFullError: If the text is too long for the model.
+            BudgetError: If the text is too long for the model.
             ConversationError: If the service ends its reply without saying that it is whole.
             openai.APIError: If the service fails, or does not take the request.
         """
@@ -288,7 +287,7 @@ class CompletionsSession:
         """Go back to a mark.
 
         Raises:
-            UnknownCheckpointError: If it is not of this session, or was rewound past.
+            ConversationError: If it is not of this session, or was rewound past.
         """
         self._check_open()
         self._cut(self._checkpoints.check(checkpoint).length)
@@ -316,7 +315,7 @@ class CompletionsSession:
     def _check_open(self) -> None:
         self._engine.check_open()
         if self._is_closed:
-            raise ConversationClosedError("the session is closed; create another one")
+            raise ConversationError("the session is closed; create another one")
 
 
 class _ScoringCompletionsSession(CompletionsSession):

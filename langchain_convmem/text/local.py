@@ -14,11 +14,10 @@ from typing import Any, Literal, Self, TypeVar
 
 from langchain_convmem.background import start_in_thread
 from langchain_convmem.errors import (
+    BudgetError,
     ConfigError,
-    ContextFullError,
-    ConversationClosedError,
+    ConversationError,
     MissingExtraError,
-    UnsupportedError,
 )
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
@@ -102,7 +101,7 @@ class LocalEngine:
         """Return a new, empty session.
 
         Raises:
-            ConversationClosedError: If the engine is closed.
+            ConversationError: If the engine is closed.
         """
         self.check_open()
         return LocalSession(self)
@@ -113,9 +112,9 @@ class LocalEngine:
         self.model = None
 
     def check_open(self) -> None:
-        """Raise `ConversationClosedError` if the engine is closed."""
+        """Raise `ConversationError` if the engine is closed."""
         if self._is_closed:
-            raise ConversationClosedError("the engine is closed; create another one")
+            raise ConversationError("the engine is closed; create another one")
 
 
 class LocalSession:
@@ -168,8 +167,8 @@ class LocalSession:
         """Read text; no token lies across two parts.
 
         Raises:
-            UnsupportedError: If there are media.
-            ContextFullError: If the model has no room for it; nothing was read.
+            ConfigError: If there are media.
+            BudgetError: If the model has no room for it; nothing was read.
         """
         self.append(*self._list_texts(parts))
         self._cache.fill(self._ids)
@@ -182,7 +181,7 @@ class LocalSession:
         self._check_open()
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) < len(parts):
-            raise UnsupportedError("a local session reads no images and no sounds")
+            raise ConfigError("a local session reads no images and no sounds")
         return texts
 
     def append(self, *texts: str) -> None:
@@ -192,7 +191,7 @@ class LocalSession:
             new += encode(self.engine.tokenizer, text, is_first=not (self._ids or new))
         room = self.room
         if room is not None and len(new) > room:
-            raise ContextFullError(
+            raise BudgetError(
                 f"{len(new)} tokens do not fit: the session holds {len(self._ids)} of "
                 f"{self.engine.max_context}"
             )
@@ -217,9 +216,9 @@ class LocalSession:
             **options: See `LocalEngine`.
 
         Raises:
-            ContextFullError: If the model has no room for a single token.
+            BudgetError: If the model has no room for a single token.
             ConfigError: If an option is unknown or cannot be so.
-            UnsupportedError: If there is nothing to go on from, and no token to begin with.
+            ConfigError: If there is nothing to go on from, and no token to begin with.
         """
         writing = self._start_reply(stop, max_tokens, options)
         while not writing.is_over:
@@ -245,10 +244,10 @@ class LocalSession:
         if not self._ids:
             first = self.engine.tokenizer.bos_token_id
             if first is None:
-                raise UnsupportedError("the session is empty, and the model has no first token")
+                raise ConfigError("the session is empty, and the model has no first token")
             self._ids.append(first)
         if self.room is not None and self.room <= 0:
-            raise ContextFullError(f"the session holds {len(self._ids)} tokens and has no room")
+            raise BudgetError(f"the session holds {len(self._ids)} tokens and has no room")
         self.finish_reason, self.stop_text = None, ""
         limit = self.engine.max_tokens if max_tokens is None else max_tokens
         return LocalReply(self, stop, limit, sampling)
@@ -275,7 +274,7 @@ class LocalSession:
         text again at the next call.
 
         Raises:
-            UnknownCheckpointError: If it is not of this session, or was rewound past.
+            ConversationError: If it is not of this session, or was rewound past.
         """
         self._check_open()
         self.cut(self._checkpoints.check(checkpoint).length)
@@ -303,12 +302,12 @@ class LocalSession:
         """Return for each text the logarithm of its probability as the next text.
 
         Raises:
-            ContextFullError: If one does not fit.
-            UnsupportedError: If the session is empty: nothing has a probability then.
+            BudgetError: If one does not fit.
+            ConfigError: If the session is empty: nothing has a probability then.
         """
         self._check_open()
         if not self._ids:
-            raise UnsupportedError("an empty session cannot score; prefill something first")
+            raise ConfigError("an empty session cannot score; prefill something first")
         return [self._score(text) for text in texts]
 
     def _score(self, text: str) -> float:
@@ -331,7 +330,7 @@ class LocalSession:
     def _check_open(self) -> None:
         self.engine.check_open()
         if self._is_closed:
-            raise ConversationClosedError("the session is closed; create another one")
+            raise ConversationError("the session is closed; create another one")
 
 
 # -- Models and tokenizers of `transformers`, and what they say of themselves --------------------
@@ -615,7 +614,7 @@ class LocalCache:
 
         model = self._engine.model
         if model is None:
-            raise ConversationClosedError("the engine was closed")
+            raise ConversationError("the engine was closed")
         last_only = {} if all_scores or not self._engine.keeps_logits else {"logits_to_keep": 1}
         with self._engine.lock, torch.no_grad():
             if self._kept is None:

@@ -17,7 +17,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 
-from langchain_convmem.errors import ReplyFormatError
+from langchain_convmem.errors import ConversationError
 from langchain_convmem.text.call_syntaxes import (
     BareSyntax,
     BareText,
@@ -105,13 +105,13 @@ class ReplyReader:
         """Return what was held back, if anything, and the last chunk, which has no content.
 
         Raises:
-            ReplyFormatError: If there were broken calls, and they are to be raised.
+            ConversationError: If there were broken calls, and they are to be raised.
         """
         self._parser.finish()
         chunk = self._build_chunk()
         raw = "".join(self._raw)
         if self._is_broken and self._raises:
-            raise ReplyFormatError(
+            raise ConversationError(
                 f"a tool call cannot be read in a reply of {len(raw)} characters", text=raw
             )
         last = AIMessageChunk(
@@ -174,7 +174,7 @@ def read_reply(
 
     Raises:
         ConfigError: See `ReplyReader`.
-        ReplyFormatError: See `ReplyReader`.
+        ConversationError: See `ReplyReader`.
     """
     reader = ReplyReader(format, **options)
     chunks = [*reader.feed(text), *reader.finish(finish_reason=finish_reason)]

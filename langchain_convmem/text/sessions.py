@@ -97,7 +97,7 @@ class RewindableSession(Protocol):
         """Go back to a mark of this session, or of the one that it was cloned from. Cheap.
 
         Raises:
-            UnknownCheckpointError: If the mark is not of this session, or lies after a rewind.
+            ConversationError: If the mark is not of this session, or lies after a rewind.
         """
         ...
 

@@ -43,7 +43,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr, field_validator
 
-from langchain_convmem.errors import ConfigError, UnsupportedError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.call_syntaxes import BARE_JSON, BARE_PYTHON
 from langchain_convmem.text.replies import ReplyReader, StopTexts
@@ -193,12 +193,12 @@ class TemplateChatModel(BaseChatModel):
             **kwargs: Bound as well.
 
         Raises:
-            UnsupportedError: If the template shows no tools, or nothing in the format of its
+            ConfigError: If the template shows no tools, or nothing in the format of its
                 replies makes a call certain.
             ConfigError: If there is no such tool.
         """
         if tools and "tools" not in self.template.variables:
-            raise UnsupportedError(f"{self.template.name} shows no tools; use another template")
+            raise ConfigError(f"{self.template.name} shows no tools; use another template")
         schemas = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
         choice = ToolChoice.parse(tool_choice, schemas, self._format, self.template)
         return self.bind(tools=choice.shown, tool_choice=choice.value, **kwargs)
@@ -372,7 +372,7 @@ def _refuse_media(messages: Sequence[BaseMessage]) -> None:
             continue
         found = sorted({block["type"] for block in message.content_blocks} & _MEDIA)
         if found:
-            raise UnsupportedError(
+            raise ConfigError(
                 f"message {number} has {', '.join(found)}; a model that reads text sees none of it"
             )
 
@@ -549,7 +549,7 @@ class ToolChoice:
 
         Raises:
             ConfigError: If there is no such tool, or none at all where one is demanded.
-            UnsupportedError: If nothing in the format makes a call certain.
+            ConfigError: If nothing in the format makes a call certain.
         """
         closings = tuple((channel.start, channel.end) for channel in form.channels)
         if value == "none":
@@ -591,7 +591,7 @@ def _find_call_start(form: ReplyFormat, template: ChatTemplate) -> str:
         found = shown or (["["] if form.bare is BARE_PYTHON else starts)
         if found:
             return found[0]
-    raise UnsupportedError(
+    raise ConfigError(
         f"nothing in replies of the format {form.name!r} makes a call certain; "
         "use tool_choice='auto', and check what came"
     )

@@ -14,21 +14,19 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from langchain_convmem.background import hop
+from langchain_convmem.background import to_async
 from langchain_convmem.errors import LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
-    Changes,
     Control,
     Cover,
     Draft,
     Entry,
     Owner,
-    StateDocument,
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.titles import DOCUMENT, list_documents
+from langchain_convmem.titles import DOCUMENT
 from langchain_convmem.views.codec import redraft
 from langchain_convmem.views.summaries import translate_record
 
@@ -109,16 +107,7 @@ def copy_log(
     return _LogCopy(source, target, source_name, progress).copy(owners)
 
 
-async def acopy_log(
-    source: MessageLog,
-    target: MessageLog,
-    *,
-    source_name: str,
-    owners: Iterable[Owner] | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> CopyReport:
-    """Copy everything that `source` holds into `target`; see `copy_log`."""
-    return await hop(lambda: _LogCopy(source, target, source_name, progress).copy(owners))
+acopy_log = to_async(copy_log)
 
 
 @dataclass(slots=True)
@@ -137,7 +126,7 @@ class _LogCopy:
     left_out: set[tuple[ThreadKey, int]] = field(default_factory=set)
 
     def copy(self, owners: Iterable[Owner] | None) -> CopyReport:
-        wanted = list(owners) if owners is not None else self._list_owners()
+        wanted = list(self.source.owners() if owners is None else owners)
         wanted_owners = frozenset(wanted)
         listed: dict[ThreadKey, ThreadInfo] = {}
         for user_id in dict.fromkeys(owner.user_id for owner in wanted):
@@ -157,19 +146,15 @@ class _LogCopy:
         source, target = self.source, self.target
         for _, keys in groupby(listed, key=lambda key: key.user_id):
             wanted = list(keys)
-            here = list_documents(source, wanted)
+            here = source.get_states(wanted, DOCUMENT)
             if not here:
                 continue
-            there = list_documents(target, wanted)
+            there = target.get_states(wanted, DOCUMENT)
             for key in wanted:
                 new, old = here.get(key), there.get(key)
                 if new is not None and (old is None or new.value != old.value):
                     version = None if old is None else old.version
                     target.set_state(key, DOCUMENT, new.value, expected=version)
-
-    def _list_owners(self) -> list[Owner]:
-        found: list[Owner] = self.source.owners()
-        return found
 
     def _copy_owner(self, owner: Owner, count: int) -> None:
         document = _StateDocument(self.target, owner, self.source_name)
@@ -177,7 +162,7 @@ class _LogCopy:
         before = self.done
         self.replays.clear()
         while True:
-            page: Changes = self.source.changes(owner, cursor, limit=_PAGE)
+            page = self.source.changes(owner, cursor, limit=_PAGE)
             if page.generation != generation and cursor:
                 # Something was forgotten: what is before the cursor may no longer be what it was.
                 cursor, generation = 0, page.generation
@@ -224,10 +209,9 @@ class _LogCopy:
     def _begin_replay(self, key: ThreadKey) -> Replay:
         """Return the replay of a thread, which knows what was copied before."""
         replay = Replay(self.target, key)
-        there: list[Entry] = self.target.entries(key)
+        there = self.target.entries(key)
         if there:
-            read: list[Entry] = self.source.entries(key)
-            here = self._select_sound(read)
+            here = self._select_sound(self.source.entries(key))
             replay.begin(here, [entry for entry in there if not entry.damage])
         return replay
 
@@ -263,7 +247,7 @@ class _StateDocument:
 
     def read(self) -> tuple[int, int]:
         """Return the cursor to go on from, and the generation it was read in."""
-        found: StateDocument | None = self._log.get_state(self._key, self._name)
+        found = self._log.get_state(self._key, self._name)
         if found is not None:
             self._value, self._version = found.value, found.version
         return self._value["cursor"], self._value["generation"]
@@ -273,9 +257,7 @@ class _StateDocument:
         value = {"cursor": cursor, "generation": generation}
         if value == self._value:
             return
-        written: StateDocument | None = self._log.set_state(
-            self._key, self._name, value, expected=self._version
-        )
+        written = self._log.set_state(self._key, self._name, value, expected=self._version)
         if written is None:
             raise LogError("another copy of the same log is running; start again when it is done")
         self._value, self._version = value, written.version
@@ -371,7 +353,7 @@ class Replay:
         expected = [self._translate_id(other) for other in retracted]
         if expected == [new_id]:
             return  # a write hook made both texts the same, so nothing was replaced
-        later: list[Entry] = self._log.entries(self._key, after=before)
+        later = self._log.entries(self._key, after=before)
         made = [item for item in later if item.control and item.control.replacement == new_id]
         if made and made[0].control and list(made[0].control.retracts) == expected:
             self.written += 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
-from langchain_convmem.background import hop
+from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
@@ -331,27 +331,13 @@ def store_thread(
     Returns:
         How many of its entries are new.
     """
-    return _store_thread_steps(log, thread, user_id, drafting or DraftBuilder())
-
-
-async def astore_thread(
-    log: MessageLog,
-    thread: ImportedThread,
-    *,
-    user_id: str | None = None,
-    drafting: DraftBuilder | None = None,
-) -> int:
-    """Write a thread that was read from a file; see `store_thread`."""
-    return await hop(lambda: _store_thread_steps(log, thread, user_id, drafting or DraftBuilder()))
-
-
-def _store_thread_steps(
-    log: MessageLog, thread: ImportedThread, user_id: str | None, drafting: DraftBuilder
-) -> int:
-    stored = _store(log, thread, user_id, drafting)
+    stored = _store(log, thread, user_id, drafting or DraftBuilder())
     if stored.holds_any:
         add_titles(log, user_id, {thread.thread_id: thread.title})
     return stored.added
+
+
+astore_thread = to_async(store_thread)
 
 
 def store_file(
@@ -371,20 +357,9 @@ def store_file(
         drafting: What is stored of a message; None is all of it.
         progress: Called with the entries done and the entries in all, after each thread.
     """
-    return store_file_steps(log, file, user_id, drafting or DraftBuilder(), progress)
-
-
-def store_file_steps(
-    log: MessageLog,
-    file: ImportedFile,
-    user_id: str | None,
-    drafting: DraftBuilder,
-    progress: Callable[[int, int], None] | None,
-) -> ImportReport:
-    """Return the steps of `store_file`, for `run` or `arun` or as part of a longer job."""
     tally = _Tally(file)
     for thread in file.threads:
-        stored = _store(log, thread, user_id, drafting)
+        stored = _store(log, thread, user_id, drafting or DraftBuilder())
         tally.add(thread, stored)
         if len(tally.titles) >= _TITLES_AT_ONCE:
             add_titles(log, user_id, tally.titles)
@@ -459,7 +434,7 @@ def _store(
 def _append(
     log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: DraftBuilder
 ) -> _Stored:
-    latest: list[Entry] = log.entries(key, last=1)
+    latest = log.entries(key, last=1)
     before = latest[-1].position if latest else 0
     drafts: list[Draft] = []
     skipped: list[str] = []
@@ -470,7 +445,7 @@ def _append(
         else:
             why = _HOOK if is_remembered(message) else _MARK
             skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
-    entries: list[Entry] = log.append(key, drafts, durable=False)
+    entries = log.append(key, drafts, durable=False)
     added = sum(entry.position > before for entry in entries)
     return _Stored(added, skipped, holds_any=bool(entries))
 
@@ -493,9 +468,8 @@ def _replay(
         else:
             why = _HOOK if is_remembered(entry.message) else _MARK
             skipped.append(f"message {entry.message_id!r} of thread {key.thread_id!r}: {why}")
-    target: list[Entry] = log.entries(key)
     replay = Replay(log, key)
-    replay.begin(kept, target)
+    replay.begin(kept, log.entries(key))
     replay.feed(kept)
     replay.finish()
     return _Stored(replay.written, skipped, holds_any=bool(kept))

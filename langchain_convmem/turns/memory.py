@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from langchain_convmem.message_log import MessageLog
     from langchain_convmem.profile.reader import FollowedProfile
     from langchain_convmem.recall import DialogRecall
-    from langchain_convmem.records import Context, Owner, ThreadKey
+    from langchain_convmem.records import Owner, ThreadKey
     from langchain_convmem.turns.options import TurnOptions
     from langchain_convmem.views.counting import TokenCounters
     from langchain_convmem.views.messages import DraftBuilder
     from langchain_convmem.views.models import ModelFacts
+    from langchain_convmem.views.shown import Context
 
 
 class TurnMemory(Protocol):
@@ -81,6 +82,14 @@ class TurnMemory(Protocol):
 
     def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Have threads summarised before the window of a turn's model is full."""
+        ...
+
+    def check_call(self) -> None:
+        """Refuse a synchronous turn that would need a coroutine, before anything is stored.
+
+        Raises:
+            ConfigError: If a summary in the foreground would be one that only an event loop awaits.
+        """
         ...
 
     def note_turn(self, key: ThreadKey) -> None:

@@ -16,7 +16,7 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import Entry
+from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.turn import SPOKEN
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, make_plain
 from langchain_convmem.views.live import find_live_entries, find_uncovered
@@ -238,7 +238,7 @@ def reconcile(
     return _Comparison(entries, said, stored_form, is_whole=is_whole).reconcile()
 
 
-def reconcile_steps(
+def reconcile_thread(
     log: MessageLog,
     thread: LiveThread,
     said: Sequence[BaseMessage],
@@ -634,7 +634,7 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
             ", and the thread has no turn with open tool calls; pass what the user says"
         )
         raise InvalidMessageError(msg)
-    named = [_name_result(result, turn) for result in results]
+    named = [_name_own_result(result, turn) for result in results]
     ends = [number for number, entry in enumerate(turn) if _is_caller(entry, named)]
     end = max(ends, default=len(turn) - 1)
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
@@ -653,8 +653,8 @@ def _is_caller(entry: Entry, results: Iterable[ToolMessage]) -> bool:
     return any(call["id"] in wanted for call in find_calls(entry.message))
 
 
-def _name_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
-    """Return a result under an id of its own: that of the call, so that a retry doubles nothing.
+def _name_own_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
+    """Return a result of a call of the turn under an id of its own; see `name_result`.
 
     Raises:
         InvalidMessageError: If no reply of the turn makes its call.
@@ -673,9 +673,20 @@ def _name_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
             "turn; pass results of the calls that the last reply made"
         )
         raise InvalidMessageError(msg)
+    return name_result(result, caller.key, caller.turn_id, caller.message_id)
+
+
+def name_result(result: ToolMessage, key: ThreadKey, turn_id: str, caller: str) -> ToolMessage:
+    """Return a result under an id that it has in every attempt, so that a retry doubles nothing.
+
+    Args:
+        result: A result; its own id stays.
+        key: Its thread.
+        turn_id: Its turn.
+        caller: Id of the message that makes the call.
+    """
     if result.id:
         return result
-    key = caller.key
-    at_ms = get_ulid_ms(caller.turn_id) if is_ulid(caller.turn_id) else 0
-    own = derive_ulid(at_ms, key.user_id, key.thread_id, caller.message_id, result.tool_call_id)
+    at_ms = get_ulid_ms(turn_id) if is_ulid(turn_id) else 0
+    own = derive_ulid(at_ms, key.user_id, key.thread_id, caller, result.tool_call_id)
     return result.model_copy(update={"id": own})

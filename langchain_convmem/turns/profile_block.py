@@ -219,8 +219,7 @@ def _show_block(profile: UserProfile, frozen: FrozenBlock) -> ProfileBlock:
 
 
 def _read_document(memory: TurnMemory, key: ThreadKey) -> StateDocument | None:
-    log = memory.log
     try:
-        return log.get_state(key, _DOCUMENT)
+        return memory.log.get_state(key, _DOCUMENT)
     except LogError:
         return None  # a cache: the block is made anew

@@ -23,10 +23,10 @@ from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
+from langchain_convmem.conversation.streams import add_up
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.runnables import INTERNAL_TAGS
-from langchain_convmem.streams import add_up
 from langchain_convmem.views.codec import describe_as_json, make_storable
 from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import find_calls

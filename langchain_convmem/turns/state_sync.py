@@ -18,10 +18,16 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all, read_live
-from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid, make_ulid
+from langchain_convmem.ids import make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata
-from langchain_convmem.turns.messages import ContinuedTurn, Reconciled, continue_turn, reconcile
+from langchain_convmem.turns.messages import (
+    ContinuedTurn,
+    Reconciled,
+    continue_turn,
+    name_result,
+    reconcile,
+)
 from langchain_convmem.turns.provenance import NodeContext, Provenance, Unit
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
@@ -534,11 +540,7 @@ class StateSync:
         """
         if result.tool_call_id != call_id:
             return result
-        if not result.id:
-            at_ms = get_ulid_ms(note["id"]) if is_ulid(note["id"]) else 0
-            key = self.context.key
-            own = derive_ulid(at_ms, key.user_id, key.thread_id, str(caller.id), call_id)
-            result = result.model_copy(update={"id": own})
+        result = name_result(result, self.context.key, note["id"], str(caller.id))
         metadata = self.context.make_metadata("message", caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:

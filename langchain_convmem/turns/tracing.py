@@ -35,7 +35,8 @@ from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.turns.replies import INTERRUPTED
 
 if TYPE_CHECKING:
-    from langchain_convmem.records import Draft, Recall
+    from langchain_convmem.records import Draft
+    from langchain_convmem.views.shown import Recall
 
 OWN_TOKENS = "own_tokens"
 """Key in a reply's `aux`: what the memory's own model calls of its turn took."""

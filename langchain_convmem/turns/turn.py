@@ -26,11 +26,9 @@ from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import (
     LiveThread,
-    append_planned,
     make_note,
     read_all,
     read_live,
-    read_thread,
     write_cache,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -39,15 +37,11 @@ from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.message_log import MessageLog, Stretch
 from langchain_convmem.records import (
     CacheDraft,
-    Context,
     Control,
     DialogLine,
     Draft,
     Entry,
     Metadata,
-    OpenedSummary,
-    Recall,
-    RecalledBlock,
     Role,
     ThreadKey,
 )
@@ -75,6 +69,7 @@ from langchain_convmem.views.messages import (
     escape_tag,
 )
 from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
@@ -258,7 +253,7 @@ class TurnView:
             recall = partial(self._recall_and_open, find, seen, query, room)
             found = self.trace.trace_recall(query, recall) if is_first else recall()
         else:
-            found = engine.read_buffer(self.key, **limits)
+            found = engine.recall(self.key.owner, "", buffer=self.key, **limits)
         blocks, by_time = self._select_visible(found)
         return RecalledLines(blocks, by_time, room, found.opened)
 
@@ -290,12 +285,12 @@ class TurnView:
             return found
         blocks, _ = self._select_visible(found)
         is_answered = found.verdict == "answered"
-        may_give_way = not is_answered and blocks is found.blocks and self.options.recall_k is None
+        yields_room = not is_answered and blocks is found.blocks and self.options.recall_k is None
         total = self._wished if room is None else room
         best = _take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
-        kept = best if may_give_way else blocks
+        kept = best if yields_room else blocks
         opened = self._open(seen, query, kept, total, is_answered=is_answered)
-        if not may_give_way:
+        if not yields_room:
             return replace(found, opened=opened)
         # What the sentences leave goes to the lines again.
         left = total - sum(self._count_text(f"\n\n{one.text}") for one in opened)
@@ -476,8 +471,7 @@ def read_stretches(
     log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
 ) -> Sequence[Entry]:
     """Return the entries of some stretches of a thread."""
-    _, entries = read_thread(log, key, _NO_DOCUMENT, lambda _: stretches)
-    return entries
+    return log.read_thread(key, _NO_DOCUMENT, lambda _: stretches)[1]
 
 
 # -- What a model gets ----------------------------------------------------------------------------
@@ -1021,7 +1015,7 @@ def store_reply(
         return drafts
 
     names = {message.id for message in messages if message.id}
-    append_planned(log, key, plan, after=start - 1, message_ids=names, documents=documents)
+    log.append_planned(key, plan, after=start - 1, message_ids=names, documents=documents)
     return drafts
 
 

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.ids import is_ulid
-from langchain_convmem.records import Context, Entry, Role
+from langchain_convmem.records import Entry, Role
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.compactions import (
     CompactedPart,
@@ -61,6 +61,7 @@ from langchain_convmem.views.messages import (
 )
 from langchain_convmem.views.pins import Pin, find_pin_entries, find_pins, format_pins
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolve_profile
+from langchain_convmem.views.shown import Context
 from langchain_convmem.views.summaries import format_summary, read_summaries
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,

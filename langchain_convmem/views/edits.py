@@ -21,15 +21,7 @@ from langchain_core.messages import (
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.records import (
-    Control,
-    Draft,
-    Entry,
-    Metadata,
-    RetractReason,
-    ThreadKey,
-    Turn,
-)
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.views.codec import get_role, make_draft
 from langchain_convmem.views.compactions import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
@@ -41,6 +33,7 @@ from langchain_convmem.views.live import (
 )
 from langchain_convmem.views.messages import build_message
 from langchain_convmem.views.pins import FORKED_FROM, find_pin_entries, is_pin
+from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import (
     check_pieces,
     digest_children,

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_convmem.markup import escape_html, render_table
-from langchain_convmem.records import Entry, Turn
+from langchain_convmem.records import Entry
 from langchain_convmem.views.live import (
     build_model_turns,
     build_turns,
@@ -21,6 +20,8 @@ from langchain_convmem.views.live import (
     find_live_entries,
     find_live_summary,
 )
+from langchain_convmem.views.markup import escape_html, render_table
+from langchain_convmem.views.shown import Turn
 
 RETRACTED = "retracted"
 """Mark of a turn that a sink was given and that no longer counts."""

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from langchain_convmem.ids import derive_ulid, get_ulid_ms
-from langchain_convmem.records import Cover, Entry, Metadata, Turn
+from langchain_convmem.records import Cover, Entry, Metadata
 from langchain_convmem.views.messages import get_block_type
+from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 
 Retraction: TypeAlias = tuple[str, tuple[str, ...]]

@@ -372,23 +372,6 @@ def fetch_media(message: BaseMessage, fetch: Callable[[str], bytes]) -> BaseMess
     Raises:
         InvalidMessageError: If it fetched nothing, or what is no media of a known type.
     """
-    return _fetch(message, fetch)
-
-
-async def afetch_media(
-    message: BaseMessage, fetch: Callable[[str], Awaitable[bytes]]
-) -> BaseMessage:
-    """Async `fetch_media`, whose `fetch` is awaited."""
-
-    def fetch_from_loop(address: str) -> bytes:
-        call: Any = partial(fetch, address)
-        data: bytes = ask(call, call)
-        return data
-
-    return await hop(partial(_fetch, message, fetch_from_loop))
-
-
-def _fetch(message: BaseMessage, fetch: Callable[[str], bytes]) -> BaseMessage:
     if isinstance(message.content, str):
         return message
     blocks: list[Any] = []
@@ -399,6 +382,18 @@ def _fetch(message: BaseMessage, fetch: Callable[[str], bytes]) -> BaseMessage:
             continue
         blocks.append(_write_fetched(media, fetch(media.data)))
     return message.model_copy(update={"content": blocks})
+
+
+async def afetch_media(
+    message: BaseMessage, fetch: Callable[[str], Awaitable[bytes]]
+) -> BaseMessage:
+    """Async `fetch_media`, whose `fetch` is awaited."""
+
+    def fetch_from_loop(address: str) -> Any:
+        call: Any = partial(fetch, address)
+        return ask(call, call)
+
+    return await hop(partial(fetch_media, message, fetch_from_loop))
 
 
 def _write_fetched(media: MediaBlock, data: bytes) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 from langchain_core.messages import SystemMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
-from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey, Turn
+from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.lines import clean_name, indent_text
 from langchain_convmem.views.live import (
@@ -37,6 +37,7 @@ from langchain_convmem.views.live import (
     split_runs,
 )
 from langchain_convmem.views.messages import escape_fences, make_content
+from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
 
 SUMMARY_NOTICE = (

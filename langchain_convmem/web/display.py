@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, ToolMessage
 from markupsafe import Markup
 
-from langchain_convmem.records import DialogLine, Entry, LineMatch, Role
+from langchain_convmem.records import DialogLine, Entry, Role
 from langchain_convmem.turns.turn import RECALLED
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.lines import make_dialog_lines, name_speaker
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.pins import FORKED_FROM
+from langchain_convmem.views.shown import LineMatch
 from langchain_convmem.words.analysis import analyze, select_telling_words
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from langchain_convmem.web.display import (
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.records import CitedSentence
+    from langchain_convmem.summarizing.citations import CitedSentence
     from langchain_convmem.views.summaries import SummaryNode
 
 TITLE_DOCUMENT = f"{CACHE_PREFIX}title"
@@ -223,7 +223,7 @@ class ThreadReader:
         """Return the titles of some of a user's threads; of one that is gone, its id."""
         # Not a list of all threads, which takes the longer the more is stored.
         keys = [ThreadKey(user_id, name) for name in dict.fromkeys(thread_ids)]
-        given = await hop(lambda: list_titles(self.memory.log, keys))
+        given = await hop(partial(list_titles, self.memory.log, keys))
         infos = [ThreadInfo(key, 0, 0, 0, given.get(key, "")) for key in keys]
         return await self._read_titles(infos)
 

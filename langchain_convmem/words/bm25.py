@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from langchain_convmem.columns import GrowableArray, SavedColumns
+from langchain_convmem.words.columns import GrowableArray, SavedColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from typing import Any, Self
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
-from langchain_convmem.records import Context, Entry
+from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.compactions import drop_compactions, find_compacted_part
 from langchain_convmem.views.context import (
@@ -27,6 +27,7 @@ from langchain_convmem.views.context import (
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens, is_blank_message
 from langchain_convmem.views.providers import resolve_profile
+from langchain_convmem.views.shown import Context
 from tests.fuzz.validators import VALIDATORS
 
 SEES_NAMES = ("openai", "openai_responses")

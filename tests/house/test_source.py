@@ -19,7 +19,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 FOREIGN_CODE_BORDERS = {
     "cli/models.py": 3,  # a provider's constructor, and its calls
     "conversation/text_backend.py": 2,  # sessions that are to go back, or to close
-    "conversation/conversation.py": 1,  # any chat history of LangChain
+    "conversation/threads.py": 1,  # any chat history of LangChain
     "conversation/tools.py": 2,  # tools, called and awaited
     "integrations/vector_store.py": 1,  # a vector store, with an embedder inside
     "prompts/variables.py": 1,  # functions that prompts name
@@ -34,7 +34,7 @@ LAST_HANDLERS = {
     "cli/app.py",  # Ctrl-C becomes an exit code
     "cli/web.py",  # Ctrl-C is how the server is ended
     "conversation/turn.py",  # every exception is handed to the turn, which decides
-    "workers.py",  # what a thread raises is handed to whoever waits for it
+    "background.py",  # what a thread raises is handed to whoever waits for it
     "effects.py",  # every exception is handed to the job that runs, which decides
 }
 """Where what stops a process may be caught without being raised again."""

@@ -12,13 +12,10 @@ import pytest
 
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import (
+    BudgetError,
     ConfigError,
-    ContextFullError,
-    ConversationClosedError,
     ConversationError,
     MissingExtraError,
-    UnknownCheckpointError,
-    UnsupportedError,
 )
 from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
 from langchain_convmem.text.completions import CompletionsEngine
@@ -112,7 +109,7 @@ def test_stop_texts_that_the_service_does_not_take_are_kept_here(server, connect
 
 def test_media_are_refused_before_anything_is_taken(server, connect):
     session = connect(server).create_session()
-    with pytest.raises(UnsupportedError, match="no images"):
+    with pytest.raises(ConfigError, match="no images"):
         session.prefill(["Look: ", Media("image", b"png", "image/png")])
     assert session.text == ""
 
@@ -131,13 +128,13 @@ def test_a_session_goes_back_and_branches(server, connect):
     session.prefill(["c"])
     clone.prefill(["d"])
     assert (session.text, clone.text) == ("ac", "abd")
-    with pytest.raises(UnknownCheckpointError):
+    with pytest.raises(ConversationError):
         session.rewind(later)
     clone.rewind(later)
     assert clone.text == "ab"
     session.reset()
     assert session.text == ""
-    with pytest.raises(UnknownCheckpointError):
+    with pytest.raises(ConversationError):
         session.rewind(mark)
 
 
@@ -226,14 +223,14 @@ def test_a_service_that_tells_no_probabilities_cannot_score(connect):
 def test_a_prompt_that_is_too_long_is_an_error_of_its_own(connect):
     with ChatCompletionsServer(TOO_LONG) as server:
         session = connect(server).create_session()
-        with pytest.raises(ContextFullError, match=r"'test-model'.*16 tokens"):
+        with pytest.raises(BudgetError, match=r"'test-model'.*16 tokens"):
             list(session.decode())
 
 
 async def test_a_prompt_that_is_too_long_is_so_asynchronously_too():
     with ChatCompletionsServer(TOO_LONG) as server:
         engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
-        with pytest.raises(ContextFullError):
+        with pytest.raises(BudgetError):
             await anext(engine.create_session().adecode())
         await engine.aclose()
 
@@ -269,13 +266,13 @@ def test_nothing_is_sent_once_it_is_closed(server, connect):
     session, other = engine.create_session(), engine.create_session()
     session.close()
     session.close()
-    with pytest.raises(ConversationClosedError, match="session"):
+    with pytest.raises(ConversationError, match="session"):
         next(session.decode())
     engine.close()
     engine.close()
-    with pytest.raises(ConversationClosedError, match="engine"):
+    with pytest.raises(ConversationError, match="engine"):
         next(other.decode())
-    with pytest.raises(ConversationClosedError, match="engine"):
+    with pytest.raises(ConversationError, match="engine"):
         engine.create_session()
     assert server.requests == []
     assert not engine.client.is_closed()

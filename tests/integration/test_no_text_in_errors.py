@@ -9,6 +9,7 @@ import sqlite3
 import traceback
 import warnings
 from contextlib import closing
+from functools import partial
 
 import pytest
 from langchain_core.chat_history import InMemoryChatMessageHistory
@@ -19,8 +20,8 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.background import hop
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.effects import run_async, run_sync
 from langchain_convmem.integrations.vector_store import VectorStoreRecall
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.offline import OfflineChatModel
@@ -372,8 +373,8 @@ def test_a_summariser_that_quotes_is_not_quoted(sieve, summarizer):
         for call in (
             lambda: memory.summarize(user_id="ana", thread_id="t"),
             lambda: memory.asummarize(user_id="ana", thread_id="t"),
-            lambda: run_sync(write(summarizer, window, SummarySettings())),
-            lambda: run_async(write(summarizer, window, SummarySettings())),
+            lambda: write(summarizer, window, SummarySettings()),
+            lambda: hop(partial(write, summarizer, window, SummarySettings())),
         ):
             assert MARK not in str(sieve.try_call(call)).casefold()
     assert {type(error).__name__ for error in sieve.failures} == {"SummaryError"}
@@ -407,7 +408,7 @@ def test_a_history_that_quotes_is_not_quoted(sieve):
     talk = Conversation(OfflineChatModel(), history=QuotingHistory())
     sieve.try_call(lambda: talk.send_message(SECRET))
     sieve.try_call(lambda: talk.asend_message(SECRET))
-    assert [type(error).__name__ for error in sieve.failures] == ["HistoryWriteError"] * 2
+    assert [type(error).__name__ for error in sieve.failures] == ["LogError"] * 2
 
 
 def test_a_provider_that_fails_leaves_nothing_of_the_turn_in_the_log_records(sieve, memory):
@@ -446,7 +447,7 @@ def test_a_reply_that_cannot_be_read_is_not_quoted(sieve):
     )
     talk = Conversation(RunnableLambda(lambda _: invalid), on_invalid_tool_call="raise")
     sieve.try_call(lambda: talk.send_message(SECRET))
-    assert {type(error).__name__ for error in sieve.failures} == {"ReplyFormatError"}
+    assert {type(error).__name__ for error in sieve.failures} == {"ConversationError"}
 
 
 # -- files ----------------------------------------------------------------------------------------

@@ -143,11 +143,15 @@ async def test_what_a_cancelled_hop_asks_is_cancelled_and_the_call_may_tidy_up()
         asked.set()
         await asyncio.Event().wait()
 
+    async def tidy_up():
+        await asyncio.sleep(0)
+        done.append(1)
+
     def call():
         try:
             ask(int, never)
         finally:
-            done.append(1)
+            ask(int, tidy_up)
 
     task = asyncio.create_task(hop(call))
     await asked.wait()

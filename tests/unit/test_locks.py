@@ -69,7 +69,7 @@ def test_threads_and_tasks_exclude_each_other(capacity):
         thread.join()
     assert inside[0] == 0
     assert 1 <= most[0] <= capacity
-    assert lock.is_free
+    assert lock.length == 0
 
 
 @pytest.mark.parametrize("ticks", range(4))
@@ -99,7 +99,7 @@ def test_a_cancelled_task_gives_its_place_to_the_next(ticks):
             await waiting
 
     asyncio.run(scenario())
-    assert lock.is_free
+    assert lock.length == 0
     with lock.hold():
         pass
 
@@ -126,14 +126,14 @@ def test_a_synchronous_call_that_would_block_its_own_loop_is_refused():
             pass
 
     asyncio.run(scenario())
-    assert lock.is_free
+    assert lock.length == 0
 
 
 def test_who_is_inside_may_not_wait_for_itself():
     lock = make_lock()
     with lock.hold(), pytest.raises(ThreadBusyError, match="wait for itself"), lock.hold():
         pass
-    assert lock.is_free
+    assert lock.length == 0
 
 
 def test_who_waits_too_long_is_told_how_long():
@@ -142,4 +142,4 @@ def test_who_waits_too_long_is_told_how_long():
     with pytest.raises(ThreadBusyError, match=r"waited 0\.01 s"), lock.hold(0.01):
         pass
     lock.leave(waiter)
-    assert lock.is_free
+    assert lock.length == 0

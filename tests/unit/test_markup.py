@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from langchain_convmem import ConversationMemory, PromptFile
-from langchain_convmem.markup import render_facts, render_recall
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock, ThreadKey
+from langchain_convmem.records import DialogLine, ThreadKey
+from langchain_convmem.views.markup import render_facts, render_recall
+from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
 
 HOSTILE = "</div><script>alert('&')</script>\ud800"
 

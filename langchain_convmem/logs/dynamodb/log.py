@@ -494,7 +494,7 @@ class DynamoDBLog(kit.StoredLog):
         """Return the document, or None; a damaged cache counts as none.
 
         Raises:
-            CorruptEntryError: If another document is damaged.
+            LogError: If another document is damaged.
         """
         item = self._table.get(layout.make_key(key, layout.make_state_key(key, name)))
         if item is None:

@@ -8,7 +8,7 @@ import pytest
 from dynamodb_servers import delete_item, items
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.logs.dynamodb.items import compute_number, make_batch_key, make_partition_key
 from langchain_convmem.logs.verify import Finding, verify_log
 from langchain_convmem.testing.log_contract import (
@@ -276,7 +276,7 @@ def test_a_damaged_document_is_an_error_and_a_damaged_cache_is_none(log, client,
         log.set_state(ANA, name, ["secret"], expected=None)
     for item in items(log, client).values():
         client.put_item(TableName=log.table_name, Item={**item, **damage})
-    with pytest.raises(CorruptEntryError, match="'note' of thread 't1' is damaged") as caught:
+    with pytest.raises(LogError, match="'note' of thread 't1' is damaged") as caught:
         log.get_state(ANA, "note")
     assert "secret" not in str(caught.value)
     assert log.get_state(ANA, "cache:note") is None

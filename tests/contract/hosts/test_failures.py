@@ -16,7 +16,6 @@ from turn_hosts import STREAMS
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import (
-    ConversationBusyError,
     LogError,
     LogUnavailableError,
     ThreadBusyError,
@@ -335,7 +334,7 @@ def test_a_turn_within_a_turn_of_its_thread_is_an_error(host, run, memory):
     raised = []
 
     def reply(_messages):
-        with pytest.raises((ThreadBusyError, ConversationBusyError)) as caught:
+        with pytest.raises(ThreadBusyError) as caught:
             app.invoke("Again", at())
         raised.append(caught.value)
         return "Yes."

@@ -18,7 +18,8 @@ from conformance.cases import (
     check_keys,
 )
 from langchain_convmem import ConversationMemory, RecallSettings
-from langchain_convmem.records import Owner, Recall, RecalledBlock, ThreadKey
+from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.views.shown import Recall, RecalledBlock
 
 CONFIG = {"top_k", "threshold", "before", "after", "buffer_size", "exclude_recent"}
 SPEAKERS = {"user": "HUMAN", "assistant": "AI"}

@@ -20,13 +20,11 @@ from langchain_convmem.records import (
     DialogLine,
     Entry,
     ForgetReceipt,
-    LineMatch,
     Metadata,
-    Recall,
-    RecalledBlock,
     ThreadInfo,
     ThreadKey,
 )
+from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
 
 KEY = ThreadKey("me", "garden")
 AT = 1_683_554_160_000  # 2023-05-08 13:56 UTC

@@ -11,7 +11,7 @@ from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Engine
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import ConfigError, ConversationClosedError, TurnCancelledError
+from langchain_convmem.errors import ConfigError, ConversationError, TurnCancelledError
 from langchain_convmem.testing import ScriptedEngine
 
 CHATML = ChatTemplate.from_builtin("chatml")
@@ -119,7 +119,7 @@ def test_a_closed_conversation_refuses_everything_that_goes_on():
         lambda: talk.score(["b"]),
     ]
     for call in calls:
-        with pytest.raises(ConversationClosedError, match="conversation is closed"):
+        with pytest.raises(ConversationError, match="conversation is closed"):
             call()
     assert len(talk.history) == 2
     assert talk.wait(30)
@@ -155,7 +155,7 @@ def test_closing_waits_for_texts_that_are_scored_and_cancels_them_not():
         assert not talk.cancel()
         assert not talk.wait(0)
         closed = pool.submit(talk.close)
-        with pytest.raises(ConversationClosedError):
+        with pytest.raises(ConversationError):
             clone_for_ever(talk)
         assert not closed.done()
         stop.go.set()
@@ -240,9 +240,9 @@ def test_a_closed_engine_ends_all_its_conversations():
         talk.send_message("a")
     assert model.closed
     assert model.open_sessions == []
-    with pytest.raises(ConversationClosedError, match="engine is closed"):
+    with pytest.raises(ConversationError, match="engine is closed"):
         talk.send_message("b")
-    with pytest.raises(ConversationClosedError, match="engine is closed"):
+    with pytest.raises(ConversationError, match="engine is closed"):
         engine.create_conversation()
     engine.close()
     talk.close()

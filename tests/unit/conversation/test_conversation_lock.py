@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -15,10 +16,8 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import (
-    ConversationBusyError,
     ThreadBusyError,
     TurnCancelledError,
-    TurnTimeoutError,
 )
 from langchain_convmem.testing import ScriptedEngine
 
@@ -134,7 +133,7 @@ def test_a_turn_in_the_background_counts_from_its_call_on():
 def refusals(thread):
     """Return a way to open conversations, and the error of who would wait for himself."""
     if thread == "list":
-        return Conversation, ConversationBusyError
+        return Conversation, ThreadBusyError
     memory = ConversationMemory(InMemoryLog())
     return (lambda model, **how: memory.conversation(model, thread_id="t", **how)), ThreadBusyError
 
@@ -173,10 +172,11 @@ def test_an_asynchronous_stream_loop_cannot_send():
     talk = Conversation(text_engine())
 
     async def read():
-        async for _ in talk.astream("outer"):
-            await talk.asend_message("inner")
+        async with aclosing(talk.astream("outer")) as chunks:
+            async for _ in chunks:
+                await talk.asend_message("inner")
 
-    with pytest.raises(ConversationBusyError):
+    with pytest.raises(ThreadBusyError):
         asyncio.run(read())
     assert talk.history == []
 
@@ -209,14 +209,14 @@ def test_a_tool_cannot_send_and_is_told_so(way):
         talk.send_message("outer")
     else:
         asyncio.run(talk.asend_message("outer"))
-    assert "ConversationBusyError" in talk.history[2].text
+    assert "ThreadBusyError" in talk.history[2].text
 
 
 def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
     talk = Conversation(text_engine(), busy_timeout_s=0)
     stream = (talk | StrOutputParser()).stream("outer")
     next(stream)
-    with pytest.raises(ConversationBusyError, match="busy_timeout_s"):
+    with pytest.raises(ThreadBusyError, match="busy_timeout_s"):
         talk.send_message("inner")
     stream.close()
     # LangChain's chains read on when they are left, for their traces: the turn came to its end.
@@ -233,7 +233,7 @@ def test_a_turn_may_ask_another_conversation_if_the_engine_has_a_session_left(ma
         if not told:
             try:
                 told.append(other.send_message("inner").text)
-            except ConversationBusyError:
+            except ThreadBusyError:
                 told.append("refused")
 
     assert outer.send_message_async("outer", hear).result(30).text == "outer! 0"
@@ -248,9 +248,9 @@ def test_a_busy_conversation_can_refuse_at_once():
     talk = Conversation(text_engine(before_prefill=gate), on_busy="error")
     handle = talk.send_message_async("first")
     assert gate.reached.wait(30)
-    with pytest.raises(ConversationBusyError, match="on_busy"):
+    with pytest.raises(ThreadBusyError, match="on_busy"):
         talk.send_message("a")
-    with pytest.raises(ConversationBusyError, match="on_busy"):
+    with pytest.raises(ThreadBusyError, match="on_busy"):
         talk.send_message_async("a")
     gate.opened.set()
     assert handle.result(30).text == "first! 0"
@@ -279,7 +279,7 @@ def test_a_model_that_comes_back_late_finds_its_turn_undone():
     late = threading.Event()
     model = text_engine(before_prefill=lambda text: late.wait(30) if "slow" in text else None)
     talk = Conversation(model)
-    with pytest.raises(TurnTimeoutError, match="longer than"):
+    with pytest.raises(TurnCancelledError, match="longer than"):
         talk.send_message("slow", timeout=0.01)
     assert not talk.wait(0)
     late.set()
@@ -296,7 +296,7 @@ def test_an_awaited_turn_ends_in_time_and_its_task_goes_on():
     talk = Conversation(model)
 
     async def ask():
-        with pytest.raises(TurnTimeoutError):
+        with pytest.raises(TurnCancelledError):
             await talk.asend_message("slow", timeout=0.01)
         assert asyncio.current_task().cancelling() == 0
         return (await talk.asend_message("quick")).text

@@ -11,7 +11,7 @@ from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.conversation.turn import TurnControl
-from langchain_convmem.errors import ConversationError, TurnCancelledError, TurnTimeoutError
+from langchain_convmem.errors import ConversationError, TurnCancelledError
 
 
 class SlowHistory(InMemoryChatMessageHistory):
@@ -151,7 +151,7 @@ def test_a_turn_is_ended_once_and_for_one_reason():
     control = TurnControl()
     control.check()
     assert control.cancel()
-    assert not control.stop(TurnTimeoutError("late"))
+    assert not control.stop(TurnCancelledError("late"))
     with pytest.raises(TurnCancelledError):
         control.check()
     control.end()

@@ -11,7 +11,6 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ChatTemplate, Conversation, Preface
 from langchain_convmem.errors import (
     ConfigError,
-    UnsupportedError,
 )
 from langchain_convmem.testing import ScriptedEngine
 
@@ -93,7 +92,7 @@ def test_a_conversation_comes_back_from_plain_values():
 def test_chat_models_write_no_prompts_and_tell_no_likelihoods():
     said = chat("one")
     for asked in (lambda: said.render_message("a"), said.render_preface, lambda: said.score(["x"])):
-        with pytest.raises(UnsupportedError):
+        with pytest.raises(ConfigError):
             asked()
 
 

@@ -15,7 +15,6 @@ from langchain_convmem.errors import (
     ConfigError,
     InvalidMessageError,
     TurnCancelledError,
-    UnsupportedError,
 )
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
@@ -146,7 +145,7 @@ def test_a_reply_in_a_store_cannot_be_cut():
             raise AssertionError(messages)
 
     talk = Conversation(ScriptedChatModel(replies=["x"]), history=Store())
-    with pytest.raises(UnsupportedError, match="cannot take messages back"):
+    with pytest.raises(ConfigError, match="cannot take messages back"):
         talk.cut_reply(4)
     assert talk.cut_reply(REPLY).text == REPLY
 

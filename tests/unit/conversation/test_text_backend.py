@@ -9,11 +9,10 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import (
+    BudgetError,
     ChatTemplateError,
     ConfigError,
-    ContextFullError,
     ConversationError,
-    UnsupportedError,
 )
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 
@@ -80,7 +79,7 @@ def test_a_reply_without_room_is_returned_or_refused():
     reply = talk.send_message("a")
     assert (reply.text, reply.response_metadata["finish_reason"]) == ("one two", "length")
     strict = Conversation(engine("one two three"), on_max_tokens="raise")
-    with pytest.raises(ContextFullError) as error:
+    with pytest.raises(BudgetError) as error:
         strict.send_message("a", max_output_tokens=2)
     assert error.value.text == "one two"
     assert strict.history == []
@@ -247,7 +246,7 @@ def test_a_message_that_the_template_refuses_is_refused_before_anything_is_read(
 def test_a_chat_model_shows_no_prompt():
     talk = Conversation(ScriptedChatModel(replies=["a"]))
     for show in (lambda: talk.render_message("a"), talk.render_preface):
-        with pytest.raises(UnsupportedError, match="no prompt"):
+        with pytest.raises(ConfigError, match="no prompt"):
             show()
     for name, value in {"template": CHATML, "reply_format": "hermes", "stop": ("x",)}.items():
         with pytest.raises(ConfigError, match=name):

@@ -18,7 +18,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Command
 
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.errors import ConfigError, ConversationBusyError, TurnCancelledError
+from langchain_convmem.errors import ConfigError, ThreadBusyError, TurnCancelledError
 
 SPEAKER = contextvars.ContextVar("speaker", default="nobody")
 
@@ -174,10 +174,10 @@ def test_an_error_of_ours_within_a_tool_is_an_error_of_the_tool(answers):
     @tool
     def ask():
         """Ask in the same conversation."""
-        raise ConversationBusyError("a turn is running")
+        raise ThreadBusyError("a turn is running")
 
     [answer] = answers([ask], [call("ask")])
-    assert answer.content == "Error: ConversationBusyError: a turn is running"
+    assert answer.content == "Error: ThreadBusyError: a turn is running"
 
 
 def test_what_only_a_graph_can_carry_out_is_an_error(answers):

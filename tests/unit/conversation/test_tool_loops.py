@@ -14,9 +14,8 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ChatTemplate, Conversation, Preface
 from langchain_convmem.errors import (
     ConfigError,
+    ConversationError,
     InvalidMessageError,
-    ReplyFormatError,
-    ToolLoopLimitError,
 )
 from langchain_convmem.testing import ScriptedEngine
 
@@ -92,7 +91,7 @@ def test_a_loop_without_end_is_ended(kept):
     said, model = talk(
         calls(call("weather")), max_tool_rounds=3, on_tool_limit="keep" if kept else "rollback"
     )
-    with pytest.raises(ToolLoopLimitError, match="3 times") as raised:
+    with pytest.raises(ConversationError, match="3 times") as raised:
         said.send_message("Go")
     assert raised.value.rounds == 3
     assert len(model.seen) == 4
@@ -176,7 +175,7 @@ def test_a_call_that_cannot_be_read_is_told_to_the_model():
 
 def test_or_it_ends_the_turn_without_a_trace():
     said, engine = text_talk(BROKEN, "Sunny.", on_invalid_tool_call="raise")
-    with pytest.raises(ReplyFormatError) as raised:
+    with pytest.raises(ConversationError) as raised:
         said.send_message("Go")
     assert raised.value.text == BROKEN
     assert said.history == []

@@ -9,12 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 from mcp import Client, MCPError
 
-from langchain_convmem import (
-    ConfigError,
-    ConversationMemory,
-    EmbeddedEmbeddings,
-    PromptFile,
-)
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, PromptFile
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import make_mcp_server
 from langchain_convmem.records import ThreadKey
 

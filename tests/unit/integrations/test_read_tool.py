@@ -7,7 +7,8 @@ import re
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem import ConfigError, ConversationMemory
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import read_message_tool
 from langchain_convmem.views.tokens import count_text_tokens
 

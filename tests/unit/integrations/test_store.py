@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from langchain_convmem import (
-    ConfigError,
-    ConversationMemory,
-    EmbeddedEmbeddings,
-    InMemoryLog,
-    InvalidMessageError,
-)
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.integrations import ConversationStore
 from langchain_convmem.offline import OfflineChatModel
 

@@ -391,7 +391,7 @@ async def test_a_store_is_called_in_workers_where_an_event_loop_runs(log, embedd
     say(log, "one")
     answer = await VectorStoreRecall(log, store).arecall(ANA, "one")
     assert [match.line.text for match in answer.matches] == ["one"]
-    assert store.threads == {"convmem-recall"}
+    assert store.threads == {"convmem-worker"}
 
 
 class PGVector(SimpleNamespace):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.errors import ConfigError, CorruptEntryError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row, annotate_row
 from langchain_convmem.logs.checksums import (
@@ -120,7 +120,7 @@ def test_a_checksum_stays_when_metadata_is_added(secret, row, added):
 
 @given(row=rows())
 def test_nothing_is_added_to_a_damaged_row(row):
-    with pytest.raises(CorruptEntryError, match=row.id):
+    with pytest.raises(LogError, match=row.id):
         annotate_row(KEY, row, lambda _: "{}", Signer())
 
 

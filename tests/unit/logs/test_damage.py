@@ -11,7 +11,7 @@ from histories import KEY
 from langchain_core.messages import HumanMessage
 from sqlite_files import damage, plain
 
-from langchain_convmem.errors import ConvMemError, CorruptEntryError, LogError
+from langchain_convmem.errors import ConvMemError, LogError
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.logs.sql_log import read_row
@@ -87,7 +87,7 @@ def test_nothing_is_added_to_a_damaged_entry(path, log):
     entry = say(log, KEY, "Hi")
     damage(path, "UPDATE entries SET metadata = '[1]'")
     assert list_damages(log.entries(KEY)) == [(1, f"its metadata {CHANGED[3:]}")]
-    with pytest.raises(CorruptEntryError, match=entry.id) as caught:
+    with pytest.raises(LogError, match=entry.id) as caught:
         log.annotate(KEY, entry.id, attributes=["seen"])
     assert (caught.value.position, caught.value.thread_id) == (1, "t1")
 

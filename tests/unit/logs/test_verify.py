@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from sqlite_files import damage
 
-from langchain_convmem.errors import ConfigError, CorruptEntryError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.logs.base import decode_document, sign_document
 from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.verify import KEPT, Finding, verify_log
@@ -68,11 +68,11 @@ def test_a_document_is_read_as_it_was_written_or_not_at_all():
         (7, "[1]", None),
         (7, "secret", sign_document(signer, ANA, "note", 7, "secret")),
     ):
-        with pytest.raises(CorruptEntryError, match="'note' of thread 't1' is damaged") as caught:
+        with pytest.raises(LogError, match="'note' of thread 't1' is damaged") as caught:
             decode_document(ANA, "note", stored, signer)
         assert "secret" not in str(caught.value)
         assert decode_document(ANA, "cache:note", stored, signer) is None
-    with pytest.raises(CorruptEntryError):
+    with pytest.raises(LogError):
         decode_document(ANAS_OTHER, "note", (7, "[1]", checksum), signer)
-    with pytest.raises(CorruptEntryError):
+    with pytest.raises(LogError):
         decode_document(ANA, "note", (7, "[1]", checksum), Signer("a secret of the operator"))

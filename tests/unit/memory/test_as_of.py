@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, ReadOnlyError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
@@ -55,15 +55,15 @@ def test_what_is_no_point_in_time_is_refused_by_name(memory, when):
 def test_the_past_is_read_only(memory):
     entry = say(memory, "I live in Lisbon.")
     past = memory.as_of(entry.id)
-    with pytest.raises(ReadOnlyError, match="read-only"):
+    with pytest.raises(LogError, match="read-only"):
         say(past, "I live in Porto.")
-    with pytest.raises(ReadOnlyError):
+    with pytest.raises(LogError):
         past.forget(user_id="ana")
-    with pytest.raises(ReadOnlyError):
+    with pytest.raises(LogError):
         past.history("t1", user_id="ana").undo()
-    with pytest.raises(ReadOnlyError):
+    with pytest.raises(LogError):
         past.profile("ana").retract(past.profile("ana").items[0])
-    with pytest.raises(ReadOnlyError):
+    with pytest.raises(LogError):
         past.log.annotate(entry.key, entry.id, aux={"a": 1})
     assert len(memory.history("t1", user_id="ana").entries) == 2
 
@@ -71,7 +71,7 @@ def test_the_past_is_read_only(memory):
 def test_a_turn_in_the_past_fails_before_its_model_is_called(memory):
     past, called = memory.as_of(say(memory, "Hello.").id), []
     chain = past.wrap(lambda messages: called.append(messages) or AIMessage("Hi"))
-    with pytest.raises(ReadOnlyError):
+    with pytest.raises(LogError):
         chain.invoke("Hi", {"configurable": {"thread_id": "t1", "user_id": "ana"}})
     assert called == []
 

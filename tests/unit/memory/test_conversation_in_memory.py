@@ -16,10 +16,10 @@ from summaries import ScriptedSummarizer
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
 from langchain_convmem.errors import (
-    HistoryWriteError,
+    ConversationError,
     InvalidMessageError,
+    LogError,
     ThreadBusyError,
-    UnknownCheckpointError,
 )
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import ThreadKey
@@ -165,7 +165,7 @@ def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
     memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=4))
     said = talk(memory, answering("Hello.", "Level 3.", "Again."), recall=False)
     said.send_message("Hi")
-    with pytest.raises(HistoryWriteError) as raised:
+    with pytest.raises(LogError) as raised:
         said.send_message("Where is the car?")
     assert raised.value.text == "Level 3."
     assert len(said.history) == 2
@@ -235,7 +235,7 @@ def test_a_cancelled_reply_that_cannot_be_kept_takes_the_question_with_it():
     stream = said.stream("Where is the car?")
     next(stream)
     said.cancel()
-    with pytest.raises(HistoryWriteError) as raised:
+    with pytest.raises(LogError) as raised:
         list(stream)
     assert raised.value.text == "On "
     assert (said.history, live(memory)) == ([], [])
@@ -351,7 +351,7 @@ def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
     said.send_message("a")
     point = said.checkpoint()
     said.undo()
-    with pytest.raises(UnknownCheckpointError, match="no longer shows"):
+    with pytest.raises(ConversationError, match="no longer shows"):
         said.rewind(point)
 
 

@@ -9,7 +9,8 @@ from summary_trees import add_chat, add_leaf, add_parent
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.records import CitedSentence, SentenceSource, ThreadKey
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.summarizing.citations import CitedSentence, SentenceSource
 from langchain_convmem.transfer import copy_log
 
 KEY = ThreadKey("ana", "t")

@@ -270,6 +270,22 @@ def test_at_every_turn_what_passes_is_valid_and_nothing_is_lost(script):
         assert not waits or rest[-1] is said[-1]
 
 
+async def test_an_async_function_summarises_where_it_can_be_awaited():
+    async def summarise(messages):
+        return "They talked."
+
+    step = SummarizingMemory(summarizer=summarise, settings=SETTINGS)
+    value = {"messages": talk(3)}
+    for part in (step, step.as_node()):
+        with pytest.raises(ConfigError, match="ainvoke"):
+            part.invoke(value)
+        assert "They talked." in texts((await part.ainvoke(value))["messages"])
+    writer = step.as_summarizer()
+    with pytest.raises(ConfigError, match="ainvoke"):
+        writer.invoke(talk(3))
+    assert await writer.ainvoke(talk(3)) == "They talked."
+
+
 # -- in graphs and agents -----------------------------------------------------------------------
 
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from langchain_convmem import ConfigError, ConversationMemory, InMemoryLog
+from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.titles import shorten_title
 from langchain_convmem.transfer import copy_log, export_rows, read_threads, store_thread

@@ -6,8 +6,11 @@ import asyncio
 import logging
 import pickle
 import threading
+from dataclasses import replace
+from functools import partial
 
 import pytest
+from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
@@ -17,6 +20,7 @@ from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.views.models import ModelFacts
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(
@@ -108,6 +112,76 @@ async def test_a_summary_that_is_cancelled_is_no_failure_of_its_model():
         with pytest.raises(asyncio.CancelledError):
             await compaction
         assert await memory.asummarize("t", user_id="ana")
+
+
+async def test_a_turn_that_is_cancelled_in_its_summary_keeps_its_reply_and_frees_the_thread():
+    summarizer = UntilCancelled()
+    async with summarising("foreground", summarizer, settings=RESTING) as memory:
+        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False)
+        await chain.ainvoke("one", at())
+        turn = asyncio.create_task(chain.ainvoke("two", at()))
+        await summarizer.began.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert len(memory.history("t", user_id="ana").messages) == 4
+        assert await memory.asummarize("t", user_id="ana")
+
+
+# -- coroutine functions ------------------------------------------------------------------------
+
+
+async def summarise(messages):
+    return messages[-1].text
+
+
+@pytest.mark.parametrize(
+    "asynchronous", [{"summarizer": summarise}, {"settings": replace(SETTINGS, judge=summarise)}]
+)
+async def test_an_async_summariser_or_judge_is_awaited_or_refused_at_once(asynchronous):
+    async with summarising(lambda key: None, **asynchronous) as memory:
+        await memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False).ainvoke("one", at())
+        before = memory.log.entries(KEY)
+        for call in (partial(memory.summarize, force=True), memory.resummarize):
+            with pytest.raises(ConfigError, match="asummarize, aresummarize, ainvoke"):
+                call("t", user_id="ana")
+        assert memory.log.entries(KEY) == before
+        assert memory.log.get_state(KEY, "summary:lease") is None
+        assert await memory.asummarize("t", user_id="ana", force=True)
+        assert await memory.aresummarize("t", user_id="ana")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_turn_whose_summary_nothing_could_await_is_refused_before_it_is_stored(way):
+    with summarising("foreground", summarise) as memory:
+        if way in ("invoke", "stream", "batch"):
+            with pytest.raises(ConfigError, match="ainvoke"):
+                chat(memory, "one", way=way)
+            assert memory.log.entries(KEY) == []
+        else:
+            chat(memory, "one", "two", way=way)
+            assert "one" in last(memory).contents[0]
+
+
+def test_behind_turns_an_async_summariser_runs_whatever_the_turns_are():
+    with summarising("background", summarise) as memory:
+        chat(memory, "one", "two")
+        assert memory.flush(20)
+        assert "one" in last(memory).contents[0]
+
+
+def test_a_summariser_that_is_replaced_meanwhile_still_signs_what_it_wrote():
+    def take_over(message):
+        if message.type == "system":  # the summary, on its way into the log
+            memory.turn_memory.use_model(ModelFacts.read(ScriptedChatModel(replies=["Hi."])))
+        return message
+
+    with summarising("foreground", "auto", before_write=take_over) as memory:
+        memory.add_messages(["one", AIMessage("Fine.")], thread_id="t", user_id="ana")
+        report = memory.summarize("t", user_id="ana", force=True)
+        assert report.summary.cover.model == "extractive"
+        report = memory.resummarize("t", user_id="ana")
+        assert report.summary.cover.model == "ScriptedChatModel"
 
 
 def test_a_summary_that_a_signal_stops_is_no_failure_of_its_model():
@@ -295,6 +369,32 @@ def test_the_record_of_a_summary_says_what_became_of_each_fact():
         "lost": [],
     }
     assert report.summary.cover.model == "scripted"
+
+
+def test_what_a_summary_leaves_to_recall_is_sought_without_rewriter_and_reranker():
+    asked = []
+    settings = replace(SETTINGS, facts_tokens=0)
+    options = {"settings": settings, "rewriter": asked.append, "reranker": AskedReranker(asked)}
+    with summarising("foreground", ScriptedSummarizer("They met."), **options) as memory:
+        said = [HumanMessage("I met Carla at 12:30."), AIMessage("The answer to it is 42.")]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        assert memory.summarize("t", user_id="ana", force=True).recallable
+        assert memory.summary_record("t", user_id="ana").pick("left")
+        assert asked == []
+        memory.recall("Whom did I meet?", user_id="ana")
+        assert len(asked) == 2
+
+
+class AskedReranker(BaseDocumentCompressor):
+    asked: list
+
+    def __init__(self, asked):
+        super().__init__(asked=asked)
+        self.asked = asked
+
+    def compress_documents(self, documents, query, callbacks=None):
+        self.asked.append(query)
+        return documents
 
 
 @pytest.mark.parametrize(("room", "expected"), [(0, (0, 2, 0)), (300, (2, 0, 0))])

@@ -13,7 +13,6 @@ from scripted_chat import ScriptedChatModel
 from turn_hosts import HOSTS
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.profile.profiler import TURNS_AT_ONCE, Profiler
@@ -106,13 +105,25 @@ async def test_the_async_twin_does_the_same():
     assert len((await memory.aprofile("ana")).items) == 1
 
 
-def test_an_async_function_may_propose():
-    async def propose(_):
-        return [{"line": 1, "kind": "health", "value": "gluten"}]
+async def propose(_):
+    return [{"line": 1, "kind": "health", "value": "gluten"}]
 
+
+async def test_an_async_function_may_propose_where_something_awaits_it():
     memory = ConversationMemory(InMemoryLog(), profiler=propose)
     say(memory, MISSED)
-    assert memory.update_profile("ana")
+    with pytest.raises(ConfigError, match="aupdate_profile"):
+        memory.update_profile("ana")
+    assert await memory.aupdate_profile("ana")
+
+
+def test_an_async_function_may_propose_behind_turns():
+    memory = ConversationMemory(InMemoryLog(), profiler=propose)
+    chain = memory.wrap(RunnableLambda(lambda _: AIMessage("I see.")))
+    for _ in range(TURNS_AT_ONCE):
+        chain.invoke(MISSED, {"configurable": {"thread_id": "t1", "user_id": "ana"}})
+    assert memory.flush(20)
+    assert list_items(memory) == [(MISSED.partition(" Can")[0], "health", "", "Gluten")]
 
 
 @pytest.mark.parametrize(
@@ -308,10 +319,10 @@ def test_what_a_failing_log_kept_from_being_read_is_read_the_next_time():
         profiler.note_turn(KEY)
     log.fails = True
     with pytest.raises(LogUnavailableError):
-        run_sync(profiler.read_waiting(KEY.owner))
+        profiler.read_waiting(KEY.owner)
     log.fails = False
     profiler.note_turn(ThreadKey("ana", "t2"))
-    assert run_sync(profiler.read_waiting(KEY.owner)).read == 1
+    assert profiler.read_waiting(KEY.owner).read == 1
 
 
 @pytest.mark.parametrize("answer", ["no idea", AIMessage(""), 7, None, '{"a": 1}'])

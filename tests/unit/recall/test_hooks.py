@@ -50,6 +50,15 @@ async def to_paper_later(question):
     return ["paper music"]
 
 
+def to_paper_soon(question):
+    return to_paper_later(question)
+
+
+class Later:
+    async def __call__(self, question):
+        return await to_paper_later(question)
+
+
 @pytest.mark.parametrize(
     "rewriter", [to_paper, RunnableLambda(to_paper), RunnableLambda(to_paper, to_paper_later)]
 )
@@ -60,7 +69,15 @@ def test_what_the_rewriter_says_is_asked_instead(recall_with, embedder, rewriter
 
 
 @pytest.mark.parametrize(
-    "rewriter", [to_paper, to_paper_later, RunnableLambda(to_paper), RunnableLambda(to_paper_later)]
+    "rewriter",
+    [
+        to_paper,
+        to_paper_later,
+        to_paper_soon,
+        Later(),
+        RunnableLambda(to_paper),
+        RunnableLambda(to_paper_later),
+    ],
 )
 async def test_a_rewriter_may_be_plain_or_asynchronous_where_the_recall_is(recall_with, rewriter):
     found = await recall_with(rewriter=rewriter).arecall(ANA, "Where is my car?", k=1)
@@ -88,7 +105,7 @@ def failing(_):
     [
         (failing, "no model today"),
         (RunnableLambda(failing), "no model today"),
-        (to_paper_later, "asynchronous"),
+        (to_paper_soon, "arecall"),
         (lambda _: "  ", "blanks"),
         (lambda _: [], "blanks"),
         (lambda _: None, "NoneType"),
@@ -104,6 +121,15 @@ def test_where_the_rewriter_fails_the_question_itself_is_asked(
     [said] = found.problems
     assert "the question is asked as it is" in said
     assert problem in said
+
+
+@pytest.mark.parametrize("rewriter", [to_paper_later, Later(), RunnableLambda(to_paper_later)])
+def test_a_rewriter_that_only_an_event_loop_awaits_is_refused_elsewhere(
+    recall_with, embedder, rewriter
+):
+    with pytest.raises(ConfigError, match="arecall"):
+        recall_with(rewriter=rewriter).recall(ANA, "car", k=1)
+    assert embedder.asked == []
 
 
 # -- a reranker --------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from langchain_convmem.errors import ConfigError, DimensionMismatchError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall.vectors import (
@@ -33,7 +33,7 @@ def test_an_index_that_cannot_be_is_refused(dim, bits):
 def test_another_dimension_is_refused():
     vectors = SegmentVectors()
     vectors.extend(some(2))
-    with pytest.raises(DimensionMismatchError):
+    with pytest.raises(ConfigError):
         vectors.similarities(np.ones(DIM + 1, dtype=np.float32))
 
 

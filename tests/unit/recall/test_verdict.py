@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.records import Owner, Recall
+from langchain_convmem.records import Owner
+from langchain_convmem.views.shown import Recall
 
 ANA = Owner(user_id="ana")
 LINES = [

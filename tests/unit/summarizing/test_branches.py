@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from summary_trees import add_chat, add_leaf, add_parent
 
-from langchain_convmem.effects import run_async, run_sync
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.branches import (
@@ -15,7 +14,7 @@ from langchain_convmem.summarizing.branches import (
     Branches,
     find_folding,
     fold_text,
-    open,
+    open_summaries,
 )
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.tokens import count_text_tokens
@@ -44,9 +43,8 @@ class Tree:
             tops = [add_parent(self.log, KEY, "In short: much.", tops)]
         self.branches = Branches()
 
-    def steps(self, question, max_tokens=1000, **options):
+    def open(self, question, max_tokens=1000, **options):
         def read(stretches):
-            yield from ()
             found = [
                 one
                 for first, last in stretches
@@ -56,10 +54,9 @@ class Tree:
             return found
 
         folding = find_folding(find_live_entries(self.log.entries(KEY)))
-        return open(self.branches, folding, question, read, max_tokens=max_tokens, **options)
-
-    def open(self, question, **options):
-        return run_sync(self.steps(question, **options))
+        return open_summaries(
+            self.branches, folding, question, read, max_tokens=max_tokens, **options
+        )
 
     def sentences(self, question, **options):
         return [sentence for one in self.open(question, **options) for sentence in one.sentences]
@@ -75,13 +72,6 @@ def test_the_sentences_that_answer_are_opened_however_deep_they_lie(layers):
     assert opened.text == (
         "[2026-05-01 to 2026-05-03, from a summary]\n- Aunt Ottilie breeds alpacas in Tyrol."
     )
-
-
-async def test_an_event_loop_gets_the_same():
-    tree, question = Tree(), "What did the plumber charge in euros?"
-    opened = await run_async(tree.steps(question))
-    assert opened == tree.open(question)
-    assert [one.sentences for one in opened] == [("The plumber charged 318 euros.",)]
 
 
 def test_several_summaries_come_in_the_order_of_what_they_cover():

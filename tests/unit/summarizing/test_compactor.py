@@ -10,7 +10,6 @@ import pytest
 from forked_processes import in_child
 
 from langchain_convmem import InMemoryLog, SQLiteLog, SummarySettings
-from langchain_convmem.effects import run_sync
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.compactor import Leases
 
@@ -49,11 +48,11 @@ def leases(log, clock):
 
 
 def take(leases, key=KEY, **options):
-    return run_sync(leases.take(key, **options))
+    return leases.take(key, **options)
 
 
 def give_back(leases, lease, ended="done"):
-    run_sync(leases.give_back(lease, ended))
+    leases.give_back(lease, ended)
 
 
 def test_a_thread_is_leased_once_until_it_is_given_back(leases):
@@ -61,7 +60,7 @@ def test_a_thread_is_leased_once_until_it_is_given_back(leases):
     assert take(leases) is None
     assert take(leases, even_resting=True) is None
     assert take(leases, ThreadKey("ben", "t")) is not None
-    assert run_sync(leases.renew(lease))
+    assert leases.renew(lease)
     give_back(leases, lease)
     assert take(leases) is not None
 
@@ -100,10 +99,10 @@ def test_a_pause_is_an_hour_at_most_however_often_it_failed(leases, clock):
 
 def test_on_request_a_resting_thread_is_taken(leases):
     give_back(leases, take(leases), "failed")
-    assert run_sync(leases.find_rest(KEY))
+    assert leases.find_rest(KEY)
     assert take(leases) is None
     give_back(leases, take(leases, even_resting=True))
-    assert not run_sync(leases.find_rest(KEY))
+    assert not leases.find_rest(KEY)
 
 
 def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock):
@@ -115,9 +114,9 @@ def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock
         clock.goes_on(0.001)
         held = take(second)
         assert held is not None
-        assert not run_sync(first.renew(lost))
+        assert not first.renew(lost)
         give_back(first, lost, "failed")
-        assert run_sync(second.renew(held))
+        assert second.renew(held)
         give_back(second, held)
         assert take(first) is not None
 
@@ -127,7 +126,7 @@ def test_a_renewed_lease_lasts_anew(tmp_path, clock):
         first, second = (Leases(log, SETTINGS, clock=clock) for log in (one, two))
         lease = take(first)
         clock.goes_on(8)
-        assert run_sync(first.renew(lease))
+        assert first.renew(lease)
         clock.goes_on(8)
         assert take(second) is None
 

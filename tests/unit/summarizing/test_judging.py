@@ -9,7 +9,6 @@ from scripted_chat import ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
-from langchain_convmem.effects import run_sync
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.summarizing.checks import ask_judge
 
@@ -18,7 +17,7 @@ SAID = "User: Carla lives in Rome and likes painting.\n"
 
 
 def ask(judge, text=TEXT, said=SAID):
-    return run_sync(ask_judge(judge, text, said))
+    return ask_judge(judge, text, said)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 
 import pytest
 from histories import KEY, histories, spoken
@@ -18,7 +19,7 @@ from summaries import ScriptedSummarizer
 from watched_runs import RunWatcher
 
 from langchain_convmem import SummarySettings
-from langchain_convmem.effects import run_async, run_sync
+from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
@@ -61,16 +62,15 @@ KINDS = {
     "a chain": prompted,
     "a runnable": lambda: RunnableLambda(lambda asked: f"{len(asked)} messages"),
     "a function": lambda: lambda asked: f"{len(asked)} messages",
-    "an async function": lambda: in_a_coroutine,
     "a summarizer": lambda: ScriptedSummarizer("2 messages"),
 }
 
 
 def both(summarizer, request=REQUEST):
     """Return what a summariser says, the same in both worlds."""
-    value = as_summarizer(summarizer)
-    told = run_sync(summarize(value, request))
-    assert asyncio.run(run_async(summarize(value, request))) == told
+    asking = partial(summarize, as_summarizer(summarizer), request)
+    told = asking()
+    assert asyncio.run(hop(asking)) == told
     return told
 
 
@@ -145,18 +145,31 @@ def test_what_it_raises_is_the_cause_of_an_error_of_ours(error):
 
 def test_what_stops_the_process_is_passed_on():
     with pytest.raises(KeyboardInterrupt):
-        run_sync(summarize(ScriptedSummarizer(KeyboardInterrupt()), REQUEST))
+        summarize(ScriptedSummarizer(KeyboardInterrupt()), REQUEST)
 
 
-async def test_an_async_function_called_within_a_loop_is_an_error_and_leaves_nothing_behind():
-    with pytest.raises(SummaryError, match="RuntimeError"):
-        run_sync(summarize(as_summarizer(in_a_coroutine), REQUEST))
+@pytest.mark.parametrize(
+    "asked",
+    [
+        in_a_coroutine,
+        RunnableLambda(in_a_coroutine),
+        RunnableLambda(in_a_coroutine).with_config(tags=["mine"]),
+        RunnableLambda(in_a_coroutine) | StrOutputParser(),
+    ],
+    ids=["function", "lambda", "binding", "chain"],
+)
+async def test_an_async_function_is_awaited_on_the_loop_and_refused_elsewhere(asked):
+    value = as_summarizer(asked)
+    with pytest.raises(ConfigError, match="asummarize"):
+        value.summarize(REQUEST)
+    assert await value.asummarize(REQUEST) == "2 messages"
+    assert await hop(partial(summarize, value, REQUEST)) == "2 messages"
 
 
 def test_its_runs_are_marked_as_no_part_of_the_reply():
     watcher = RunWatcher()
     asked = model().with_config(callbacks=[watcher])
-    run_sync(summarize(as_summarizer(asked), REQUEST))
+    summarize(as_summarizer(asked), REQUEST)
     [run_id] = watcher.from_chain("model")
     assert {"langchain_convmem:internal", "nostream"} <= set(watcher.runs[run_id]["tags"])
     assert watcher.runs[run_id]["metadata"]["lc_source"] == "convmem"
@@ -322,25 +335,23 @@ def window(*messages):
     return find_summary_window(KEY, spoken(*messages, AIMessage("Noted.")))
 
 
-def write(summarizer, said, settings=WIDE):
-    return run_sync(write(summarizer, said, settings))
-
-
 def test_a_summary_that_tells_everything_leaves_nothing_out():
-    written = write(ScriptedSummarizer("XK-42, 1,200 EUR, May 8th, 7 of them."), window(*FACTS))
+    written = write(
+        ScriptedSummarizer("XK-42, 1,200 EUR, May 8th, 7 of them."), window(*FACTS), WIDE
+    )
     assert (written.calls, written.missing) == (1, ())
     assert [fact.text for fact in written.facts] == ["1200 euros", "XK-42", "8 May", "7"]
 
 
 def test_what_is_left_out_is_named_and_not_asked_for_again():
-    written = write(ScriptedSummarizer("It costs 1200 euros."), window(*FACTS))
+    written = write(ScriptedSummarizer("It costs 1200 euros."), window(*FACTS), WIDE)
     assert (written.calls, written.text) == (1, "It costs 1200 euros.")
     assert [fact.text for fact in written.missing] == ["XK-42", "8 May", "7"]
 
 
 @pytest.mark.parametrize("text", ["It costs 1500 euros.", "Er heißt Boris.", "Small talk."])
 def test_what_a_summary_says_is_nobodys_business_but_its_models(text):
-    assert write(ScriptedSummarizer(text), window(*FACTS)).text == text
+    assert write(ScriptedSummarizer(text), window(*FACTS), WIDE).text == text
 
 
 def test_a_text_that_is_no_summary_is_asked_for_again_as_often_as_is_set():
@@ -363,7 +374,7 @@ def test_an_error_is_not_asked_for_twice():
 @pytest.mark.parametrize("text", ["...", "", "*"])
 def test_what_says_nothing_is_refused(text):
     with pytest.raises(SummaryError, match="no summary"):
-        write(ScriptedSummarizer(text), window(*FACTS))
+        write(ScriptedSummarizer(text), window(*FACTS), WIDE)
 
 
 def test_the_summary_before_must_be_told_again():
@@ -373,7 +384,7 @@ def test_the_summary_before_must_be_told_again():
         history.add_summary(["They met Carla.", "- Ana: the code is XK-42."], said(history))
         history.add_messages([HumanMessage("It costs 1200 euros."), AIMessage("Fine.")])
         summarizer = ScriptedSummarizer("XK-42, 1200 euros.")
-        written = write(summarizer, said(history))
+        written = write(summarizer, said(history), WIDE)
     assert summarizer.requests[0].previous == "They met Carla.\n- Ana: the code is XK-42."
     assert "Carla" not in summarizer.asked
     assert [fact.text for fact in written.facts] == ["XK-42", "1200 euros"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.errors import ConfigError, MissingExtraError, UnknownCheckpointError
+from langchain_convmem.errors import ConfigError, ConversationError, MissingExtraError
 from langchain_convmem.text.checkpoints import SessionCheckpoints
 from langchain_convmem.text.local import (
     LocalEngine,
@@ -103,7 +103,7 @@ def test_a_checkpoint_is_known_by_itself():
     assert checkpoints.check(first) is first
     assert clone.check(second) is second
     for unknown in (second, other.add(1), 1, None):
-        with pytest.raises(UnknownCheckpointError):
+        with pytest.raises(ConversationError):
             checkpoints.check(unknown)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from written_calls import WRITTEN
 
-from langchain_convmem.errors import ReplyFormatError
+from langchain_convmem.errors import ConversationError
 from langchain_convmem.text.replies import ReplyReader, read_reply
 from langchain_convmem.text.reply_formats import REPLY_FORMATS, Channel
 
@@ -119,7 +119,7 @@ def test_no_text_raises_anything_but_that_a_call_is_broken(name, data):
     text = data.draw(texts_like(name))
     whole = read_reply(text, name)
     if whole.invalid_tool_calls:
-        with pytest.raises(ReplyFormatError) as error:
+        with pytest.raises(ConversationError) as error:
             read_reply(text, name, on_invalid_tool_call="raise")
         assert error.value.text == text
     else:

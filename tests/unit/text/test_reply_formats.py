@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from written_calls import CALLS, WRITTEN
 
-from langchain_convmem.errors import ConfigError, ReplyFormatError
+from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.text.call_syntaxes import ParsedCall
 from langchain_convmem.text.replies import ReplyReader, read_reply
 from langchain_convmem.text.reply_formats import (
@@ -212,7 +212,7 @@ def test_a_broken_call_is_kept_as_an_invalid_one_or_raised_with_the_whole_reply(
     message = read_reply(text, name)
     assert message.tool_calls == []
     assert len(message.invalid_tool_calls) == 1
-    with pytest.raises(ReplyFormatError) as error:
+    with pytest.raises(ConversationError) as error:
         read_reply(text, name, on_invalid_tool_call="raise")
     assert error.value.text == text
 

@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from langchain_convmem.errors import ChatTemplateError, ConfigError, UnsupportedError
+from langchain_convmem.errors import ChatTemplateError, ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.template_chat_model import TemplateChatModel
 
@@ -113,7 +113,7 @@ def test_what_the_template_refuses_is_never_sent():
 def test_what_a_text_model_cannot_see_is_refused(kind):
     block = {"type": kind, "base64": "cG5n", "mime_type": "image/png"}
     model = _model()
-    with pytest.raises(UnsupportedError, match=f"message 0 has {kind}"):
+    with pytest.raises(ConfigError, match=f"message 0 has {kind}"):
         model.invoke([HumanMessage([{"type": "text", "text": "See:"}, block])])
     assert model.llm.sent == []
 
@@ -313,11 +313,11 @@ def test_a_choice_that_cannot_be_kept_is_refused():
         _model().bind_tools([look], tool_choice="smell")
     with pytest.raises(ConfigError, match="there are no tools"):
         _model().bind_tools([], tool_choice="any")
-    with pytest.raises(UnsupportedError, match="'plain'"):
+    with pytest.raises(ConfigError, match="'plain'"):
         _model(reply_format="plain").bind_tools([look], tool_choice="any")
-    with pytest.raises(UnsupportedError, match="'harmony'"):
+    with pytest.raises(ConfigError, match="'harmony'"):
         _model(reply_format="harmony").bind_tools([look], tool_choice="any")
-    with pytest.raises(UnsupportedError, match="shows no tools"):
+    with pytest.raises(ConfigError, match="shows no tools"):
         _model(template=ChatTemplate("{{ messages }}")).bind_tools([look])
 
 

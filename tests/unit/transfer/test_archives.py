@@ -12,7 +12,8 @@ import zipfile
 import pytest
 
 from benchmarks.service_exports import make_chatgpt_zip, make_claude_zip
-from langchain_convmem import ConfigError, ConversationMemory, ImportFormatError
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import ConfigError, ImportFormatError
 from langchain_convmem.transfer import archives, read_threads
 from langchain_convmem.transfer.imports import read_file
 

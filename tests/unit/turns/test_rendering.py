@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_convmem.records import DialogLine, RecalledBlock, ThreadKey
+from langchain_convmem.records import DialogLine, ThreadKey
 from langchain_convmem.turns.turn import (
     MessageList,
     fence_blocks,
     fold_recalled,
     make_recalled_messages,
 )
+from langchain_convmem.views.shown import RecalledBlock
 
 
 def _block(text, time_ms=0, position=1):

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem import BudgetError, ConversationMemory
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import BudgetError
 from langchain_convmem.views.cuts import get_text
 from langchain_convmem.views.messages import count_tokens
 

@@ -18,7 +18,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
+from langchain_convmem.errors import InvalidMessageError, LogError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row, decode_entry
 from langchain_convmem.records import Metadata, ThreadKey
@@ -134,7 +134,7 @@ def by_the_codec(row):
     """Return the lines of a row, or what cannot be read of it."""
     try:
         return make_dialog_lines(decode_entry(KEY, row))
-    except (CorruptEntryError, InvalidMessageError) as error:
+    except (LogError, InvalidMessageError) as error:
         return type(error)
 
 

@@ -14,11 +14,12 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.records import Context, Entry
+from langchain_convmem.records import Entry
 from langchain_convmem.testing.log_contract import retract, say_all
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import LivePart, build_context, is_current, narrow_live_part
 from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.shown import Context
 from tests.fuzz.generator import KEY, history
 
 PROFILES = ("strict", "bedrock_converse", "anthropic", "openai", "gemini")

@@ -7,7 +7,8 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_convmem import ConversationMemory, ImportFormatError
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.transfer import read_threads
 
 

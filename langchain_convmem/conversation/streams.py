@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -106,24 +105,6 @@ async def aclose_quietly(stream: AsyncIterator[Any]) -> None:
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
-
-
-async def shield_write(writing: Coroutine[Any, Any, T]) -> T:
-    """Await a write to its end, also when the caller is cancelled meanwhile, even repeatedly.
-
-    A reply that was shown must not be lost because its reader left before it was stored.
-    """
-    task = asyncio.create_task(writing)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result
 
 
 def require_complete(stream: Iterator[Any]) -> Iterator[Any]:
