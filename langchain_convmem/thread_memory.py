@@ -259,24 +259,17 @@ class MemoryThread:
     ) -> None:
         """Retract the turn: views skip it, but the log keeps what was stored."""
         note: _Note = view.note
+        log, stored = self.memory.log, list[Entry]()
         try:
-            self._retract(said, note, reason)
-        finally:
-            self.running.discard(note.turn_id)
-
-    def _retract(
-        self, said: Sequence[BaseMessage], note: _Note, reason: Literal["failed", "cancelled"]
-    ) -> None:
-        log = self.memory.log
-        # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
-        entries = log.entries(self.key, after=note.position)
-        # With the control entry that took an earlier answer back: it counts again.
-        stored = [one for one in entries if one.turn_id == note.turn_id]
-        try:
+            # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
+            entries = log.entries(self.key, after=note.position)
+            # With the control entry that took an earlier answer back: it counts again.
+            stored += [one for one in entries if one.turn_id == note.turn_id]
             rest = self._draft(map(_drop_id, said), note)
             if rest:
                 stored += log.append(self.key, rest)
         finally:  # also where the write hook refuses what was said
+            self.running.discard(note.turn_id)
             if stored:
                 control = note.retract((entry.id for entry in stored), reason)
                 log.append(self.key, [control])

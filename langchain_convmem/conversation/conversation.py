@@ -512,16 +512,12 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
         with self._hold():
-            return self._pop_pending()
+            return self._go_back(lambda: list(self._pending))
 
     async def adrop_pending(self) -> list[BaseMessage]:
         """Async `drop_pending`."""
         async with self._ahold():
-            return self._pop_pending()
-
-    def _pop_pending(self) -> list[BaseMessage]:
-        dropped, self._pending = self._pending, ()
-        return list(dropped)
+            return self._go_back(lambda: list(self._pending))
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.

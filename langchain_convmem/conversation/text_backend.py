@@ -155,14 +155,12 @@ class TextBackend(Backend):
         transaction = TextTransaction(self, request)
         try:
             yield transaction
-        except ChatTemplateError as error:
+        except BaseException as error:
             transaction.rollback()
-            if context and error.kind != "NothingToContinue":
+            kind = error.kind if isinstance(error, ChatTemplateError) else None
+            if kind is None or (context and kind != "NothingToContinue"):
                 raise
             _logger.debug("it is read with what follows it: %s", error)
-        except BaseException:
-            transaction.rollback()
-            raise
         else:
             transaction.commit()
 

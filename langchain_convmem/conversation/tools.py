@@ -189,10 +189,8 @@ class ToolSet:
             return _refuse(call, _explain_unknown(call["name"], self._runnable))
         if verdict is True:
             return call
-        if verdict is False:
-            return _refuse(call, "the call was denied")
-        if isinstance(verdict, str):
-            return _refuse(call, f"the call was denied: {verdict}")
+        if verdict is False or isinstance(verdict, str):
+            return _refuse(call, "the call was denied" + (f": {verdict}" if verdict else ""))
         return _change_call(call, verdict, self._runnable)
 
     def _list_allowed(self, decided: Iterable[ToolCall | ToolMessage]) -> _Allowed:

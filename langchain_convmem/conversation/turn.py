@@ -573,31 +573,21 @@ class TurnControl:
                 loop.call_soon_threadsafe(interrupt)
 
         try:
-            with self._call_on_stop(wake):
-                result = await call
+            with self._lock:
+                self._wake = wake
+                if self._error is not None and not self._is_sealed:
+                    wake()
+            result = await call
         except asyncio.CancelledError as error:
             if is_woken and task.cancelling() == before + 1:
                 raise self._error or error from None
             raise  # somebody cancelled the task itself
         finally:
-            is_awaiting = False
+            is_awaiting, self._wake = False, None
             if is_woken:
                 task.uncancel()
         self.check()
         return result
-
-    @contextmanager
-    def _call_on_stop(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Let a stop interrupt what is waited for."""
-        with self._lock:
-            self._wake = wake
-            if self._error is not None and not self._is_sealed:
-                wake()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._wake = None
 
 
 class ActiveTurns:

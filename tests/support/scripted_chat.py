@@ -148,6 +148,7 @@ WAYS: dict[str, Callable[[Runnable[Any, Any], Any, RunnableConfig], Any]] = {
 class FailingLog:
     """A log whose storage is gone at the n-th append, counted from 1, and at that one only."""
 
+    aappend = MessageLog.aappend
     append_planned = MessageLog.append_planned
     aappend_planned = MessageLog.aappend_planned
 
@@ -167,7 +168,3 @@ class FailingLog:
     def append(self, *args: Any, **kwargs: Any) -> Any:
         self._count()
         return self._log.append(*args, **kwargs)
-
-    async def aappend(self, *args: Any, **kwargs: Any) -> Any:
-        self._count()
-        return await self._log.aappend(*args, **kwargs)

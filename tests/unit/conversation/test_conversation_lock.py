@@ -6,7 +6,6 @@ import asyncio
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -168,16 +167,18 @@ def test_a_stream_loop_cannot_send_nor_go_back(thread, way):
     assert talk.send_message("next").text == "next! 1"
 
 
-def test_an_asynchronous_stream_loop_cannot_send():
-    talk = Conversation(text_engine())
+@pytest.mark.parametrize("thread", ["list", "memory"])
+def test_an_asynchronous_stream_loop_cannot_send(thread):
+    opened, error = refusals(thread)
+    talk = opened(text_engine())
 
     async def read():
-        async with aclosing(talk.astream("outer")) as chunks:
-            async for _ in chunks:
-                await talk.asend_message("inner")
+        async for _ in talk.astream("outer"):
+            await talk.asend_message("inner")
 
-    with pytest.raises(ThreadBusyError):
+    with pytest.raises(error):
         asyncio.run(read())
+    assert talk.wait(0), "its stream was forgotten as its loop ended"
     assert talk.history == []
 
 
