@@ -100,24 +100,20 @@ async def hop(call: Callable[[], T]) -> T:
 async def finish(call: Callable[[], T]) -> T:
     """Return what a call returns, made by a `hop` that ends also if the task is cancelled.
 
-    What was received is stored. The task hears that it is cancelled when the call has ended.
+    What was received is stored, even if the task is cancelled repeatedly; it hears of that when the
+    call has ended. A stream that is collected after its event loop makes the call on the spot.
     """
-    return await shield_write(hop(call))
-
-
-async def shield_write(writing: Coroutine[Any, Any, T]) -> T:
-    """Await a write to its end, also when the caller is cancelled meanwhile, even repeatedly.
-
-    A reply that was shown must not be lost because its reader left before it was stored.
-    """
-    task = asyncio.create_task(writing)
+    try:
+        writing = asyncio.get_running_loop().create_task(hop(call))
+    except RuntimeError:
+        return call()
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
+    while not writing.done():
         try:
-            await asyncio.wait([task])
+            await asyncio.wait([writing])
         except asyncio.CancelledError as error:
             cancelled = error
-    result = task.result()
+    result = writing.result()
     if cancelled is not None:
         raise cancelled
     return result

@@ -912,7 +912,9 @@ def read_context(log: MessageLog, key: ThreadKey, **options: Any) -> Context:
     if view is None:
         thread = read_all(log, thread)
         view = build_context(thread.entries, **options)
-    note(log, thread, view, options)
+    note = make_note(thread, view, options)
+    if note is not None:
+        write_cache(log, key, note)
     return view
 
 
@@ -934,13 +936,6 @@ def read_all(log: MessageLog, thread: LiveThread) -> LiveThread:
     if thread.part is None:
         return thread
     return LiveThread(thread.key, log.entries(thread.key), None, thread.version)
-
-
-def note(log: MessageLog, thread: LiveThread, view: Context, options: dict[str, Any]) -> None:
-    """Write down what the next view needs, if this one could have done with much less."""
-    note = make_note(thread, view, options)
-    if note is not None:
-        write_cache(log, thread.key, note)
 
 
 def make_note(thread: LiveThread, view: Context, options: dict[str, Any]) -> CacheDraft | None:

@@ -189,7 +189,7 @@ class VectorStoreRecall(DialogRecall):
         Raises:
             ConfigError: If the settings keep one.
         """
-        _check(query, has_cosines=False)
+        _check(query, has_cosines=self._to_cosine is not None)
         return Recall((), ())
 
     def _search(self, query: RecallQuery, dead: Collection[str]) -> list[Hit]:

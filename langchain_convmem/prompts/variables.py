@@ -143,8 +143,13 @@ def evaluate(
             TypeError if it returns no string.
     """
     found = {name: functions.get(name, REGISTRY.get(name)) for name in names}
-    if not can_await():
-        _refuse_asynchronous(found)
+    for name, function in found.items():
+        if function is not None and _is_asynchronous(function) and not can_await():
+            msg = (
+                f"the variable function {name!r} is asynchronous; use arender, aformat, or "
+                "ainvoke and astream of the chain"
+            )
+            raise ConfigError(msg)
     values: dict[str, str] = {}
     for name, function in found.items():
         try:
@@ -158,16 +163,6 @@ def evaluate(
                 failed(name, error)
             values[name] = ""
     return values
-
-
-def _refuse_asynchronous(functions: Mapping[str, VariableFunction | None]) -> None:
-    for name, function in functions.items():
-        if function is not None and _is_asynchronous(function):
-            msg = (
-                f"the variable function {name!r} is asynchronous; use arender, aformat, or "
-                "ainvoke and astream of the chain"
-            )
-            raise ConfigError(msg)
 
 
 def _call(name: str, function: VariableFunction | None) -> Any:

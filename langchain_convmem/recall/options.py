@@ -87,7 +87,8 @@ class RecallOptions(TypedDict, total=False):
         until: Only lines before this time.
         ranking: How many matches to report, whether selected or not; 20 by default.
         buffer: The thread of the owner whose relevance buffer takes in what is found; it comes back
-            in `Recall.buffer`. None, or settings whose `buffer_size` is 0: no buffer.
+            in `Recall.buffer`, also where the question is blank. None, or settings whose
+            `buffer_size` is 0: no buffer.
         remember: Whether the buffer is written; what comes back is the same.
         before: What the user said just before, from which a short follow-up such as "and hers?"
             borrows its topic.
@@ -297,7 +298,7 @@ class RecallQuery:
     """A recall that makes sense: what is asked, of which lines, and how much is wanted back.
 
     Attributes:
-        text: The question; empty where a buffer alone is read.
+        text: The question; blank where a buffer alone is read.
         scope: Which lines may come back.
         settings: Windows and weights.
         k: So many blocks; None for as many as fit.
@@ -366,7 +367,7 @@ def make_query(
         ConfigError: If an argument is invalid; the message names it.
     """
     settings = settings or defaults
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not (text.strip() or buffer):
         msg = f"query must be a text that is not blank, got {describe_value(text)}"
         raise ConfigError(msg)
     if before is not None and not isinstance(before, str):
@@ -396,33 +397,6 @@ def make_query(
         remember,
         patience_s,
         count_text,
-    )
-
-
-def make_buffer_query(
-    buffer: ThreadKey,
-    defaults: RecallSettings,
-    *,
-    k: int | None = None,
-    max_tokens: int | None = None,
-    exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-    settings: RecallSettings | None = None,
-    count_text: TextCounter = count_text_tokens,
-) -> RecallQuery:
-    """Return the query for what a thread's buffer shows where there is no question."""
-    settings = settings or defaults
-    k, max_tokens = _read_limits(k, max_tokens, settings)
-    scope = make_scope(buffer.owner, exclude=exclude)
-    shown = buffer if settings.buffer_size else None
-    return RecallQuery(
-        "",
-        scope,
-        settings,
-        k,
-        max_tokens,
-        now_ms=_read_now_ms(None),
-        buffer=shown,
-        count_text=count_text,
     )
 
 

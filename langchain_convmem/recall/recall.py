@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import wait
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -50,7 +50,6 @@ from langchain_convmem.recall.options import (
     RecallQuery,
     RecallSettings,
     Scope,
-    make_buffer_query,
     make_query,
     remove_names,
     search_text,
@@ -142,7 +141,7 @@ class DialogRecall(ABC):
 
         Args:
             owner: Whose lines are searched; of several owners, those of all together.
-            query: What is asked, in plain words.
+            query: What is asked, in plain words; blank only with a `buffer`, to read that alone.
             **options: How much, from where and how like; see `RecallOptions`.
 
         Raises:
@@ -154,7 +153,7 @@ class DialogRecall(ABC):
         checked = make_query(owner, query, self.settings, **options)
         if self.query_hooks:
             checked = self._pass_hooks(checked)
-        if not checked.text:
+        if not checked.text.strip():
             return self.answer_from_buffer(checked)
         return self.answer(checked)
 
@@ -166,29 +165,7 @@ class DialogRecall(ABC):
         for hook in self.query_hooks:
             text = hook(text) if text.strip() else ""
             before = hook(before) if before and before.strip() else None
-        return replace(query, text=text if text.strip() else "", before=before)
-
-    def read_buffer(
-        self,
-        buffer: ThreadKey,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-        settings: RecallSettings | None = None,
-        count_text: TextCounter | None = None,
-    ) -> Recall:
-        """Read a thread's relevance buffer, where there is no question."""
-        query = make_buffer_query(
-            buffer,
-            self.settings,
-            k=k,
-            max_tokens=max_tokens,
-            exclude=exclude,
-            settings=settings,
-            count_text=count_text or self.count_text,
-        )
-        return self.answer_from_buffer(query)
+        return replace(query, text=text, before=before)
 
     @abstractmethod
     def answer(self, query: RecallQuery) -> Recall:

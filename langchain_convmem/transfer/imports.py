@@ -434,7 +434,7 @@ def _store(
 def _append(
     log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: DraftBuilder
 ) -> _Stored:
-    latest: list[Entry] = log.entries(key, last=1)
+    latest = log.entries(key, last=1)
     before = latest[-1].position if latest else 0
     drafts: list[Draft] = []
     skipped: list[str] = []
@@ -445,7 +445,7 @@ def _append(
         else:
             why = _HOOK if is_remembered(message) else _MARK
             skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
-    entries: list[Entry] = log.append(key, drafts, durable=False)
+    entries = log.append(key, drafts, durable=False)
     added = sum(entry.position > before for entry in entries)
     return _Stored(added, skipped, holds_any=bool(entries))
 
@@ -468,9 +468,8 @@ def _replay(
         else:
             why = _HOOK if is_remembered(entry.message) else _MARK
             skipped.append(f"message {entry.message_id!r} of thread {key.thread_id!r}: {why}")
-    target: list[Entry] = log.entries(key)
     replay = Replay(log, key)
-    replay.begin(kept, target)
+    replay.begin(kept, log.entries(key))
     replay.feed(kept)
     replay.finish()
     return _Stored(replay.written, skipped, holds_any=bool(kept))

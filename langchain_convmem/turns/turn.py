@@ -253,7 +253,7 @@ class TurnView:
             recall = partial(self._recall_and_open, find, seen, query, room)
             found = self.trace.trace_recall(query, recall) if is_first else recall()
         else:
-            found = engine.read_buffer(self.key, **limits)
+            found = engine.recall(self.key.owner, "", buffer=self.key, **limits)
         blocks, by_time = self._select_visible(found)
         return RecalledLines(blocks, by_time, room, found.opened)
 

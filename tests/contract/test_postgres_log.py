@@ -335,9 +335,11 @@ def test_users_who_are_first_at_the_same_moment_make_one_schema(server, schema):
 def test_a_schema_of_another_version_is_refused(server, schema, log, version):
     log.setup()
     server.execute(f"UPDATE {schema}.meta SET version = %s", version)
-    with PostgresLog(server.dsn, schema=schema) as other:
-        with pytest.raises(LogError, match=f"has version {version}"):
-            other.entries(ANA)
+    with (
+        PostgresLog(server.dsn, schema=schema) as other,
+        pytest.raises(LogError, match=f"has version {version}"),
+    ):
+        other.entries(ANA)
 
 
 def test_a_table_of_another_program_is_left_alone(server, schema):

@@ -62,7 +62,9 @@ FORMS = list(list_forms())
 
 def read_signature(function):
     return [
-        (one.name, one.kind, one.default) for one in inspect.signature(function).parameters.values()
+        (one.name, one.kind, one.default)
+        for one in inspect.signature(function).parameters.values()
+        if one.name != "stopped"  # ends the wait of a thread; a task is cancelled
     ]
 
 

@@ -342,7 +342,6 @@ class LineIndexContract(ABC):
         ):
             with pytest.raises(ConfigError) as caught:
                 attempt()
-            assert (caught.value.expected, caught.value.got) == (_DIM, wrong)
             assert str(_DIM) in str(caught.value)
             assert str(wrong) in str(caught.value)
         assert len(index) == 10

@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -171,8 +172,9 @@ def test_an_asynchronous_stream_loop_cannot_send():
     talk = Conversation(text_engine())
 
     async def read():
-        async for _ in talk.astream("outer"):
-            await talk.asend_message("inner")
+        async with aclosing(talk.astream("outer")) as chunks:
+            async for _ in chunks:
+                await talk.asend_message("inner")
 
     with pytest.raises(ThreadBusyError):
         asyncio.run(read())

@@ -77,6 +77,18 @@ def numbers(blocks):
     return [[TALK.index(line.text) for line in block.lines] for block in blocks]
 
 
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_blank_question_shows_the_buffer_and_changes_nothing(recall, log, blank):
+    shown = recall.recall(ANA, "What colour is the boat?", buffer=NOW).buffer
+    before = log.get_state(NOW, BUFFER_DOCUMENT)
+    found = recall.recall(ANA, blank, buffer=NOW)
+    assert found.blocks == ()
+    assert numbers(found.buffer) == numbers(shown) != []
+    assert log.get_state(NOW, BUFFER_DOCUMENT) == before
+    with pytest.raises(ConfigError, match="blank"):
+        recall.recall(ANA, blank)
+
+
 def ask(recall, question, **options):
     return numbers(recall.recall(ANA, question, buffer=NOW, **options).buffer)
 
