@@ -225,7 +225,7 @@ class MemoryThread:
             raise LogError(msg, thread_id=self.key.thread_id) from error
 
     def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
-        """Store the rest of the turn in one write; then compact the thread if that is due."""
+        """Store the rest of the turn in one write."""
         note: _Note = view.note
         trace = note.look.trace
         with trace.mark_internal():
@@ -245,7 +245,14 @@ class MemoryThread:
                     raise LogError(msg, thread_id=thread_id, text=said[-1].text) from error
             self.running.discard(note.turn_id)
             if drafts:
-                self.memory.finish_turn(self.key, note.view, said)
+                self.memory.note_turn(self.key)
+
+    def settle(self, said: Sequence[BaseMessage], view: ThreadView) -> None:
+        """Compact the thread if that is due."""
+        note: _Note = view.note
+        if note.look.options.remember and any(map(is_remembered, said)):
+            with note.look.trace.mark_internal():
+                self.memory.compact(self.key, note.view, said)
 
     def retract(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]

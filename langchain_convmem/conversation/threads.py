@@ -46,7 +46,7 @@ class ThreadMemory(Protocol):
     """One thread, as a conversation reads and writes it.
 
     The conversation runs one turn at a time: `select_asked` and `read_view`, then
-    `begin` before the model is called, and at its end `add` or `retract`. Until
+    `begin` before the model is called, and at its end `add` and `settle`, or `retract`. Until
     it is added, the turn shows in no other answer of the thread.
     """
 
@@ -92,6 +92,10 @@ class ThreadMemory(Protocol):
             view: What the model had seen.
             timing: When, in milliseconds since the epoch; see `Metadata`.
         """
+        ...
+
+    def settle(self, said: Sequence[BaseMessage], view: ThreadView) -> None:
+        """Do what is due after a turn that was added; it may take long."""
         ...
 
     def retract(
@@ -223,6 +227,9 @@ class ListThread:
         with self._lock:
             self._starts.append(len(self._messages))
             self._messages += named
+
+    def settle(self, said: Sequence[BaseMessage], view: ThreadView) -> None:
+        """Do nothing: nothing is due."""
 
     def retract(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]

@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_che
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
-from langchain_convmem.background import finish
+from langchain_convmem.background import finish, hop
 from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.chat_backend import (
     Backend,
@@ -126,6 +126,7 @@ class ConversationTurn:
             self.control.end()
             self._end(error)
             raise
+        self._settle()
 
     async def arun(self) -> AsyncGenerator[AIMessageChunk]:
         """Run the turn without blocking the event loop; see `run`."""
@@ -149,6 +150,7 @@ class ConversationTurn:
             raise
         if self.late:
             raise self.late[0]
+        await hop(self._settle)
 
     def _begin(self) -> None:
         self.thread.begin(self.asked, self._view, self.asked_ms)
@@ -271,6 +273,9 @@ class ConversationTurn:
 
     async def _finish(self, call: Callable[[], object]) -> None:
         """Make a call to its end, also when the task is cancelled; that is raised in the end."""
+        if self.control.is_dropped:  # whose loop may be about to end, and waits for nothing
+            call()
+            return
         ended: list[object] = []
         try:
             await finish(lambda: ended.append(call()))
@@ -283,6 +288,9 @@ class ConversationTurn:
         self.thread.add(self.said, self._view, self.timing)
         self._transaction.commit()
         self.on_commit(self._transaction.stats)
+
+    def _settle(self) -> None:
+        self.thread.settle(self.said, self._view)
 
     def _end(self, error: BaseException) -> None:
         """Keep of a turn that ended early what is to be kept, and let the rest be undone."""
@@ -489,6 +497,8 @@ class TurnControl:
         """The turn's place in the line."""
         self.held: frozenset[Waiter] = frozenset()
         """What the turn is inside by while it shows a chunk; so is whoever reads it."""
+        self.is_dropped = False
+        """Whether its reader forgot it, rather than to close it."""
 
     @property
     def is_mine(self) -> bool:
@@ -680,6 +690,7 @@ class ReplyStream(AsyncGenerator[AIMessageChunk, None]):
         self._control = control
 
     def __del__(self) -> None:
+        self._control.is_dropped = True
         for waiter in self._control.held:
             waiter.is_over = True
 
