@@ -11,8 +11,8 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 
 from pydantic_core import ValidationError
 
@@ -21,6 +21,7 @@ from langchain_convmem.errors import ConvMemError
 _SHOWN_CHARS = 32
 _SHOWN_PLACES = 3
 _CODES = ("status_code", "errno", "sqlstate", "sqlite_errorname", "code")
+_CODE = re.compile(r"-?[A-Z0-9_]{1,32}")
 _WORD = re.compile(r"[\w.:+-]+")
 
 
@@ -28,7 +29,7 @@ class UnreadableError(ValueError):
     """Something stored, or what foreign code answered, cannot be read, said in words of ours."""
 
 
-class ErrorTrap:
+class ErrorTrap(AbstractContextManager["ErrorTrap", bool]):
     """Catches errors, so that what is raised after the block does not carry them along.
 
     An exception that is raised while another is handled keeps it as its context, whatever it is
@@ -42,28 +43,18 @@ class ErrorTrap:
         reason: What may be said of the error that was caught; see `describe_error`.
     """
 
-    def __init__(
-        self,
-        *kinds: type[Exception],
-        passes: type[Exception] | tuple[type[Exception], ...] = (),
-    ) -> None:
+    def __init__(self, *kinds: type[Exception], passes: type[Exception] | tuple[()] = ()) -> None:
         """Catch errors of these kinds.
 
         Args:
             kinds: Others pass.
-            passes: These pass too.
+            passes: This passes, too.
         """
         self._kinds = kinds
         self._passes = passes
         self.reason = ""
 
-    def __enter__(self) -> Self:
-        """Begin the block."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         """Keep what may be said of the error, and go on after the block."""
         if not isinstance(error, self._kinds) or isinstance(error, self._passes):
             return False
@@ -78,9 +69,8 @@ def describe_error(error: BaseException) -> str:
     """
     if isinstance(error, ConvMemError | UnreadableError):
         return str(error)
-    first = error.__cause__
-    second = first and first.__cause__
-    name, *led = dict.fromkeys(type(one).__name__ for one in (error, first, second) if one)
+    chain = (error, error.__cause__, getattr(error.__cause__, "__cause__", None))
+    name, *led = dict.fromkeys(type(one).__name__ for one in chain if one is not None)
     return ", ".join([f"{name} ({', '.join(led)})" if led else name, *_list_facts(error)])
 
 
@@ -97,11 +87,7 @@ def _list_facts(error: BaseException) -> Iterator[str]:
             yield f"{place}: {one['type']}" if place else str(one["type"])
     else:
         codes = ((name, getattr(error, name, None)) for name in _CODES)
-        yield from (f"{name} {value}" for name, value in codes if _is_code(value))
-
-
-def _is_code(value: object) -> bool:
-    return isinstance(value, int) or (isinstance(value, str) and value.isupper())
+        yield from (f"{name} {value}" for name, value in codes if _CODE.fullmatch(str(value)))
 
 
 def report_problem(log: logging.Logger, what: str, error: BaseException) -> str:

@@ -35,7 +35,6 @@ LAST_HANDLERS = {
     "cli/web.py",  # Ctrl-C is how the server is ended
     "conversation/turn.py",  # every exception is handed to the turn, which decides
     "background.py",  # what a thread raises is handed to whoever waits for it
-    "effects.py",  # every exception is handed to the job that runs, which decides
 }
 """Where what stops a process may be caught without being raised again."""
 

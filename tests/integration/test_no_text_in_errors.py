@@ -18,16 +18,18 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
+from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
 from langchain_convmem.background import hop
-from langchain_convmem.conversation import Conversation
+from langchain_convmem.conversation import Conversation, Preface
 from langchain_convmem.integrations.vector_store import VectorStoreRecall
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.summarizing.summarizers import write
+from langchain_convmem.testing import ScriptedEngine
 from langchain_convmem.text.replies import read_reply
 from langchain_convmem.transfer import read_threads
 from langchain_convmem.turns.options import TurnOptions
@@ -409,6 +411,39 @@ def test_a_history_that_quotes_is_not_quoted(sieve):
     sieve.try_call(lambda: talk.send_message(SECRET))
     sieve.try_call(lambda: talk.asend_message(SECRET))
     assert [type(error).__name__ for error in sieve.failures] == ["LogError"] * 2
+
+
+def test_a_tool_that_quotes_is_not_quoted_in_the_log(sieve):
+    call = {"name": "look", "args": {"place": SECRET}, "id": "1"}
+    replies = [AIMessage("", tool_calls=[call]), AIMessage("Nothing there.")]
+
+    def look(place: str) -> str:
+        """Look somewhere."""
+        return quote(place)
+
+    talk = Conversation(ScriptedChatModel(replies=replies), preface=Preface(tools=[look]))
+    reply = sieve.try_call(lambda: talk.send_message("Look."))
+    assert reply.text == "Nothing there."
+    assert "RuntimeError" in sieve.caplog.text
+
+
+def test_a_session_that_quotes_is_not_quoted_in_the_log(sieve, monkeypatch):
+    engine = ScriptedEngine("Yes.", template=ChatTemplate.from_builtin("qwen"))
+    create_session = engine.create_session
+
+    def create():
+        session = create_session()
+        for name in ("rewind", "reset", "close"):
+            monkeypatch.setattr(session, name, lambda *_: quote(SECRET))
+        return session
+
+    monkeypatch.setattr(engine, "create_session", create)
+    talk = Conversation(engine)
+    talk.send_message(SECRET)
+    sieve.try_call(talk.undo)
+    sieve.try_call(talk.close)
+    assert not sieve.failures
+    assert "RuntimeError" in sieve.caplog.text
 
 
 def test_a_provider_that_fails_leaves_nothing_of_the_turn_in_the_log_records(sieve, memory):

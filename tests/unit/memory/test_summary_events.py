@@ -70,7 +70,7 @@ def test_a_failure_is_told_once_and_not_again_while_the_thread_rests():
         assert memory.summarize("t", user_id="ana").outcome == "resting"
     assert kinds(events) == ["failed"]
     assert {event.key for event in events} == {KEY}
-    assert "overloaded" in events[0].problem
+    assert "ProviderError" in events[0].problem
 
 
 async def test_what_is_asked_for_is_told_too():

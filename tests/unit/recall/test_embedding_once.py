@@ -132,7 +132,7 @@ def test_lines_said_while_the_embedder_fails_are_embedded_without_a_restart(log,
     say(log, ["car"])
     recall = LineRecall(log, embedder)
     embedder.failing = TimeoutError("slow")
-    assert "slow" in recall.recall(ANA, "car").problems[0]
+    assert "TimeoutError" in recall.recall(ANA, "car").problems[0]
     say(log, ["tree"])
     assert best(recall.recall(ANA, "tree", k=1)) == "tree"
     embedder.failing = None
@@ -250,7 +250,7 @@ def test_a_reindex_whose_embedder_fails_goes_on_where_it_stopped(
 
     monkeypatch.setattr(second, "embed_documents", failing)
     problems = recall.reindex(ANA)
-    assert any("slow" in problem for problem in problems)
+    assert any("TimeoutError" in problem for problem in problems)
     assert len(sqlite_log.segment_fingerprints(ANA)) == 2
     monkeypatch.setattr(second, "embed_documents", embed)
     # Nothing is sent behind one's back, in this process or in another one.

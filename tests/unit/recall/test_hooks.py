@@ -103,8 +103,8 @@ def failing(_):
 @pytest.mark.parametrize(
     ("rewriter", "problem"),
     [
-        (failing, "no model today"),
-        (RunnableLambda(failing), "no model today"),
+        (failing, "RuntimeError"),
+        (RunnableLambda(failing), "RuntimeError"),
         (to_paper_soon, "arecall"),
         (lambda _: "  ", "blanks"),
         (lambda _: [], "blanks"),

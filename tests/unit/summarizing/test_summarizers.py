@@ -136,11 +136,12 @@ def test_a_summary_that_came_to_its_end_is_none(told):
 
 
 @pytest.mark.parametrize("error", [ProviderError("overloaded"), KeyError("x"), TimeoutError()])
-def test_what_it_raises_is_the_cause_of_an_error_of_ours(error):
+def test_what_it_raises_is_named_by_an_error_of_ours(error):
     for value in (model(error), ScriptedSummarizer(error)):
         with pytest.raises(SummaryError, match=type(error).__name__) as caught:
             both(value)
-        assert caught.value.__cause__ is error
+        assert caught.value.is_outage
+        assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def test_what_stops_the_process_is_passed_on():
