@@ -101,10 +101,17 @@ async def finish(call: Callable[[], T]) -> T:
     """Return what a call returns, made by a `hop` that ends also if the task is cancelled.
 
     What was received is stored, even if the task is cancelled repeatedly; it hears of that when the
-    call has ended. A stream that is collected after its event loop makes the call on the spot.
+    call has ended. Where the event loop ends, or has ended, the call is made on the spot.
     """
+    has_begun = False
+
+    def begin() -> T:
+        nonlocal has_begun
+        has_begun = True
+        return call()
+
     try:
-        writing = asyncio.get_running_loop().create_task(hop(call))
+        writing = asyncio.get_running_loop().create_task(hop(begin))
     except RuntimeError:
         return call()
     cancelled: asyncio.CancelledError | None = None
@@ -113,7 +120,8 @@ async def finish(call: Callable[[], T]) -> T:
             await asyncio.wait([writing])
         except asyncio.CancelledError as error:
             cancelled = error
-    result = writing.result()
+    # Who ends a loop cancels all its tasks, also one that waits in the line.
+    result = writing.result() if has_begun or not writing.cancelled() else call()
     if cancelled is not None:
         raise cancelled
     return result

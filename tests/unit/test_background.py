@@ -136,6 +136,20 @@ async def test_who_is_cancelled_in_the_line_makes_the_call_only_to_finish(
     assert (await first, bool(done)) == (True, is_made)
 
 
+def test_what_waits_in_the_line_is_finished_when_the_loop_ends(monkeypatch):
+    monkeypatch.setattr(background, "SLOTS", background.make_slots(1))
+    may_end, done, tasks = threading.Event(), [], []
+
+    async def leave():
+        tasks.append(asyncio.create_task(hop(may_end.wait)))
+        tasks.append(asyncio.create_task(finish(lambda: done.append(1))))
+        await asyncio.sleep(0.01)
+        threading.Timer(0.05, may_end.set).start()
+
+    asyncio.run(leave())
+    assert done == [1]
+
+
 async def test_what_a_cancelled_hop_asks_is_cancelled_and_the_call_may_tidy_up():
     asked, done = asyncio.Event(), []
 
