@@ -40,7 +40,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.runnables import allow_own_loop
+from langchain_convmem.runnables import allow_own_loop, check_askable
 from langchain_convmem.titles import (
     check_title,
     list_threads,
@@ -1424,9 +1424,11 @@ class TurnServices:
                 options.budget.list_message_budgets(self.get_recall_budget(options))[0]
             )
 
-    def check_call(self) -> None:
+    def check_call(self, *, recalls: bool = False) -> None:
         """Refuse a synchronous turn that would need a coroutine; nothing is stored yet."""
         self.summaries.check_call()
+        if recalls:
+            self.recaller.check_call()
 
     def note_turn(self, key: ThreadKey) -> None:
         """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
@@ -1524,6 +1526,11 @@ class Recaller:
         """Budget of recalled text where a call names none."""
         settings = self._settings if self._given is None else self._given.settings
         return (settings and settings.max_tokens) or _DEFAULT_RECALL_TOKENS
+
+    def check_call(self) -> None:
+        """Refuse a turn that would ask a rewriter whose coroutine it cannot await."""
+        rewriter = self._hooks[0] or getattr(self._given, "rewriter", None)
+        check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
 
     def embed_soon(self, owner: Owner) -> None:
         """Have what was just stored of an owner embedded, if the owner was searched before."""

@@ -379,7 +379,7 @@ class WrappedTurn:
         Raises:
             InvalidMessageError: If the call goes on with a turn that is not open.
         """
-        self.memory.check_call()
+        self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
             self._pass_hook()
             thread = read_live(self.memory.log, self.key)

@@ -151,7 +151,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         return await hop(lambda: self._run(runtime, partial(self._begin, state)))
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
-        self._turn_memory.check_call()
+        self._turn_memory.check_call(recalls=hook.options.recall)
         messages: list[Any] = state["messages"]
         if messages:
             check_question(messages[-1])

@@ -473,6 +473,7 @@ class NodeRun:
             return self._recall_input()
         _check_answerable(messages)
         check_question(messages[-1])
+        self.nodes.memory.check_call(recalls=self.options.recall)
         note: TurnNote | None = None
         changes: list[BaseMessage] = []
         if self.options.remember:

@@ -84,11 +84,12 @@ class TurnMemory(Protocol):
         """Have threads summarised before the window of a turn's model is full."""
         ...
 
-    def check_call(self) -> None:
+    def check_call(self, *, recalls: bool = False) -> None:
         """Refuse a synchronous turn that would need a coroutine, before anything is stored.
 
         Raises:
-            ConfigError: If a summary in the foreground would be one that only an event loop awaits.
+            ConfigError: If a summary in the foreground would be one that only an event loop awaits,
+                or a recall of the turn would ask such a rewriter.
         """
         ...
 

@@ -163,6 +163,15 @@ def test_a_turn_whose_summary_nothing_could_await_is_refused_before_it_is_stored
             assert "one" in last(memory).contents[0]
 
 
+async def test_a_synchronous_turn_whose_rewriter_nothing_could_await_stores_nothing():
+    with ConversationMemory.open(":memory:", rewriter=summarise) as memory:
+        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]))
+        with pytest.raises(ConfigError, match="the rewriter is a coroutine function"):
+            chain.invoke("one", at())
+        assert memory.log.entries(KEY) == []
+        assert memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False).invoke("one", at())
+
+
 def test_behind_turns_an_async_summariser_runs_whatever_the_turns_are():
     with summarising("background", summarise) as memory:
         chat(memory, "one", "two")
