@@ -283,16 +283,17 @@ class PostgresLog(SqlLog):
         """Lend a connection that takes BEGIN as it comes; it is given back as it was."""
         pool = self._pools[os.getpid()]
         with pool.connection() as connection:
-            before = connection.autocommit
-            connection.autocommit = True
+            is_given = not connection.autocommit  # by the application, as it likes it
+            if is_given:
+                connection.autocommit = True
             try:
                 yield connection
             finally:
                 if connection.closed:
                     pool.check()  # what broke it may have broken others
-                else:
+                elif is_given:
                     connection.rollback()
-                    connection.autocommit = before
+                    connection.autocommit = False
 
     def _set_up(self) -> None:
         """Open the pool of this process, and see that the tables are there."""
