@@ -24,15 +24,16 @@ another process. `langchain_convmem.testing.MessageLogContract` holds all of it 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
+from langchain_convmem.background import run_in_thread
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
@@ -546,4 +547,4 @@ class StoredLog(MessageLog):
 
     async def averify(self, progress: Progress | None = None) -> VerifyReport:
         """Check the whole log, without blocking the event loop or other calls of this log."""
-        return await asyncio.to_thread(self.verify, progress)
+        return await run_in_thread(partial(self.verify, progress))

@@ -15,7 +15,6 @@ whether the two belong together.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sqlite3
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from langchain_convmem.background import run_in_thread
 from langchain_convmem.errors import (
     ConfigError,
     LogError,
@@ -242,7 +242,7 @@ class _SQLiteBase(SqlLog):
 
     async def abackup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Copy the log, without blocking the event loop or other calls of this log."""
-        await asyncio.to_thread(self.backup, path, overwrite=overwrite)
+        await run_in_thread(partial(self.backup, path, overwrite=overwrite))
 
 
 class SQLiteLog(_SQLiteBase):

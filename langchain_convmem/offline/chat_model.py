@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,10 +16,10 @@ from langchain_core.language_models import BaseChatModel, LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
+from langchain_convmem.background import hop
 from langchain_convmem.offline.context import ContextLine, read_context
 from langchain_convmem.offline.matching import (
     Match,
@@ -159,7 +160,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        reply = await run_in_executor(None, self._write_reply, messages, stop, kwargs)
+        reply = await hop(partial(self._write_reply, messages, stop, kwargs))
         for chunk in _stream_chunks(reply):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)

@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -38,11 +39,11 @@ from langchain_core.outputs import (
     LLMResult,
 )
 from langchain_core.runnables import Runnable
-from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr, field_validator
 
+from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.call_syntaxes import BARE_JSON, BARE_PYTHON
@@ -251,7 +252,7 @@ class TemplateChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's hook
         **kwargs: Any,
     ) -> ChatResult:
-        call = await run_in_executor(None, self._prepare_call, messages, stop, kwargs)
+        call = await hop(partial(self._prepare_call, messages, stop, kwargs))
         written = await self._model.awrite(call.text, call.sent_stop, call.options)
         return self._build_result(call, written)
 
@@ -277,7 +278,7 @@ class TemplateChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        call = await run_in_executor(None, self._prepare_call, messages, stop, kwargs)
+        call = await hop(partial(self._prepare_call, messages, stop, kwargs))
         reply = self._start_reply(call)
         async with aclosing(self._model.astream(call.text, call.sent_stop, call.options)) as pieces:
             async for chunk in reply.astream_chunks(pieces):
