@@ -180,17 +180,19 @@ class _Hop:
             return _call(call)
         finally:
             self.thread = 0
-            self._leave()
 
     async def wait(self, call: asyncio.Future[T]) -> T:
         """Return what the call returns. If this task is cancelled, so is what the call asks for."""
         cancelled: asyncio.CancelledError | None = None
-        while not call.done():
-            try:
-                await asyncio.wait([call])
-            except asyncio.CancelledError as error:
-                cancelled = error
-                self._cancel()
+        try:
+            while not call.done():
+                try:
+                    await asyncio.wait([call])
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                    self._cancel()
+        finally:
+            self._leave()  # here, where the thread is idle again: the next call needs no new one
         if cancelled is not None:
             if not call.cancelled():
                 call.exception()  # or the loop reports that nobody looked

@@ -220,9 +220,12 @@ class MessageLog(ABC):
                 return None
 
         wanted = list(keys)
-        with ThreadPoolExecutor(self.workers) as pool:
-            found = zip(wanted, pool.map(read, wanted), strict=True)
-            return {key: document for key, document in found if document is not None}
+        if self.workers == 1:
+            found = [read(key) for key in wanted]
+        else:
+            with ThreadPoolExecutor(self.workers) as pool:
+                found = list(pool.map(read, wanted))
+        return {key: one for key, one in zip(wanted, found, strict=True) if one is not None}
 
     @abstractmethod
     def set_state(
