@@ -137,16 +137,19 @@ def ask(call: Callable[[], T], acall: Callable[[], Awaitable[T]]) -> T:
         asyncio.CancelledError: If the task that hopped is cancelled.
         BaseException: What the code raises.
     """
-    running = _HOP.get()
-    if running is None or not can_await():
-        return call()
-    return running.ask(acall)
+    running = _find_hop()
+    return call() if running is None else running.ask(acall)
 
 
 def can_await() -> bool:
     """Whether coroutines can be asked: whether this is the thread of a `hop`."""
+    return _find_hop() is not None
+
+
+def _find_hop() -> _Hop | None:
+    """Return the hop whose thread this is; none in a thread that only has its context."""
     running = _HOP.get()
-    return running is not None and running.thread == threading.get_ident()
+    return running if running is not None and running.thread == threading.get_ident() else None
 
 
 class _Hop:

@@ -1438,21 +1438,8 @@ class TurnServices:
     def compact(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> None:
-        """Compact a thread if that is due, now or later; see `finish_turn`."""
-        return self.summaries.compact(key, view, replies)
-
-    def finish_turn(
-        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> None:
-        """Do what is due after a turn was stored: note it, compact the thread.
-
-        Args:
-            key: Its thread.
-            view: The thread as the model saw it; None if not available.
-            replies: What was stored of the answer.
-        """
-        self.note_turn(key)
-        self.compact(key, view, replies)
+        """Compact a thread if that is due, now or later; see `TurnMemory.compact`."""
+        self.summaries.compact(key, view, replies)
 
 
 # -- The recall of a memory -----------------------------------------------------------------------
@@ -1824,7 +1811,7 @@ class Summaries:
             self._compactor = replace(compactor, settings=settings, summarizer=self._summarizer)
 
     def compact(self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]) -> None:
-        """Compact a thread if that is due, now or later; see `TurnServices.finish_turn`."""
+        """Compact a thread if that is due, now or later; see `TurnMemory.compact`."""
         if self._summarizer is None or not self._may_be_due(view, replies):
             return
         if self._when == "background":

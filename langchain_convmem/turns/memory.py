@@ -100,16 +100,10 @@ class TurnMemory(Protocol):
     def compact(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> None:
-        """Compact a thread if that is due, now or later; see `finish_turn`."""
-        ...
-
-    def finish_turn(
-        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> None:
-        """Run what is due after a turn: `note_turn`, and `compact`.
+        """Compact a thread if that is due, now or later.
 
         Args:
-            key: Its thread.
+            key: The thread.
             view: The thread as the model saw it; None if not available.
             replies: What was stored of the answer.
         """
