@@ -51,8 +51,7 @@ def documented_things() -> tuple[list[object], set[str]]:
     things, modules = [], set()
     for page in (DOCS / "reference").rglob("*.md"):
         for path in re.findall(r"^::: ([\w.]+)", page.read_text("utf-8"), re.MULTILINE):
-            home, _, name = path.rpartition(".")
-            thing = getattr(importlib.import_module(home), name)
+            thing = pkgutil.resolve_name(path)
             if inspect.ismodule(thing):
                 modules.add(path)
             else:
