@@ -13,6 +13,7 @@ import contextvars
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -20,7 +21,6 @@ from functools import cache, partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from langchain_convmem.forks import make_lock
-from langchain_convmem.locks import FifoLock, Waiter
 
 K = TypeVar("K")
 P = ParamSpec("P")
@@ -57,12 +57,51 @@ def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 # -- From an event loop to a thread, and back for what only the loop can do -----------------------
 
 
-def make_slots(at_once: int) -> FifoLock:
-    """Return the line of hops of which so many run at once; see `SLOTS`."""
-    return FifoLock(lambda _: TimeoutError(), RuntimeError, capacity=at_once)
+class Slots:
+    """So many places, and a line of those who wait for one, first in, first out.
+
+    Thread-safe, and as cheap with hundreds in the line as with none.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Create so many places, all free."""
+        self._count = count
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._guard = make_lock()
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Forget who is inside or waits: after a fork they are in another process."""
+        self._free = self._count
+        self._line: deque[Future[None]] = deque()
+
+    def enter(self) -> Future[None]:
+        """Return a place, done when it is free; whoever takes one has to `leave` it once."""
+        place: Future[None] = Future()
+        with self._guard:
+            if not self._free:
+                self._line.append(place)
+                return place
+            self._free -= 1
+        place.set_result(None)
+        return place
+
+    def leave(self, place: Future[None]) -> None:
+        """Go out and let the next one in, or give up waiting."""
+        if place.cancel():  # it was not let in, and is passed over
+            return
+        with self._guard:
+            while self._line:
+                following = self._line.popleft()
+                if following.set_running_or_notify_cancel():
+                    break
+            else:
+                self._free += 1
+                return
+        following.set_result(None)
 
 
-SLOTS = make_slots(10)
+SLOTS = Slots(10)
 """The line of the process's hops; as many run at once as a pool of PostgreSQL has connections."""
 _MOST_THREADS = 1_000
 """Few run at once, but any number may wait for answers."""
@@ -75,6 +114,7 @@ def _get_executor() -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):  # threads survive no fork
     os.register_at_fork(after_in_child=_get_executor.cache_clear)
+    os.register_at_fork(after_in_child=SLOTS.start_anew)
 
 _HOP: contextvars.ContextVar[_Hop | None] = contextvars.ContextVar("convmem_hop", default=None)
 
@@ -159,7 +199,7 @@ class _Hop:
         self._loop = loop
         self._has_slot = has_slot
         self.thread = 0
-        self._slot: Waiter | None = None
+        self._slot: Future[None] | None = None
         self._asked: Future[Any] | None = None
         self._is_cancelled = False
 

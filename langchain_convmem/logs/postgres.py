@@ -79,9 +79,9 @@ class _Transaction:
 
         Args:
             lend: Lends a connection for a block.
-            begin: What opens the transaction; one that writes returns its number first.
+            begin: What opens the transaction; returns its number first, if it writes.
             write: Whether it writes.
-            once: Whether COMMIT goes with the first statement.
+            once: Whether its one statement is all of it.
         """
         self.stack = ExitStack()
         self.xid: str | None = None
@@ -122,7 +122,7 @@ class _Transaction:
         """
         from psycopg import OperationalError
 
-        script = ";\n".join([*self._waiting, "COMMIT"] if self._once else self._waiting)
+        script = ";\n".join(self._waiting)
         try:
             self._cursor.execute(script)
         except OperationalError:
@@ -136,7 +136,7 @@ class _Transaction:
         while self._cursor.nextset():
             if self._cursor.description:
                 results.append(self._cursor.fetchall())
-        if self._write and self.xid is None:
+        if self.xid is None:
             self.xid = results.pop(0)[0][0]
         self.is_fresh = False
         return results[-1] if results else [], self._cursor.rowcount
@@ -248,19 +248,22 @@ class PostgresLog(SqlLog):
         Everything is LOCAL: behind a pooler, the next transaction may be of another client.
         """
         level = "READ COMMITTED READ WRITE" if write else "REPEATABLE READ READ ONLY"
-        parts = [f"BEGIN ISOLATION LEVEL {level}", f'SET LOCAL search_path TO "{self._schema}"']
+        settings = {"search_path": f"""'"{self._schema}"'"""}
         if self._timeout_s is not None:
-            limited = "lock_timeout" if write else "statement_timeout"
-            limit = max(1, round(self._timeout_s * 1000))
-            names = limited, "idle_in_transaction_session_timeout"
-            parts += [f"SET LOCAL {name} = {limit}" for name in names]
+            limit = f"'{max(1, round(self._timeout_s * 1000))}'"
+            settings["lock_timeout" if write else "statement_timeout"] = limit
+            settings["idle_in_transaction_session_timeout"] = limit
         if write:
             # A server may be set to acknowledge early; what waits for replicas stays as it is set.
             now = "current_setting('synchronous_commit')"
             wanted = f"CASE {now} WHEN 'off' THEN 'on' ELSE {now} END" if durable else "'off'"
-            setting = f"set_config('synchronous_commit', {wanted}, true)"
-            parts.append(f"SELECT pg_current_xact_id()::text, {setting}")
-        return _Transaction(self._lend, "; ".join(parts), write=write, once=once)
+            settings["synchronous_commit"] = wanted
+        known = "pg_current_xact_id()::text" if write else "''"
+        calls = [f"set_config('{name}', {value}, true)" for name, value in settings.items()]
+        opening = f"SELECT {', '.join([known, *calls])}"
+        if not once:  # what is sent at once is a transaction anyway
+            opening = f"BEGIN ISOLATION LEVEL {level};\n{opening}"
+        return _Transaction(self._lend, opening, write=write, once=once)
 
     def _learn_outcome(self, xid: str, lost: LogError) -> None:
         """Ask the server what became of a commit whose answer was lost."""

@@ -215,7 +215,7 @@ def test_a_commit_that_cannot_be_looked_up_is_said_to_be_unknown(proxy, schema, 
     monkeypatch.setattr(postgres, "PAUSES_S", (0.01, 0.01))
     with PostgresLog(proxy.dsn, schema=schema) as through:
         through.entries(ANA)
-        proxy.cut(COMMIT, answered=True, cuts=100)
+        proxy.cut(COMMIT, b"pg_xact_status", answered=True, cuts=100)
         with pytest.raises(LogUnavailableError, match="not known: repeat"):
             through.append(ANA, [make_draft(HumanMessage("second", id="m2"))])
         proxy.at = None

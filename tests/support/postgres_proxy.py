@@ -13,7 +13,7 @@ class CuttingProxy:
     """Forwards between a client's and the server's Unix socket, until the client sends `at`.
 
     Attributes:
-        at: Cut when a message of the client holds these bytes; None lets everything pass.
+        at: Cut when a message of the client holds one of these; None lets everything pass.
         answered: Whether the server still gets the fatal message (its answer is lost), or not
             even that.
         cuts: How many connections to cut before `at` is reset.
@@ -25,14 +25,14 @@ class CuttingProxy:
         self._listener.bind(str(directory / ".s.PGSQL.5432"))
         self._listener.listen()
         self.dsn = f"host={directory} user=postgres dbname=postgres"
-        self.at: bytes | None = None
+        self.at: tuple[bytes, ...] | None = None
         self.answered = False
         self.cuts = 1
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self, at: bytes, *, answered: bool, cuts: int = 1) -> None:
-        """Cut the next connections whose client sends `at`."""
+    def cut(self, *at: bytes, answered: bool, cuts: int = 1) -> None:
+        """Cut the next connections whose client sends one of `at`."""
         self.answered, self.cuts, self.at = answered, cuts, at
 
     def _accept(self) -> None:
@@ -48,7 +48,7 @@ class CuttingProxy:
     def _to_server(self, client: socket.socket, server: socket.socket) -> None:
         with _ending(server):
             while data := client.recv(65536):
-                if self.at is not None and self.at in data:
+                if any(at in data for at in self.at or ()):
                     self.cuts -= 1
                     if self.cuts == 0:
                         self.at = None
