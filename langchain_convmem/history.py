@@ -93,7 +93,7 @@ from langchain_convmem.views.pins import (
     plan_unpin,
     read_pin,
 )
-from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.providers import Provider
 from langchain_convmem.views.shown import Context, Turn
 from langchain_convmem.views.summaries import (
     SummaryNode,
@@ -232,7 +232,7 @@ class ConversationHistory(BaseChatMessageHistory):
     def context(
         self,
         *,
-        profile: Profile = "strict",
+        provider: Provider = "strict",
         max_tokens: int | None = None,
         summary: SummaryPlace = "user",
         token_counter: TokenCounter | None = None,
@@ -240,7 +240,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """Return what a model gets: valid messages within budget, and what had to be repaired.
 
         Args:
-            profile: Whose rules to keep.
+            provider: Whose rules to keep.
             max_tokens: Budget; whole exchanges are left out, oldest first.
             summary: The summaries as one message of the user's, as one of the system's, or left
                 out.
@@ -252,7 +252,7 @@ class ConversationHistory(BaseChatMessageHistory):
         return read_context(
             self.log,
             self.key,
-            profile=profile,
+            provider=provider,
             max_tokens=max_tokens,
             summary=summary,
             token_counter=token_counter or self._token_counter,

@@ -72,7 +72,7 @@ from langchain_convmem.views.messages import (
 )
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.pins import find_pins_over
-from langchain_convmem.views.providers import Profile, resolve_profile
+from langchain_convmem.views.providers import Provider, resolve_provider
 from langchain_convmem.views.shown import Context, Recall, Turn
 from langchain_convmem.views.summaries import find_summaries_over
 
@@ -386,12 +386,12 @@ class ConversationMemory:
         profile_tokens: int | None = None,
         remember: bool = True,
         queue_timeout_s: float = 300.0,
-        profile: Profile | None = None,
+        provider: Provider | None = None,
         user_id_key: str | None = None,
-        input_key: str | None = None,
-        history_key: str | None = None,
-        output_key: str | None = None,
-        note_recall: bool = False,
+        input_messages_key: str | None = None,
+        history_messages_key: str | None = None,
+        output_messages_key: str | None = None,
+        record_recall: bool = False,
     ) -> RememberingRunnable:
         """Return `inner` with a memory: a Runnable that takes what the user says, in any form.
 
@@ -420,27 +420,27 @@ class ConversationMemory:
                 messages; None is what the memory says.
             remember: Whether to store turns.
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
-            profile: Provider rules for messages, as in `history.context`; None follows the chat
+            provider: Provider rules for messages, as in `history.context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
             user_id_key: If set, the metadata of runs names the user by a hash under this key, so
                 that traces can be told apart by user without revealing who it is.
-            input_key: Key of what the user says, in a dict that is passed and in the dict that
-                `inner` gets; `input` by default.
-            history_key: Key of what was said before, in both; `history` by default.
-            output_key: Key of the answer in a dict that `inner` returns; `output` by default, or
-                `messages`.
-            note_recall: Whether the metadata of each reply says which lines were recalled for it:
+            input_messages_key: Key of what the user says, in a dict that is passed and in the dict
+                that `inner` gets; `input` by default.
+            history_messages_key: Key of what was said before, in both; `history` by default.
+            output_messages_key: Key of the answer in a dict that `inner` returns; `output` by
+                default, or `messages`.
+            record_recall: Whether the metadata of each reply says which lines were recalled for it:
                 `aux["recalled"]`, ids and scores without a word of them, for applications that
                 show it; see `turns.turn.note_recalled`.
 
         Raises:
-            ConfigError: If `inner` is not a chain, there is no such profile, or a budget leaves no
+            ConfigError: If `inner` is not a chain, there is no such provider, or a budget leaves no
                 room for messages, or none for as many as are said before they are summarised.
         """
         from langchain_convmem.wrap import RememberingRunnable
 
-        if profile is not None:
-            resolve_profile(profile)
+        if provider is not None:
+            resolve_provider(provider)
         options = TurnOptions(
             recall=recall,
             recall_tokens=recall_tokens,
@@ -457,12 +457,12 @@ class ConversationMemory:
             inner=read_chain(inner),
             **asdict(options),
             queue_timeout_s=queue_timeout_s,
-            profile=profile,
+            provider=provider,
             user_id_key=None if user_id_key is None else SecretStr(user_id_key),
-            input_key=input_key,
-            history_key=history_key,
-            output_key=output_key,
-            note_recall=note_recall,
+            input_messages_key=input_messages_key,
+            history_messages_key=history_messages_key,
+            output_messages_key=output_messages_key,
+            record_recall=record_recall,
         )
 
     def conversation(
@@ -479,7 +479,7 @@ class ConversationMemory:
         reserved_tokens: int = 0,
         profile_tokens: int | None = None,
         remember: bool = True,
-        profile: Profile | None = None,
+        provider: Provider | None = None,
         config: ConversationConfig | None = None,
         preface: Preface = UNSET,
         template: ChatTemplate | str | None = UNSET,
@@ -527,8 +527,8 @@ class ConversationMemory:
             reserved_tokens: Of these, so many are left free.
             profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
-            profile: Provider rules for the messages. None follows the chat model, and uses those of
-                all (`"strict"`) for text engines.
+            provider: Provider rules for the messages. None follows the chat model, and uses those
+                of all (`"strict"`) for text engines.
             config: Settings of the conversation; None uses the engine's defaults. Each argument
                 that follow goes before it; `ConversationConfig` says what they mean.
             preface: What stands before the first message.
@@ -568,7 +568,7 @@ class ConversationMemory:
             thread_id,
             user_id=user_id,
             **{name: given[name] for name in TurnSettings.__annotations__},
-            profile=profile or _detect_profile(engine.model),
+            provider=provider or _detect_provider(engine.model),
             model=engine.model,
         )
         settings = {n: given[n] for n in ConversationConfig.model_fields if given[n] is not UNSET}
@@ -587,7 +587,7 @@ class ConversationMemory:
         reserved_tokens: int = 0,
         profile_tokens: int | None = None,
         remember: bool = True,
-        profile: Profile | None = None,
+        provider: Provider | None = None,
         model: Any = None,
     ) -> ThreadMemory:
         """Return a thread for `history=` of a conversation.
@@ -607,7 +607,7 @@ class ConversationMemory:
             reserved_tokens: Of these, so many are left free.
             profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
-            profile: Whose rules the messages keep; None keeps those of all (`"strict"`).
+            provider: Whose rules the messages keep; None keeps those of all (`"strict"`).
             model: What will read them, by whose window and usage tokens are counted; None if it is
                 not known yet.
 
@@ -629,7 +629,7 @@ class ConversationMemory:
         facts = _read_model(model)
         self._turn_memory.check_options(options)
         self._turn_memory.use_model(facts)
-        key, rules = ThreadKey(user_id, thread_id), resolve_profile(profile or "strict")
+        key, rules = ThreadKey(user_id, thread_id), resolve_provider(provider or "strict")
         return MemoryThread(self._turn_memory, key, options, rules, facts.name)
 
     @property
@@ -1357,9 +1357,9 @@ def _read_model(model: Any) -> ModelFacts:
     return ChainShape.from_chain(model).model if isinstance(model, Runnable) else NO_MODEL
 
 
-def _detect_profile(model: Any) -> Profile | None:
+def _detect_provider(model: Any) -> Provider | None:
     """Return whose rules a model's messages keep; None for one that reads text."""
-    return ChainShape.from_chain(model).profile if isinstance(model, Runnable) else None
+    return ChainShape.from_chain(model).provider if isinstance(model, Runnable) else None
 
 
 # -- What turns run over --------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from langchain_convmem.views.codec import get_role, get_text_pieces, make_storab
 from langchain_convmem.views.edits import INTERRUPTED, plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import build_message, is_remembered
-from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.providers import Provider
 from langchain_convmem.views.shown import Context
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class MemoryThread:
         memory: The memory.
         key: The thread.
         options: Budgets, and what is recalled; a send may set its own.
-        profile: Provider rules for the messages.
+        provider: Provider rules for the messages.
         model: The name of the model, by which tokens are counted; None if it is not known.
         running: Turns that have begun and are not over.
         edited: Ids of messages that what is asked next is said instead of.
@@ -68,7 +68,7 @@ class MemoryThread:
     memory: TurnMemory
     key: ThreadKey
     options: TurnOptions
-    profile: Profile
+    provider: Provider
     model: str | None = None
     running: set[str] = field(default_factory=set, repr=False, compare=False)
     edited: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -170,7 +170,7 @@ class MemoryThread:
             raise ConfigError(msg)
         options = self.options.merge_call(configurable)
         trace = TurnTrace(config)
-        return TurnView(self.memory, self.key, options, self.profile, trace, model=self.model)
+        return TurnView(self.memory, self.key, options, self.provider, trace, model=self.model)
 
     def _find_query(
         self, asked: Sequence[BaseMessage]

@@ -91,12 +91,12 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     profile_tokens: int | None = None
     remember: bool = True
     queue_timeout_s: float = 300.0
-    profile: Any = Field(default=None, repr=False)
+    provider: Any = Field(default=None, repr=False)
     user_id_key: SecretStr | None = Field(default=None, repr=False)
-    input_key: str | None = None
-    history_key: str | None = None
-    output_key: str | None = None
-    note_recall: bool = False
+    input_messages_key: str | None = None
+    history_messages_key: str | None = None
+    output_messages_key: str | None = None
+    record_recall: bool = False
 
     model_config = ConfigDict(
         arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
@@ -265,17 +265,23 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         options = self.options.merge_call(configurable, self.inner)
         shape = self._read_shape(configurable)
         self.memory.turn_memory.use_model(shape.model, self.inner)
-        keys = DictKeys(self.input_key, self.history_key, self.output_key)
+        keys = DictKeys(
+            self.input_messages_key, self.history_messages_key, self.output_messages_key
+        )
         return WrappedTurn(
             memory=self.memory.turn_memory,
             key=read_key(configurable, host="the chain"),
             options=options,
-            incoming=read_input(value, input_key=keys.input_key, history_key=keys.history_key),
+            incoming=read_input(
+                value,
+                input_messages_key=keys.input_messages_key,
+                history_messages_key=keys.history_messages_key,
+            ),
             shape=shape,
             keys=keys,
             trace=TurnTrace(config),
             attempt_of=None if parent_run_id is None else str(parent_run_id),
-            notes_recall=self.note_recall,
+            notes_recall=self.record_recall,
         )
 
     @contextmanager
@@ -299,7 +305,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def _read_shape(self, configurable: dict[str, Any]) -> ChainShape:
         if self._fixed_shape is not None:
             return self._fixed_shape
-        shape = ChainShape.from_chain(self.inner, configurable, self.profile)
+        shape = ChainShape.from_chain(self.inner, configurable, self.provider)
         if shape.is_fixed:
             self._fixed_shape = shape
         return shape
@@ -314,13 +320,13 @@ def _make_spec(name: str, annotation: Any, text: str) -> ConfigurableFieldSpec:
 class DictKeys(NamedTuple):
     """Names under which dicts hold what is said, what was said before, and the answer."""
 
-    input_key: str | None = None
-    history_key: str | None = None
-    output_key: str | None = None
+    input_messages_key: str | None = None
+    history_messages_key: str | None = None
+    output_messages_key: str | None = None
 
     def rename(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Return what a chain is called with, under these names as well."""
-        history, said = self.history_key or "history", self.input_key or "input"
+        history, said = self.history_messages_key or "history", self.input_messages_key or "input"
         return {**payload, history: payload["history"], said: payload["input"]}
 
 
@@ -392,7 +398,7 @@ class WrappedTurn:
                 self.memory,
                 self.key,
                 self.options,
-                shape.profile,
+                shape.provider,
                 self.trace,
                 shape.slots,
                 shape.model.name,
@@ -577,7 +583,9 @@ class WrappedTurn:
             output: What the chain returned.
             heard: The last message that a model of it said.
         """
-        reply = read_reply(output, self._given, heard=heard, output_key=self.keys.output_key)
+        reply = read_reply(
+            output, self._given, heard=heard, output_messages_key=self.keys.output_messages_key
+        )
         if reply.messages and is_unfinished(reply.messages[-1]):
             self._store(settle_unfinished(reply.messages), reply.aux, INTERRUPTED)
         else:
@@ -588,7 +596,9 @@ class WrappedTurn:
         if reply.is_unfinished:
             self._store(reply.collect_unfinished(self._given), {}, INTERRUPTED)
         else:
-            whole = reply.complete(self._given, heard=heard, output_key=self.keys.output_key)
+            whole = reply.complete(
+                self._given, heard=heard, output_messages_key=self.keys.output_messages_key
+            )
             self._store(whole.messages, whole.aux)
 
     def cut(self, reply: ReplyCollector) -> None:

@@ -34,7 +34,7 @@ from langchain_convmem.summarizing.summarizers import (
     split_transcript,
 )
 from langchain_convmem.turns.turn import MessageList
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 
 Structure: TypeAlias = tuple[tuple[str, ...], ...]
 """Tokens, lines, sections or fences, in order."""
@@ -326,8 +326,8 @@ def _build_views(attack: Attack, text: str) -> list[list[BaseMessage]]:
         elif attack.place != "compaction":
             memory.summarize(_THREAD, user_id=_USER, force=True)
         memory.add_messages(["And now?"], thread_id=_THREAD, user_id=_USER)
-        profiles = [name for name in PROFILES if name != "anthropic"]
-        return [history.context(profile=name).messages for name in profiles]
+        profiles = [name for name in PROVIDERS if name != "anthropic"]
+        return [history.context(provider=name).messages for name in profiles]
 
 
 def _build_summarised(attack: Attack, text: str) -> list[BaseMessage]:

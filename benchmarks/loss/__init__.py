@@ -20,7 +20,7 @@ Systems, each the way its own documentation tells to write it:
     convmem          `memory.wrap(model)` over a SQLite file; tools run in a loop inside the chain
     convmem-talk     `memory.conversation(model, on_cancel="keep")` over the same; a turn that
                      raises is taken back, question included, so nothing of it may be there
-    convmem-graph    `memory_graph` over `MessagesState`, or its nodes around ToolNode, and
+    convmem-graph    `create_memory_graph` over `MessagesState`, or its nodes around ToolNode, and
                      LangGraph's SQLite checkpointer
     convmem-agent    `create_agent` with our middleware and the same checkpointer
     message-history  `RunnableWithMessageHistory` around a prompt and a model, over a SQL history

@@ -214,7 +214,7 @@ def _agent(system: MemoryAgent, setup: Setup) -> Runnable[Any, Any]:
 
 
 class MemoryGraph(_CheckpointedMemory):
-    """`memory_graph` over `MessagesState`; with tools, its nodes around a loop."""
+    """`create_memory_graph` over `MessagesState`; with tools, its nodes around a loop."""
 
     name = "convmem-graph"
 
@@ -238,7 +238,7 @@ def _graph(system: MemoryGraph, setup: Setup) -> Runnable[Any, Any]:
     from langgraph.prebuilt import ToolNode, tools_condition
 
     from langchain_convmem.integrations.langgraph import (
-        memory_graph,
+        create_memory_graph,
         model_node,
         recall_node,
         record_node,
@@ -247,7 +247,7 @@ def _graph(system: MemoryGraph, setup: Setup) -> Runnable[Any, Any]:
     memory, model = system.memory, setup.answering()
     saver = None if setup.sends_all else system.saver
     if not setup.tools or setup.by_caller:
-        return memory_graph(
+        return create_memory_graph(
             memory, model, state_schema=MessagesState, recall=False, checkpointer=saver
         )
     builder: Any = StateGraph(MessagesState)

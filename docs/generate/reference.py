@@ -112,7 +112,7 @@ PAGES = (
         tuple(
             f"integrations.langgraph.{name}"
             for name in (
-                "memory_graph",
+                "create_memory_graph",
                 "recall_node",
                 "model_node",
                 "record_node",

@@ -46,7 +46,7 @@ from langchain_convmem.turns.turn import (
 )
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.models import ModelFacts
-from langchain_convmem.views.providers import Profile, find_profile, resolve_profile
+from langchain_convmem.views.providers import Provider, find_provider, resolve_provider
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import ModelRequest, ModelResponse, ToolCallRequest
@@ -108,7 +108,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self,
         memory: ConversationMemory,
         *,
-        profile: Profile | None = None,
+        provider: Provider | None = None,
         keep_state: KeepState = "all",
         **options: Unpack[TurnSettings],
     ) -> None:
@@ -116,7 +116,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Args:
             memory: The memory to use; the caller closes it.
-            profile: Whose rules the messages keep; None goes by the model of each call.
+            provider: Whose rules the messages keep; None goes by the model of each call.
             keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
                 earlier turns out of the state when a new one begins, once the log has them: the
                 checkpoints stop growing, and the agent returns the messages of its turn only.
@@ -136,7 +136,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self._options = _check_options(TurnOptions.from_settings(options, where="an agent"))
         self._turn_memory = memory.turn_memory
         self._turn_memory.check_options(self._options)
-        self._profile = None if profile is None else resolve_profile(profile)
+        self._provider = None if provider is None else resolve_provider(provider)
 
     # -- A turn begins and ends -----------------------------------------------------------------
 
@@ -242,11 +242,11 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if note is None:
             return AgentCall(request, None, get_now_ms())
         loop = sync.catch_up(state["messages"], note)
-        profile = self._profile or find_profile(request.model)
+        provider = self._provider or find_provider(request.model)
         model = ModelFacts.read(request.model)
         self._turn_memory.use_model(model)
         view = TurnView(
-            self._turn_memory, sync.context.key, hook.options, profile, trace, model=model.name
+            self._turn_memory, sync.context.key, hook.options, provider, trace, model=model.name
         )
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
         shown = loop.apply_edits(shown, held)

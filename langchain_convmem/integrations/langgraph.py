@@ -69,7 +69,7 @@ from langchain_convmem.views.codec import (
     load_json,
 )
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.providers import Profile, resolve_profile
+from langchain_convmem.views.providers import Provider, resolve_provider
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -104,12 +104,12 @@ class MemoryState(TypedDict, total=False):
 # -- A ready graph --------------------------------------------------------------------------------
 
 
-def memory_graph(
+def create_memory_graph(
     memory: ConversationMemory,
     model: RunnableLike[Any, Any],
     *,
     state_schema: type[Any] = MemoryState,
-    profile: Profile | None = None,
+    provider: Provider | None = None,
     follow_edits: bool = True,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "memory",
@@ -128,7 +128,7 @@ def memory_graph(
         state_schema: A TypedDict, pydantic model or dataclass. With a key `messages` (such as
             LangGraph's `MessagesState`) the state keeps the messages, and the log follows it; with
             the keys of `MemoryState` it holds ids and plain values.
-        profile: Provider rules for the messages; None derives them from the model.
+        provider: Provider rules for the messages; None derives them from the model.
         follow_edits: See `recall_node`.
         checkpointer: LangGraph's; None uses the parent graph's, if any.
         name: The graph's name in traces.
@@ -142,7 +142,7 @@ def memory_graph(
         memory,
         options,
         model=read_chain(model),
-        profile=profile,
+        provider=provider,
         follow_edits=follow_edits,
         keeps_lines="recalled_ids" in get_type_hints(state_schema),
     )
@@ -248,7 +248,7 @@ def model_node(
     model: RunnableLike[Any, Any],
     *,
     name: str | None = None,
-    profile: Profile | None = None,
+    provider: Provider | None = None,
     messages_key: str = "messages",
     **options: Unpack[TurnSettings],
 ) -> Runnable[Any, Update]:
@@ -259,7 +259,7 @@ def model_node(
         model: What `ConversationMemory.wrap` takes: a chat model, a chain, an agent or a function.
         name: The name of the replies' speaker, if a graph has several models. Replies that
             already have a name keep it.
-        profile: Provider rules for the messages; None derives them from the model.
+        provider: Provider rules for the messages; None derives them from the model.
         messages_key: The state key that holds messages, if any.
         **options: `recall`, `history_tokens` and the others of `TurnOptions`; the same as those of
             `recall_node`.
@@ -273,7 +273,7 @@ def model_node(
         options,
         messages_key=messages_key,
         model=read_chain(model),
-        profile=profile,
+        provider=provider,
         speaker=name,
     )
     return _make_model_node(nodes)
@@ -284,7 +284,7 @@ def model_messages(
     state: Any,
     config: RunnableConfig,
     *,
-    profile: Profile = "strict",
+    provider: Provider = "strict",
     messages_key: str = "messages",
     **options: Unpack[TurnSettings],
 ) -> list[BaseMessage]:
@@ -297,7 +297,7 @@ def model_messages(
         memory: Whose log and recall.
         state: The node's state.
         config: The node's config.
-        profile: Provider rules for the messages.
+        provider: Provider rules for the messages.
         messages_key: The state key that holds messages, if any.
         **options: See `model_node`.
 
@@ -306,7 +306,7 @@ def model_messages(
             unknown or invalid.
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key)
-    shape = replace(_PLAIN, profile=profile)
+    shape = replace(_PLAIN, provider=provider)
     return nodes.run(state, config, lambda run: run.read_context(shape)).given
 
 
@@ -331,8 +331,8 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
     _require_langgraph()
     chosen = TurnOptions.from_settings(options, where="a node")
     memory.turn_memory.check_options(chosen)
-    if parts.get("profile") is not None:
-        resolve_profile(parts["profile"])
+    if parts.get("provider") is not None:
+        resolve_provider(parts["provider"])
     return MemoryNodes(memory.turn_memory, chosen, **parts)
 
 
@@ -408,7 +408,7 @@ def _require_langgraph() -> None:
 Update = dict[str, Any]
 
 
-_PLAIN = ChainShape(slots=None, profile="strict")
+_PLAIN = ChainShape(slots=None, provider="strict")
 """What is known of a model that a node does not see."""
 
 
@@ -422,7 +422,7 @@ class MemoryNodes:
         messages_key: The state key that holds messages, if any.
         follow_edits: Whether removals from the state apply to the views.
         model: What the node `model` calls; None if the application provides that node.
-        profile: Provider rules for the messages; None derives them from the model.
+        provider: Provider rules for the messages; None derives them from the model.
         speaker: The speaker name for replies; None leaves them unchanged.
         keeps_lines: Whether the state keeps which lines were recalled; if not, the node `model`
             recalls them itself, and the node `recall` need not.
@@ -433,7 +433,7 @@ class MemoryNodes:
     messages_key: str = "messages"
     follow_edits: bool = True
     model: Runnable[Any, Any] | None = None
-    profile: Profile | None = None
+    provider: Provider | None = None
     speaker: str | None = None
     keeps_lines: bool = True
 
@@ -538,7 +538,7 @@ class NodeRun:
         """Return the call of the model."""
         nodes, shape = self.nodes, _PLAIN
         if nodes.model is not None:
-            shape = ChainShape.from_chain(nodes.model, self.place.configurable, nodes.profile)
+            shape = ChainShape.from_chain(nodes.model, self.place.configurable, nodes.provider)
             nodes.memory.use_model(shape.model, nodes.model)
         context = self.read_context(shape)
         has_messages = self.messages is not None
@@ -645,7 +645,7 @@ class NodeRun:
             self.nodes.memory,
             self.place.key,
             self.options,
-            shape.profile,
+            shape.provider,
             self.trace,
             shape.slots,
             shape.model.name,

@@ -46,7 +46,7 @@ class _Question(BaseModel):
     query: str = Field(description="What to look for, in the words that were probably used.")
 
 
-def search_dialog_tool(
+def create_search_tool(
     memory: ConversationMemory,
     *,
     user_id: str | None = None,

@@ -187,7 +187,7 @@ class Compactor:
         """Return the window as the conversation's model reads it, for who builds on that."""
         if not isinstance(self.summarizer, PrefixSummarizer):
             return ()
-        return show_window(self.read(window.key), window, self.summarizer.profile)
+        return show_window(self.read(window.key), window, self.summarizer.provider)
 
     def _check(
         self, key: ThreadKey, written: WrittenSummary

@@ -23,7 +23,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, SummaryRequest
 from langchain_convmem.summarizing.summarizers import ModelSummarizer, build_messages
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.providers import Profile, find_profile, resolve_profile
+from langchain_convmem.views.providers import Provider, find_provider, resolve_provider
 from langchain_convmem.views.summaries import SummaryWindow
 
 _OPENING = (
@@ -49,7 +49,7 @@ class PrefixSummarizer(ModelSummarizer):
         model: Runnable[Any, Any],
         *,
         before: Iterable[BaseMessage] = (),
-        profile: Profile | None = None,
+        provider: Provider | None = None,
         name: str | None = None,
     ) -> None:
         """Take the model.
@@ -58,18 +58,18 @@ class PrefixSummarizer(ModelSummarizer):
             model: The chat model as the chain calls it, with the tools that are bound to it: they
                 are part of what a provider keeps.
             before: What the chain's prompt puts before the messages of a thread.
-            profile: Whose rules the messages keep; None follows the model.
+            provider: Whose rules the messages keep; None follows the model.
             name: What stands with its summaries; by default the name of the model.
 
         Raises:
-            ConfigError: If the model is not a Runnable, or there is no such profile.
+            ConfigError: If the model is not a Runnable, or there is no such provider.
         """
         if not isinstance(model, Runnable):
             raise ConfigError(f"a model must be a Runnable, got {describe_value(model)}")
         super().__init__(model, name=name)
         self.before = tuple(before)
-        self.profile: Profile = find_profile(model) if profile is None else profile
-        resolve_profile(self.profile)
+        self.provider: Provider = find_provider(model) if provider is None else provider
+        resolve_provider(self.provider)
 
     @classmethod
     def from_chain(cls, chain: Runnable[Any, Any]) -> Self | None:
@@ -118,23 +118,23 @@ def _find_leading_messages(prompt: ChatPromptTemplate) -> list[BaseMessage] | No
 
 
 def show_window(
-    entries: Sequence[Entry], window: SummaryWindow, profile: Profile
+    entries: Sequence[Entry], window: SummaryWindow, provider: Provider
 ) -> tuple[BaseMessage, ...]:
     """Return what a model reads of a thread up to the end of a window.
 
     Args:
         entries: The entries that the thread's next view needs, by ascending position.
         window: What is to be summarised.
-        profile: Whose rules the messages keep.
+        provider: Whose rules the messages keep.
 
     Returns:
         The messages; empty where the view does not begin with the window.
     """
     wanted = set(window.entry_ids)
     end = max((entry.position for entry in entries if entry.id in wanted), default=0)
-    hoists = resolve_profile(profile).system == "head"
+    hoists = resolve_provider(provider).system == "head"
     kept = [one for one in entries if one.position <= end or _is_framing_entry(one, hoists=hoists)]
-    view = build_context(kept, profile=profile)
+    view = build_context(kept, provider=provider)
     positions = {entry.position for entry in entries if entry.id in wanted}
     others = [one for one in kept if one.role in _SPOKEN and one.position in view.positions]
     begins = positions <= view.positions and all(one.id in wanted for one in others)

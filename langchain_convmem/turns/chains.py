@@ -30,7 +30,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
-from langchain_convmem.views.providers import Profile, find_profile, join_profiles
+from langchain_convmem.views.providers import Provider, find_provider, join_providers
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -41,13 +41,13 @@ class ChainShape:
 
     Attributes:
         slots: The variables that its prompts use; None for a chain that takes messages.
-        profile: Whose rules the messages must keep.
+        provider: Whose rules the messages must keep.
         is_fixed: Whether it is the same for every call.
         model: What its chat models say of themselves.
     """
 
     slots: frozenset[str] | None
-    profile: Profile
+    provider: Provider
     is_fixed: bool = True
     model: ModelFacts = NO_MODEL
 
@@ -56,21 +56,21 @@ class ChainShape:
         cls,
         inner: Runnable[Any, Any],
         configurable: Mapping[str, Any] = _NOTHING,
-        profile: Profile | None = None,
+        provider: Provider | None = None,
     ) -> ChainShape:
         """Return the shape of a chain as a call with these `configurable` values runs it.
 
         Args:
             inner: The chain.
             configurable: What the call carries under `configurable`.
-            profile: Whose rules to keep, whatever models are found; None goes by these.
+            provider: Whose rules to keep, whatever models are found; None goes by these.
         """
         slots = None
         if not _can_take_messages(inner, configurable):
             slots = _find_slots(inner, configurable, frozenset()) or frozenset()
         parts = list(_walk(inner, configurable, frozenset()))
         is_fixed = not any(isinstance(part, DynamicRunnable) for part in parts)
-        return cls(slots, profile or _find_profile(parts), is_fixed, _read_models(parts))
+        return cls(slots, provider or _find_provider(parts), is_fixed, _read_models(parts))
 
 
 def read_chain(inner: RunnableLike[Any, Any]) -> Runnable[Any, Any]:
@@ -152,14 +152,14 @@ def _find_slots(
     return reduce(frozenset.union if is_sequence else frozenset.intersection, found)
 
 
-def _find_profile(parts: Iterable[Runnable[Any, Any]]) -> Profile:
+def _find_provider(parts: Iterable[Runnable[Any, Any]]) -> Provider:
     """Return whose rules the messages must keep: those of the chain's chat models.
 
     Models that a function uses by name count too. Where the models are of several providers, or
     none can be seen, what all providers accept.
     """
-    found = {find_profile(part) for part in parts if isinstance(part, BaseLanguageModel)}
-    return join_profiles(found)
+    found = {find_provider(part) for part in parts if isinstance(part, BaseLanguageModel)}
+    return join_providers(found)
 
 
 def _read_models(parts: Iterable[Runnable[Any, Any]]) -> ModelFacts:

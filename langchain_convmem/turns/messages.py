@@ -63,16 +63,16 @@ class CallInput:
 
 
 def read_input(
-    value: Any, *, input_key: str | None = None, history_key: str | None = None
+    value: Any, *, input_messages_key: str | None = None, history_messages_key: str | None = None
 ) -> CallInput:
     """Read the input of a call, in any form that `read_messages` accepts.
 
     Args:
         value: The input; `None`, or results of tools alone, go on with a turn whose calls are open.
-            A dict may hold `{"messages": ...}`, or the user's words under `input_key`, earlier
-            messages under `history_key`, and further keys for the inner chain.
-        input_key: Key of what is said; None is `input`.
-        history_key: Key of what was said before; None is `history`.
+            A dict may hold `{"messages": ...}`, or the user's words under `input_messages_key`,
+            earlier messages under `history_messages_key`, and further keys for the inner chain.
+        input_messages_key: Key of what is said; None is `input`.
+        history_messages_key: Key of what was said before; None is `history`.
 
     Raises:
         InvalidMessageError: If it cannot be answered: it has no message, one that the
@@ -80,7 +80,7 @@ def read_input(
     """
     extra: Mapping[str, Any] = {}
     if isinstance(value, Mapping) and not _is_message(value):
-        value, extra = _take_keys(value, input_key, history_key or "history")
+        value, extra = _take_keys(value, input_messages_key, history_messages_key or "history")
     if value is None:
         return CallInput(extra=extra)
     if isinstance(value, int | float | bytes | bytearray):
@@ -150,21 +150,23 @@ def _is_message(value: Mapping[Any, Any]) -> bool:
 
 
 def _take_keys(
-    value: Mapping[Any, Any], input_key: str | None, history_key: str
+    value: Mapping[Any, Any], input_messages_key: str | None, history_messages_key: str
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return what a dict says, and its other keys."""
-    key = input_key or next((name for name in ("input", "messages") if name in value), "input")
+    key = input_messages_key or next(
+        (name for name in ("input", "messages") if name in value), "input"
+    )
     if key not in value:
         keys = sorted(map(describe_name, value))
         msg = (
             f"a dict input needs the key {key!r}; got {keys}. Name the key of what the user says "
-            "with wrap(..., input_key=...)"
+            "with wrap(..., input_messages_key=...)"
         )
         raise InvalidMessageError(msg)
-    said, before = value[key], value.get(history_key)
+    said, before = value[key], value.get(history_messages_key)
     taken = {key}
-    if said is not None and history_key != key and _is_list(before):
-        taken.add(history_key)
+    if said is not None and history_messages_key != key and _is_list(before):
+        taken.add(history_messages_key)
         said = [*_list_items(before), *_list_items(said)]
     return said, {str(name): item for name, item in value.items() if name not in taken}
 

@@ -64,19 +64,19 @@ def read_reply(
     given: Sequence[BaseMessage],
     *,
     heard: AIMessage | None = None,
-    output_key: str | None = None,
+    output_messages_key: str | None = None,
 ) -> Reply:
     """Return what to store of a chain's output, of any type.
 
     Args:
         output: Text, a message, messages, `{"messages": [...]}`; a dict that holds one of these
-            under `output_key` or `output`; or any value that a parser made. A value is stored as
-            the message that it was read from, where one was heard, else as JSON or text.
+            under `output_messages_key` or `output`; or any value that a parser made. A value is
+            stored as the message that it was read from, where one was heard, else as JSON or text.
         given: The messages the chain was called with; see `read_reply_messages`.
         heard: The last message that a chat model of the chain said.
-        output_key: The key under which a dict holds the answer.
+        output_messages_key: The key under which a dict holds the answer.
     """
-    answer = _find_answer(output, output_key)
+    answer = _find_answer(output, output_messages_key)
     if isinstance(answer, dict) and _is_parsed(answer):
         return _make_reply(answer["parsed"], _complete_chunk(answer["raw"]))
     found = _find_messages(answer)
@@ -152,12 +152,12 @@ def _has_calls(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
 
 
-def _find_answer(output: Any, output_key: str | None) -> Any:
+def _find_answer(output: Any, output_messages_key: str | None) -> Any:
     """Return what a chain answered among what it returned."""
     if not isinstance(output, dict):
         return output
-    if output_key is not None and output_key in output:
-        return output[output_key]
+    if output_messages_key is not None and output_messages_key in output:
+        return output[output_messages_key]
     is_wrapped = "messages" not in output and _find_messages(output.get("output")) is not None
     return output["output"] if is_wrapped else output
 
@@ -372,12 +372,14 @@ class ReplyCollector:
         given: Sequence[BaseMessage],
         *,
         heard: AIMessage | None = None,
-        output_key: str | None = None,
+        output_messages_key: str | None = None,
     ) -> Reply:
         """Return what to store of a stream that came to its end; see `read_reply`."""
         messages = self._select_new_parts(self._parts, given)
         if not messages and (self._value is not _NOTHING or heard is not None):
-            return read_reply(self._value, given, heard=heard, output_key=output_key)
+            return read_reply(
+                self._value, given, heard=heard, output_messages_key=output_messages_key
+            )
         if self._is_text and len(messages) == 1:
             return read_reply(str(messages[0].text), given, heard=heard)
         return Reply([make_storable(message) for message in messages])

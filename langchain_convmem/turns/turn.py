@@ -68,7 +68,7 @@ from langchain_convmem.views.messages import (
     TokenCounter,
     escape_tag,
 )
-from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.providers import Provider
 from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -92,7 +92,7 @@ class TurnView:
         memory: Whose log and recall.
         key: The thread.
         options: Budgets and limits.
-        profile: Provider rules for the messages.
+        provider: Provider rules for the messages.
         trace: Where recall is reported.
         slots: The variables of the prompt that can be filled; None where it gets messages alone.
         model: The name of the model, by which tokens are counted; None if it is not known.
@@ -101,7 +101,7 @@ class TurnView:
     memory: TurnMemory
     key: ThreadKey
     options: TurnOptions
-    profile: Profile
+    provider: Provider
     trace: TurnTrace = field(repr=False)
     slots: Collection[str] | None = None
     model: str | None = None
@@ -358,7 +358,7 @@ class TurnView:
 
     def _count_own_tokens(self, own: Sequence[Entry]) -> int:
         if len(own) > 1:  # calls and results, as the model reads them
-            return build_context(own, profile=self.profile, token_counter=self._counter).tokens
+            return build_context(own, provider=self.provider, token_counter=self._counter).tokens
         return self._counter([entry.message for entry in own if entry.message is not None])
 
     def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
@@ -390,7 +390,7 @@ class TurnView:
     def _make_view_options(self, budget: int | None) -> dict[str, Any]:
         place: SummaryPlace = "omit" if self._shows_summary else "user"
         return {
-            "profile": self.profile,
+            "provider": self.provider,
             "max_tokens": budget,
             "summary": place,
             "token_counter": self._counter,
@@ -427,7 +427,7 @@ class TurnView:
             return None
         said = [entry for entry in own if entry.role == "user"]
         if len(said) > 1:
-            alone = build_context(own, profile=self.profile).messages
+            alone = build_context(own, provider=self.provider).messages
             count = sum(isinstance(message, HumanMessage) for message in alone)
             return humans[-count] if 0 < count <= len(humans) else None
         at = humans[-1]

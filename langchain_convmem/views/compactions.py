@@ -39,14 +39,14 @@ def find_compactions(message: BaseMessage | None) -> list[Mapping[Any, Any]]:
 
 
 def find_sendable_compaction(
-    block: Mapping[Any, Any], message: BaseMessage, profile: ProviderProfile
+    block: Mapping[Any, Any], message: BaseMessage, provider: ProviderProfile
 ) -> dict[str, Any] | None:
     """Return an item as its provider takes it back; None where it may not be sent.
 
     One without content stands for nothing: the provider failed to make it.
     """
     origin = find_origin(message, _guess_origin(block))
-    if origin is None or origin not in profile.compactions or not _is_whole(block, origin):
+    if origin is None or origin not in provider.compactions or not _is_whole(block, origin):
         return None
     return {
         str(key): make_plain(value)
@@ -119,21 +119,21 @@ class CompactedPart:
 
 
 def find_compacted_part(
-    entries: Sequence[Entry], shown: Sequence[Entry], profile: ProviderProfile
+    entries: Sequence[Entry], shown: Sequence[Entry], provider: ProviderProfile
 ) -> CompactedPart:
     """Return what of a thread stands behind a provider's item.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
         shown: Those that count and no summary covers, in order.
-        profile: Who reads the view.
+        provider: Who reads the view.
     """
     holding = [one for one in shown if one.role == "assistant" and find_compactions(one.message)]
     if not holding:
         return CompactedPart(shown)
     stale = _find_stale(entries, holding)
     holding = [one for one in holding if one.id not in stale]
-    sent = next((one for one in reversed(holding) if _may_send(one, shown, profile)), None)
+    sent = next((one for one in reversed(holding) if _may_send(one, shown, provider)), None)
     if sent is not None:
         behind = find_later(shown, sent)
         known = {sent.id, *(one.id for one in behind)}
@@ -161,12 +161,12 @@ def find_later(shown: Sequence[Entry], item: Entry) -> list[Entry]:
     ]
 
 
-def _may_send(entry: Entry, shown: Sequence[Entry], profile: ProviderProfile) -> bool:
+def _may_send(entry: Entry, shown: Sequence[Entry], provider: ProviderProfile) -> bool:
     """Return whether the view may begin with the entry: what it leaves out is in the item."""
     message = entry.message
     if message is None:
         return False
-    if not any(find_sendable_compaction(b, message, profile) for b in find_compactions(message)):
+    if not any(find_sendable_compaction(b, message, provider) for b in find_compactions(message)):
         return False
     gone = {one.id for one in shown} - {entry.id, *(one.id for one in find_later(shown, entry))}
     return not any(

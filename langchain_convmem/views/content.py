@@ -68,9 +68,9 @@ _Block = Mapping[Any, Any]
 class BlockFitter:
     """Fits the content of one view's messages, in order. Not thread-safe."""
 
-    def __init__(self, profile: ProviderProfile, repairs: list[str]) -> None:
+    def __init__(self, provider: ProviderProfile, repairs: list[str]) -> None:
         """Create a fitter that reports to `repairs` what was lost."""
-        self._profile = profile
+        self._provider = provider
         self._repairs = repairs
         self._file_names: set[str] = set()
         self._takes_addresses = True
@@ -97,7 +97,7 @@ class BlockFitter:
             is_old: Whether it is of an earlier turn than the view's last.
         """
         self._takes_compactions = compacts
-        self._takes_addresses = not is_old or self._profile.old_addresses == "keep"
+        self._takes_addresses = not is_old or self._provider.old_addresses == "keep"
         lost: list[str] = []
         whole = _read_content(message)
         if isinstance(whole, str):
@@ -109,7 +109,7 @@ class BlockFitter:
                 for block in whole
                 for one in self._fit_block(block, message, place, thoughts, lost)
             ]
-            if place in ("user", "tool") and self._profile.files_need_text:
+            if place in ("user", "tool") and self._provider.files_need_text:
                 fitted = _add_text(fitted)
             message.content = [*fitted] or ""
         self._repairs.extend(f"{what} of {key}" for what in dict.fromkeys(lost))
@@ -148,7 +148,7 @@ class BlockFitter:
     def _fit_said(
         self, block: Any, message: BaseMessage, place: _Place, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
-        if _is_refusal(block) and place == "assistant" and self._profile.takes_refusals:
+        if _is_refusal(block) and place == "assistant" and self._provider.takes_refusals:
             yield {"type": "refusal", "refusal": self._clean(block["refusal"], lost)}
             return
         text = _find_text(block)
@@ -167,7 +167,7 @@ class BlockFitter:
     def _copy_cache_mark(self, block: Any) -> dict[str, Any]:
         mark = block.get("cache_control") if isinstance(block, Mapping) else None
         is_mark = isinstance(mark, Mapping) and mark.get("type") == "ephemeral"
-        if not self._profile.cache_marks or not is_mark or not isinstance(mark, Mapping):
+        if not self._provider.cache_marks or not is_mark or not isinstance(mark, Mapping):
             return {}
         ttl = {"ttl": mark["ttl"]} if mark.get("ttl") in ("5m", "1h") else {}
         return {"cache_control": {"type": "ephemeral", **ttl}}
@@ -182,21 +182,21 @@ class BlockFitter:
             lost.append(f"replaced the {media.kind}")
             return _make_text_block(format_media_note(media))
         if media.kind == "file":
-            name = self._name_file(media) if self._profile.files_need_text else ""
+            name = self._name_file(media) if self._provider.files_need_text else ""
             return write_block(media, name=name)
         return dict(block) if media.is_plain else write_block(media)
 
     def _is_taken(self, media: MediaBlock, message: BaseMessage, place: _Place) -> bool:
         if place == "system" or (
-            self._profile.errors_are_text
+            self._provider.errors_are_text
             and isinstance(message, ToolMessage)
             and message.status == "error"
         ):
             return False
         if media.form == "url" and not self._takes_addresses:
             return False
-        rule = self._profile.media.get(place, {}).get(media.kind)
-        return is_accepted(rule, media, self._profile)
+        rule = self._provider.media.get(place, {}).get(media.kind)
+        return is_accepted(rule, media, self._provider)
 
     def _name_file(self, media: MediaBlock) -> str:
         """Return a name of letters and digits that no earlier file of the view has."""
@@ -220,7 +220,7 @@ class BlockFitter:
             return iter(())
         shown = None
         if place == "assistant" and isinstance(message, AIMessage) and not stale:
-            shown = find_reasoning_blocks(message, self._profile)
+            shown = find_reasoning_blocks(message, self._provider)
         if shown is None:
             lost.append("left out the reasoning")
         return iter(shown or ())
@@ -229,7 +229,7 @@ class BlockFitter:
         self, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
         if place == "assistant":
-            whole = find_sendable_server_tool(block, message, self._profile)
+            whole = find_sendable_server_tool(block, message, self._provider)
             if whole is not None:
                 yield whole
                 return
@@ -241,7 +241,7 @@ class BlockFitter:
     def _fit_compaction(
         self, block: _Block, message: BaseMessage, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
-        whole = find_sendable_compaction(block, message, self._profile)
+        whole = find_sendable_compaction(block, message, self._provider)
         if whole is not None and self._takes_compactions:
             yield whole
         else:  # what it stands for is shown, or told by the summary
@@ -362,26 +362,26 @@ def find_speaker(entry: Entry) -> str | None:
 
 
 def place_name(
-    message: BaseMessage, profile: ProviderProfile, *, is_user: bool, several: bool
+    message: BaseMessage, provider: ProviderProfile, *, is_user: bool, several: bool
 ) -> str | None:
     """Put the speaker's name where the model will see it.
 
     Args:
         message: The message; it is changed.
-        profile: Whose rules to keep.
+        provider: Whose rules to keep.
         is_user: Whether a person speaks.
         several: Whether the thread has several named people.
 
     Returns:
         The name, where neither `name` nor the text could carry it.
     """
-    _drop_other_names(message, profile)
+    _drop_other_names(message, provider)
     name = message.name
     if not name:
         message.name = None
         return None
-    is_valid = fits(name, profile.speaker_name)
-    if is_valid and (profile.sends_names or not (is_user and several)):
+    is_valid = fits(name, provider.speaker_name)
+    if is_valid and (provider.sends_names or not (is_user and several)):
         return None
     message.name = None
     if is_user and name.strip():
@@ -390,10 +390,10 @@ def place_name(
     return name
 
 
-def _drop_other_names(message: BaseMessage, profile: ProviderProfile) -> None:
+def _drop_other_names(message: BaseMessage, provider: ProviderProfile) -> None:
     """Take out settings of an integration that would be sent as a name or a role, if invalid."""
     more = message.additional_kwargs
-    if "name" in more and not fits(more["name"], profile.speaker_name):
+    if "name" in more and not fits(more["name"], provider.speaker_name):
         del more["name"]
     is_developer = isinstance(message, SystemMessage) and more.get(_ROLE_KEY) == "developer"
     if _ROLE_KEY in more and not is_developer:
@@ -428,16 +428,16 @@ _KINDS = {
 
 
 def keep_newest(
-    messages: Sequence[BaseMessage], profile: ProviderProfile, repairs: list[str]
+    messages: Sequence[BaseMessage], provider: ProviderProfile, repairs: list[str]
 ) -> None:
     """Replace the oldest media above the provider's limits by notes, and drop old cache marks.
 
     Args:
         messages: The view, in order; the messages are changed.
-        profile: Whose limits to keep.
+        provider: Whose limits to keep.
         repairs: Receives a sentence for each kind of media that had to go.
     """
-    newest = _MediaLimiter(profile)
+    newest = _MediaLimiter(provider)
     for message in reversed(messages):
         if isinstance(message.content, list):
             kept = [newest.show_block(block) for block in reversed(message.content)]
@@ -448,10 +448,10 @@ def keep_newest(
 class _MediaLimiter:
     """Counts from the newest block on. Not thread-safe."""
 
-    def __init__(self, profile: ProviderProfile) -> None:
-        self._profile = profile
-        self._room = dict(profile.max_media)
-        self._marks = profile.cache_marks
+    def __init__(self, provider: ProviderProfile) -> None:
+        self._provider = provider
+        self._room = dict(provider.max_media)
+        self._marks = provider.cache_marks
         self._gone: Counter[Kind] = Counter()
 
     def show_block(self, block: Any) -> Any:
@@ -473,10 +473,10 @@ class _MediaLimiter:
     def list_repairs(self) -> Iterator[str]:
         """Yield a sentence for each kind of which some had to go."""
         for kind, number in sorted(self._gone.items()):
-            limit = self._profile.max_media[kind]
+            limit = self._provider.max_media[kind]
             yield (
                 f"replaced the oldest {number} of kind {kind}: "
-                f"{self._profile.name} takes {limit} at a time"
+                f"{self._provider.name} takes {limit} at a time"
             )
 
 
@@ -520,7 +520,7 @@ def drop_reasoning(message: BaseMessage) -> bool:
     return had_any
 
 
-def forget_dialect(message: BaseMessage, profile: ProviderProfile) -> None:
+def forget_dialect(message: BaseMessage, provider: ProviderProfile) -> None:
     """Drop what a message says about the form of its content, where that is no longer so.
 
     Integrations read the blocks of another provider's message by it, and would lose those that
@@ -529,7 +529,7 @@ def forget_dialect(message: BaseMessage, profile: ProviderProfile) -> None:
     told = message.response_metadata
     if told.get("output_version") == "v1":
         del told["output_version"]
-    if isinstance(message.content, list) and find_origin(message) not in profile.reasoning:
+    if isinstance(message.content, list) and find_origin(message) not in provider.reasoning:
         told.pop("model_provider", None)
 
 
@@ -549,7 +549,7 @@ def drop_idle_reasoning(message: BaseMessage) -> bool:
 
 # -- What may be sent back ------------------------------------------------------------------------
 def find_reasoning_blocks(
-    message: AIMessage, profile: ProviderProfile
+    message: AIMessage, provider: ProviderProfile
 ) -> list[dict[str, Any]] | None:
     """Return the message's reasoning as the provider takes it back, block for block.
 
@@ -557,7 +557,7 @@ def find_reasoning_blocks(
     """
     blocks = [block for block in message.content if is_reasoning(block)]
     shown = [
-        _show_block(block, find_origin(message, _BY_TYPE.get(get_block_type(block))), profile)
+        _show_block(block, find_origin(message, _BY_TYPE.get(get_block_type(block))), provider)
         for block in blocks
     ]
     whole = [block for block in shown if block is not None]
@@ -565,9 +565,9 @@ def find_reasoning_blocks(
 
 
 def _show_block(
-    block: Any, origin: Origin | None, profile: ProviderProfile
+    block: Any, origin: Origin | None, provider: ProviderProfile
 ) -> dict[str, Any] | None:
-    if origin is None or origin not in profile.reasoning:
+    if origin is None or origin not in provider.reasoning:
         return None
     if get_block_type(block) == "redacted_thinking":
         data = block.get("data")
@@ -702,14 +702,14 @@ def is_told_by_its_use(block: Mapping[Any, Any], message: BaseMessage) -> bool:
 
 
 def find_sendable_server_tool(
-    block: Mapping[Any, Any], message: BaseMessage, profile: ProviderProfile
+    block: Mapping[Any, Any], message: BaseMessage, provider: ProviderProfile
 ) -> dict[str, Any] | None:
     """Return the use or result as its provider takes it back; None where it may not be sent.
 
     It must be whole, have its other half in the message, and go to the provider that ran it.
     """
     own = _find_whole_id(block)
-    is_own = find_origin(message, "anthropic") in profile.server_tools
+    is_own = find_origin(message, "anthropic") in provider.server_tools
     if not is_own or own is None:
         return None
     pair = [

@@ -60,7 +60,7 @@ from langchain_convmem.views.messages import (
     is_plain_text,
 )
 from langchain_convmem.views.pins import Pin, find_pin_entries, find_pins, format_pins
-from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolve_profile
+from langchain_convmem.views.providers import Place, Provider, ProviderProfile, resolve_provider
 from langchain_convmem.views.shown import Context
 from langchain_convmem.views.summaries import format_summary, read_summaries
 from langchain_convmem.views.tool_calls import (
@@ -80,7 +80,7 @@ NOTED_TEXT = "Noted."
 def build_context(
     entries: Sequence[Entry],
     *,
-    profile: Profile = "strict",
+    provider: Provider = "strict",
     max_tokens: int | None = None,
     summary: SummaryPlace = "user",
     token_counter: TokenCounter = count_tokens,
@@ -96,8 +96,8 @@ def build_context(
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
-        profile: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`,
-            `openai_responses`, `gemini`, `strict` (what all of them accept), or a profile of the
+        provider: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`,
+            `openai_responses`, `gemini`, `strict` (what all of them accept), or a provider of the
             caller's. What the provider compacted itself begins the view; see `views.compactions`.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages and the summaries are never cut. Where the latest exchange does not fit, its
@@ -116,7 +116,7 @@ def build_context(
         BudgetError: If what must not be cut is larger than `max_tokens`.
         ConfigError: If an option is unknown.
     """
-    rules = resolve_profile(profile)
+    rules = resolve_provider(provider)
     if summary not in ("user", "system", "omit"):
         raise ConfigError(f"summary must be 'user', 'system' or 'omit', got {summary!r}")
     if max_tokens is not None and max_tokens < 1:

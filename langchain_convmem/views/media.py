@@ -297,7 +297,7 @@ def _get_declared_type(block: Mapping[Any, Any]) -> object:
 
 
 # -- Deciding and writing -------------------------------------------------------------------------
-def is_accepted(rule: MediaRule | None, media: MediaBlock, profile: ProviderProfile) -> bool:
+def is_accepted(rule: MediaRule | None, media: MediaBlock, provider: ProviderProfile) -> bool:
     """Return whether a place whose rule this is takes the media."""
     if rule is None or media.form not in rule.forms or not media.data:
         return False
@@ -305,7 +305,7 @@ def is_accepted(rule: MediaRule | None, media: MediaBlock, profile: ProviderProf
         is_known = not media.type or media.type in rule.types
         return is_known and _ADDRESS.fullmatch(media.data) is not None
     if media.form == "id":
-        return fits(media.data, profile.file_id)
+        return fits(media.data, provider.file_id)
     return media.type in rule.types and (rule.max_bytes is None or media.size <= rule.max_bytes)
 
 

@@ -2,7 +2,7 @@
 
 The views read these values and hold no provider's name themselves; what a message says of its
 provider is read here, too. A model behind a provider's interface may take less (no pictures, for
-instance): derive a profile with `dataclasses.replace` and pass the value.
+instance): derive a provider with `dataclasses.replace` and pass the value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind = Literal["image", "audio", "video", "file"]
 Form = Literal["base64", "url", "id"]
 Place = Literal["user", "assistant", "tool"]
 Origin = Literal["bedrock_converse", "anthropic", "openai", "gemini"]
-ProfileName = Literal[
+ProviderName = Literal[
     "strict", "bedrock_converse", "anthropic", "openai", "openai_responses", "gemini"
 ]
 Patterns: TypeAlias = tuple[re.Pattern[str], ...]
@@ -95,8 +95,8 @@ class ProviderProfile:
     old_addresses: Literal["keep", "note"] = "note"
 
 
-Profile: TypeAlias = ProfileName | ProviderProfile
-"""How callers name a profile: by its name, or by a value of their own."""
+Provider: TypeAlias = ProviderName | ProviderProfile
+"""How callers name a provider: by its name, or by a value of their own."""
 
 
 def fits(text: object, patterns: Patterns) -> bool:
@@ -277,7 +277,7 @@ def _intersect_rules(
 STRICT = reduce(_intersect, (BEDROCK_CONVERSE, ANTHROPIC, OPENAI, GEMINI))
 """What all of them accept: for threads whose provider is not known, or changes."""
 
-PROFILES: Mapping[ProfileName, ProviderProfile] = {
+PROVIDERS: Mapping[ProviderName, ProviderProfile] = {
     "strict": STRICT,
     "bedrock_converse": BEDROCK_CONVERSE,
     "anthropic": ANTHROPIC,
@@ -287,22 +287,22 @@ PROFILES: Mapping[ProfileName, ProviderProfile] = {
 }
 
 
-def resolve_profile(profile: Profile) -> ProviderProfile:
-    """Return the profile's value.
+def resolve_provider(provider: Provider) -> ProviderProfile:
+    """Return the provider's value.
 
     Raises:
-        ConfigError: If no profile has that name.
+        ConfigError: If no provider has that name.
     """
-    if isinstance(profile, ProviderProfile):
-        return profile
-    known = PROFILES.get(profile)
+    if isinstance(provider, ProviderProfile):
+        return provider
+    known = PROVIDERS.get(provider)
     if known is None:
-        names = ", ".join(repr(name) for name in PROFILES)
-        raise ConfigError(f"unknown profile {profile!r}; this release knows {names}")
+        names = ", ".join(repr(name) for name in PROVIDERS)
+        raise ConfigError(f"unknown provider {provider!r}; this release knows {names}")
     return known
 
 
-_MODEL_TYPES: Mapping[str, ProfileName] = {
+_MODEL_TYPES: Mapping[str, ProviderName] = {
     "amazon_bedrock_converse_chat": "bedrock_converse",
     "anthropic-chat": "anthropic",
     "openai-chat": "openai",
@@ -311,8 +311,8 @@ _MODEL_TYPES: Mapping[str, ProfileName] = {
 }
 
 
-def find_profile(model: Any) -> ProfileName:
-    """Return the profile of a LangChain chat model; `strict` for one that is not known.
+def find_provider(model: Any) -> ProviderName:
+    """Return the provider of a LangChain chat model; `strict` for one that is not known.
 
     Tools or options bound to the model change nothing. Nothing is imported or called.
     """
@@ -322,8 +322,8 @@ def find_profile(model: Any) -> ProfileName:
     return "openai_responses" if name == "openai" and _speaks_responses(model) else name
 
 
-def join_profiles(names: Collection[ProfileName]) -> ProfileName:
-    """Return the profile of models that read the same messages; `strict` for several providers."""
+def join_providers(names: Collection[ProviderName]) -> ProviderName:
+    """Return the provider of models that read the same messages; `strict` for several providers."""
     if len(names) > 1 and {*names} == {"openai", "openai_responses"}:
         return "openai"
     return next(iter(names)) if len(names) == 1 else "strict"
@@ -358,7 +358,7 @@ _ORIGINS: Mapping[str, Origin] = {
 
 
 def find_origin(message: BaseMessage, unnamed: Origin | None = None) -> Origin | None:
-    """Return which provider made the message; None for one without a profile of its own.
+    """Return which provider made the message; None for one without a provider of its own.
 
     Args:
         message: The message.

@@ -132,7 +132,7 @@ class Context:
     """What a model gets.
 
     Attributes:
-        messages: Valid for the profile they were built for; fresh copies.
+        messages: Valid for the provider they were built for; fresh copies.
         repairs: What had to be repaired, one sentence each; empty for a sound history.
         tokens: Size of `messages` by the token counter.
         positions: Positions of the entries that `messages` show.

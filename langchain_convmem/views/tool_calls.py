@@ -47,17 +47,17 @@ class ToolCalls:
     """The tool loops of a view. Not thread-safe."""
 
     def __init__(
-        self, entries: Sequence[Entry], repairs: list[str], profile: ProviderProfile
+        self, entries: Sequence[Entry], repairs: list[str], provider: ProviderProfile
     ) -> None:
         """Match the results among `entries` with their calls.
 
         Args:
             entries: The view, in order.
             repairs: Receives a sentence for each repair.
-            profile: Whose ids and names to use.
+            provider: Whose ids and names to use.
         """
         self._repairs = repairs
-        self._profile = profile
+        self._provider = provider
         self._used_ids: set[str] = set()
         self._results: dict[_Place, Entry] = {}
         for entry, place in _match_results(entries):
@@ -79,7 +79,7 @@ class ToolCalls:
         whole = {call["id"] for call in message.tool_calls}
         renamed = False
         for number, call in enumerate(message.tool_calls):
-            is_valid = bool(call["id"]) and fits(call["id"], self._profile.call_id)
+            is_valid = bool(call["id"]) and fits(call["id"], self._provider.call_id)
             if not is_valid or call["id"] in self._used_ids:
                 renamed = True
                 self._rename(call, f"call_{entry.id}_{number}", entry.message_id, is_valid)
@@ -99,7 +99,7 @@ class ToolCalls:
 
     def _fit_name(self, name: str, key: str) -> str:
         """Return the tool's name in letters the provider takes."""
-        if fits(name, self._profile.tool_name):
+        if fits(name, self._provider.tool_name):
             return name
         plain = _NOT_IN_NAMES.sub("_", str(name))[: _LONGEST_NAME - 1] or "tool"
         plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"

@@ -139,7 +139,7 @@ class WebChat:
         self.access = access
         self.model_name = model_name
         self.reader = ThreadReader(memory)
-        self.replies = LiveReplies(memory, memory.wrap(model, note_recall=True))
+        self.replies = LiveReplies(memory, memory.wrap(model, record_recall=True))
         self.imports = ImportJobs(memory)
         self._warm: set[str] = set()
 

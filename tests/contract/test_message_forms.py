@@ -16,7 +16,7 @@ from scripted_agents import agent_with
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.integrations.langgraph import memory_graph
+from langchain_convmem.integrations.langgraph import create_memory_graph
 
 HELLO = HumanMessage("Hello")
 
@@ -92,7 +92,7 @@ def _state(value):
 
 
 def _graph(memory, model, value):
-    graph = memory_graph(memory, model, state_schema=MessagesState, recall=False)
+    graph = create_memory_graph(memory, model, state_schema=MessagesState, recall=False)
     graph.invoke(_state(value), at())
 
 

@@ -26,7 +26,7 @@ from langchain_convmem.views.context import (
 )
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens, is_blank_message
-from langchain_convmem.views.providers import resolve_profile
+from langchain_convmem.views.providers import resolve_provider
 from langchain_convmem.views.shown import Context
 from tests.fuzz.validators import VALIDATORS
 
@@ -52,7 +52,7 @@ class Thread:
 
 def broken_promises(thread: Thread, profile: str) -> list[str]:
     """Return which promises the whole view of a thread breaks, and what its provider refuses."""
-    shown = build_context(thread.entries, profile=profile)  # type: ignore[arg-type]  # one of the names
+    shown = build_context(thread.entries, provider=profile)  # type: ignore[arg-type]  # one of the names
     faults = VALIDATORS[profile](shown.messages)
     faults += _unaccounted(thread, shown)
     faults += _silenced(thread, shown, profile)
@@ -98,10 +98,10 @@ def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
 def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]:
     """Return what is wrong with the view of a thread within a random budget."""
     place = rng.choice(("user", "user", "system", "omit"))
-    whole = build_context(thread.entries, profile=profile, summary=place)  # type: ignore[arg-type]
+    whole = build_context(thread.entries, provider=profile, summary=place)  # type: ignore[arg-type]
     budget = rng.randint(1, max(whole.tokens, 1))
     needed = count_tokens(_never_cut(whole.messages))
-    options: dict[str, Any] = {"profile": profile, "summary": place, "max_tokens": budget}
+    options: dict[str, Any] = {"provider": profile, "summary": place, "max_tokens": budget}
     shortens = rng.random() < 0.5
     try:
         cut = build_context(thread.entries, shorten=shortens, **options)
@@ -131,7 +131,7 @@ def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]
 
 def _find_told_nowhere(thread: Thread, profile: str, *, tells: bool) -> Iterator[Entry]:
     """Yield what was said and stands in no summary and in no provider's compaction of a view."""
-    part = find_compacted_part(thread.entries, thread.uncovered, resolve_profile(profile))  # type: ignore[arg-type]  # one of the names
+    part = find_compacted_part(thread.entries, thread.uncovered, resolve_provider(profile))  # type: ignore[arg-type]  # one of the names
     item = (part.told if tells else None) or part.sent
     at = -1 if item is None else thread.uncovered.index(item)
     for number, entry in enumerate(thread.uncovered):
@@ -195,6 +195,6 @@ def faults_of_reading_on(thread: Thread, profile: str, rng: random.Random) -> li
     read = [e for e in thread.entries if e.position > part.floor or e.position in part.kept]
     if not is_current(part, read):
         return []  # the thread is read whole then
-    shown = build_context(read, profile=profile, **part.describe_earlier())  # type: ignore[arg-type]
-    whole = build_context(thread.entries, profile=profile)  # type: ignore[arg-type]
+    shown = build_context(read, provider=profile, **part.describe_earlier())  # type: ignore[arg-type]
+    whole = build_context(thread.entries, provider=profile)  # type: ignore[arg-type]
     return [] if shown == whole else [f"shows something else behind {part}"]

@@ -13,7 +13,7 @@ from functools import partial
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES, Oracle
 from tests.fuzz.promises import Thread, broken_promises, budget_faults, faults_of_reading_on
@@ -96,11 +96,11 @@ class Fuzz:
         self.report.histories += 1
         self.report.entries += len(entries)
         thread = Thread.from_chain(entries)
-        for profile in PROFILES:
+        for profile in PROVIDERS:
             self._seen(seed, "validators", profile, partial(broken_promises, thread, profile))
         if number % 2 == 0:
             rng = random.Random(seed)
-            profile = rng.choice(list(PROFILES))
+            profile = rng.choice(list(PROVIDERS))
             self._seen(seed, "budget", profile, partial(budget_faults, thread, profile, rng))
             look = partial(faults_of_reading_on, thread, profile, rng)
             self._seen(seed, "reading on", profile, look)
@@ -138,7 +138,7 @@ class Fuzz:
 
 
 def _verdict(judge: Oracle | Service, entries: Sequence[Entry], profile: str) -> list[str]:
-    shown = build_context(entries, profile=profile)  # type: ignore[arg-type]  # one of the names
+    shown = build_context(entries, provider=profile)  # type: ignore[arg-type]  # one of the names
     return judge.faults(shown.messages)
 
 

@@ -20,7 +20,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Entry
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from tests.golden.threads import GoldenThread, open_thread
 
 __all__ = ["DIGESTS", "SEEDS", "VIEWS", "digest", "find_differences", "render"]
@@ -93,7 +93,7 @@ def _describe_message(message: BaseMessage) -> dict[str, Any]:
 def _describe_context(thread: GoldenThread, provider: Any, **options: Any) -> dict[str, Any]:
     places = _find_places(thread.entries)
     try:
-        context = thread.history.context(profile=provider, token_counter=_count, **options)
+        context = thread.history.context(provider=provider, token_counter=_count, **options)
     except BudgetError as error:
         return {"needed": error.needed, "available": error.available}
     return {
@@ -119,7 +119,7 @@ def _view_of(provider: str, **options: Any) -> Callable[[GoldenThread], Any]:
 
 VIEWS: dict[str, Callable[[GoldenThread], Any]] = {
     "entries": _describe_entries,
-    **{f"context for {provider}": _view_of(provider) for provider in PROFILES},
+    **{f"context for {provider}": _view_of(provider) for provider in PROVIDERS},
     "short context": _view_of("anthropic", max_tokens=500),
     "longer context": _view_of("openai", max_tokens=2000),
     "context with a system summary": _view_of("openai", summary="system"),

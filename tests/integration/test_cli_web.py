@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with ConversationMemory.open("memory.db") as memory:
-        chain = memory.wrap(OfflineChatModel(), note_recall=True)
+        chain = memory.wrap(OfflineChatModel(), record_recall=True)
         for thread, text in (("monday", PARKED), ("friday", "Where did I park?")):
             chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": thread}})
         memory.set_title("monday", "The car", user_id="ana")

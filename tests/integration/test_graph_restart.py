@@ -13,7 +13,7 @@ from graphs import echo, says, spoken
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+from langchain_convmem.integrations.langgraph import MemoryState, create_memory_graph
 
 pytest.importorskip("langgraph.checkpoint.sqlite.aio")
 
@@ -29,7 +29,7 @@ from langgraph.graph import MessagesState
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+from langchain_convmem.integrations.langgraph import MemoryState, create_memory_graph
 
 
 def answer(messages):
@@ -43,7 +43,7 @@ memory = ConversationMemory.open("memory.db")
 with SqliteSaver.from_conn_string("checkpoints.db") as saver:
     for schema in (MemoryState, MessagesState):
         model = ScriptedChatModel(replies=[answer])
-        graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+        graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
         graph.invoke(says(schema, "I parked on level C."), at(schema.__name__), durability="sync")
     graph.invoke(says(schema, "Where did I park?"), at(schema.__name__), durability="sync")
 """
@@ -76,7 +76,7 @@ async def test_a_process_killed_while_the_model_is_called_is_resumed_by_another(
         async with AsyncSqliteSaver.from_conn_string(path) as saver:
             for schema in (MemoryState, MessagesState):
                 model = ScriptedChatModel(replies=[echo])
-                graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+                graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
                 name = schema.__name__
                 said = None if schema is MessagesState else says(schema, "Where did I park?")
                 await graph.ainvoke(said, at(name, recall=False))

@@ -8,7 +8,7 @@ from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.integrations import search_dialog_tool
+from langchain_convmem.integrations import create_search_tool
 
 
 class _SearchDialog:
@@ -25,7 +25,7 @@ class _SearchDialog:
 
     @property
     def tool_constructor(self):
-        return search_dialog_tool(self.memory, user_id="ana")
+        return create_search_tool(self.memory, user_id="ana")
 
     @property
     def tool_invoke_params_example(self):

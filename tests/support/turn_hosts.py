@@ -23,7 +23,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.integrations.langgraph import (
     MemoryState,
-    memory_graph,
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -239,12 +239,12 @@ class _Graph(App):
 
 
 class IdsGraphHost(Host):
-    """`memory_graph` over a state without messages."""
+    """`create_memory_graph` over a state without messages."""
 
     name = "graph of ids"
 
     def app(self, memory, model, **options):
-        return _Graph(memory_graph(memory, model, **options), MemoryState)
+        return _Graph(create_memory_graph(memory, model, **options), MemoryState)
 
     def with_tool(self, memory, model, tool):
         return self.app(memory, create_agent(model, [tool]), recall=False)
@@ -254,12 +254,12 @@ class IdsGraphHost(Host):
 
 
 class MessagesGraphHost(Host):
-    """`memory_graph` over a state that keeps the messages."""
+    """`create_memory_graph` over a state that keeps the messages."""
 
     name = "graph of messages"
 
     def app(self, memory, model, **options):
-        graph = memory_graph(memory, model, state_schema=MessagesState, **options)
+        graph = create_memory_graph(memory, model, state_schema=MessagesState, **options)
         return _Graph(graph, MessagesState)
 
     def with_tool(self, memory, model, tool):

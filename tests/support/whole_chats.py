@@ -12,7 +12,7 @@ from scripted_agents import agent_with
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.integrations.langgraph import memory_graph
+from langchain_convmem.integrations.langgraph import create_memory_graph
 from langchain_convmem.views.live import find_live_entries
 
 __all__ = [
@@ -62,7 +62,7 @@ def _sender_to(app: Any) -> Send:
 
 
 def _graph(memory: ConversationMemory, model: Any) -> Send:
-    return _sender_to(memory_graph(memory, model, state_schema=MessagesState, recall=False))
+    return _sender_to(create_memory_graph(memory, model, state_schema=MessagesState, recall=False))
 
 
 def _agent(memory: ConversationMemory, model: Any) -> Send:

@@ -91,10 +91,10 @@ def test_what_is_reserved_is_left_free(host, run, told, model):
 def test_messages_keep_the_rules_of_the_profile(host, run, memory, model):
     talk = [HumanMessage("Hello", name="Eva"), AIMessage("Hi."), HumanMessage("Hi", name="Tom")]
     memory.add_messages([*talk, AIMessage("Hi.")], thread_id="t", user_id="ana")
-    run(host.app(memory, model, recall=False, profile="openai"), "Who is here?", at())
+    run(host.app(memory, model, recall=False, provider="openai"), "Who is here?", at())
     assert [one.name for one in model.seen[-1] if one.type == "human"][:2] == ["Eva", "Tom"]
     assert "Eva" not in given(model)
-    run(host.app(memory, model, recall=False, profile="anthropic"), "And now?", at())
+    run(host.app(memory, model, recall=False, provider="anthropic"), "And now?", at())
     assert "Eva" in given(model), "where names are not sent, the text says who speaks"
 
 

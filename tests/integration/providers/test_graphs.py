@@ -14,7 +14,7 @@ from wire_promises import Spot, last_attributes, look, stored, texts
 
 from langchain_convmem.integrations.langgraph import (
     MemoryState,
-    memory_graph,
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -128,7 +128,7 @@ async def test_the_words_of_a_stream_that_broke_are_kept_and_sent_again(memory, 
 
     cut = ScriptedReply(text="one two three four", cut_after_chunks=3)
     async with provider.answer([cut, "five"]) as (model, service):
-        graph = memory_graph(memory, model, state_schema=schema, recall=False)
+        graph = create_memory_graph(memory, model, state_schema=schema, recall=False)
         with pytest.raises(Exception):  # noqa: B017, PT011 - each client has its own
             async for _ in graph.astream(said("Count!"), at(), stream_mode="messages"):
                 pass
@@ -148,7 +148,7 @@ async def test_an_object_is_kept_as_text_and_leaves_no_call_open(memory, provide
     method = {"method": "function_calling"} if provider.name == "openai" else {}
     async with provider.answer([made, "Bye."]) as (model, service):
         spot = model.with_structured_output(Spot, **method)
-        graph = memory_graph(memory, spot, state_schema=schema, recall=False)
+        graph = create_memory_graph(memory, spot, state_schema=schema, recall=False)
         await graph.ainvoke(said, at())
         await memory.wrap(model, recall=False).ainvoke("Thanks!", at())
     assert service.requests[1] == [

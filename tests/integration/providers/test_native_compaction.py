@@ -110,10 +110,10 @@ async def test_the_log_keeps_it_and_others_read_what_it_stands_for(
     history = memory.history("t", user_id="ana")
     [kept] = [one for entry in history.entries for one in find_compactions(entry.message)]
     assert {key: kept.get(key) for key in handed} == handed
-    own = history.context(profile=native.profile)
+    own = history.context(provider=native.provider)
     assert "Noted: level 3." not in str(own.messages)
     for profile in native.others:
-        found = history.context(profile=profile)
+        found = history.context(provider=profile)
         whole = str(found.messages)
         assert "compaction" not in whole
         assert "not shown" not in whole

@@ -93,7 +93,7 @@ def say(chain, model, *messages):
 
 def test_the_picture_of_the_turn_is_sent_and_later_turns_do_without_its_address(site, model):
     with ConversationMemory(InMemoryLog()) as memory:
-        chain = memory.wrap(model, profile="gemini")
+        chain = memory.wrap(model, provider="gemini")
         assert count_pictures(say(chain, model, ask(site.address))) == 1
         site.is_up = False
         parts = say(chain, model, HumanMessage("And what colour?"))
@@ -107,7 +107,7 @@ def test_the_picture_of_the_turn_is_sent_and_later_turns_do_without_its_address(
 def test_an_address_that_fails_at_once_fails_its_own_turn_alone(site, model):
     site.is_up = False
     with ConversationMemory(InMemoryLog()) as memory:
-        chain = memory.wrap(model, profile="gemini")
+        chain = memory.wrap(model, provider="gemini")
         with pytest.raises(Exception, match="404"):
             chain.invoke(ask(site.address), HERE)
         parts = say(chain, model, HumanMessage("Never mind. Who are you?"))
@@ -117,7 +117,7 @@ def test_an_address_that_fails_at_once_fails_its_own_turn_alone(site, model):
 
 def test_addresses_are_sent_again_where_the_profile_keeps_them(site, model):
     with ConversationMemory(InMemoryLog()) as memory:
-        chain = memory.wrap(model, profile=replace(GEMINI, old_addresses="keep"))
+        chain = memory.wrap(model, provider=replace(GEMINI, old_addresses="keep"))
         parts = say(chain, model, ask(site.address), HumanMessage("And what colour?"))
         assert count_pictures(parts) == 1
         site.is_up = False
@@ -138,7 +138,7 @@ def test_what_was_fetched_when_it_was_said_outlives_its_address(site, model, is_
     held = asyncio.run(afetch_media(asked, afetch)) if is_async else fetch_media(asked, fetch)
     site.is_up = False
     with ConversationMemory(InMemoryLog()) as memory:
-        chain = memory.wrap(model, profile="gemini")
+        chain = memory.wrap(model, provider="gemini")
         parts = say(chain, model, held, HumanMessage("And what colour?"))
         assert [part.inline_data.data for part in parts if part.inline_data] == [PICTURE]
     assert site.requests == 1

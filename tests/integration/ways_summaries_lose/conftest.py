@@ -18,7 +18,7 @@ from langchain_convmem.views.live import (
     find_nodes,
     find_uncovered,
 )
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.validators import VALIDATORS
 
 SETTINGS = SummarySettings(
@@ -90,8 +90,8 @@ class Thread:
                 continue
             under = [covers for covers in told if entry.id in covers]
             assert len(under) == (entry.id not in shown), entry.contents
-        for name in PROFILES:
-            messages = self.history.context(profile=name).messages
+        for name in PROVIDERS:
+            messages = self.history.context(provider=name).messages
             assert VALIDATORS[name](messages) == [], name
 
     def check_all_was_told(self) -> None:

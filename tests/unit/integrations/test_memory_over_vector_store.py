@@ -13,7 +13,7 @@ from scripted_chat import WAYS, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, RecallSettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.integrations import VectorStoreRecall, search_dialog_tool
+from langchain_convmem.integrations import VectorStoreRecall, create_search_tool
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
 
@@ -72,7 +72,7 @@ def test_retriever_tool_and_agent_recall_from_the_store(memory):
     [found] = memory.retriever(user_id="ana").invoke("Who has the spare key?")
     assert isinstance(found, Document)
     assert KEY in found.page_content
-    tool = search_dialog_tool(memory)
+    tool = create_search_tool(memory)
     assert KEY in tool.invoke({"query": "spare key"}, at("tuesday"))
     model = ScriptedChatModel(replies=[AIMessage("With Teresa.")])
     agent_with(memory, model, options={"recall": True}).invoke(

@@ -12,7 +12,7 @@ from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.integrations.langgraph import (
-    memory_graph,
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -23,7 +23,7 @@ HOSTS = {
     "agent of the latest turn": lambda memory, model, saver: agent_with(
         memory, model, tools=(), checkpointer=saver, options={"keep_state": "turn"}
     ),
-    "graph": lambda memory, model, saver: memory_graph(
+    "graph": lambda memory, model, saver: create_memory_graph(
         memory, model, state_schema=MessagesState, recall=False, checkpointer=saver
     ),
 }
@@ -205,7 +205,7 @@ def test_what_another_agent_said_before_a_graph_within_a_graph_stays(quick, mode
     def draft(state):
         return {"messages": [AIMessage("A draft.")]}
 
-    inner = memory_graph(quick, model, state_schema=MessagesState, recall=False)
+    inner = create_memory_graph(quick, model, state_schema=MessagesState, recall=False)
     builder = StateGraph(MessagesState)
     builder.add_node("draft", draft)
     builder.add_node("inner", inner)

@@ -14,7 +14,7 @@ from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations.langgraph import (
-    memory_graph,
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -22,7 +22,7 @@ from langchain_convmem.integrations.langgraph import (
 
 HOSTS = {
     "agent": lambda memory, model: agent_with(memory, model, tools=()),
-    "graph": lambda memory, model: memory_graph(
+    "graph": lambda memory, model: create_memory_graph(
         memory, model, state_schema=MessagesState, recall=False
     ),
 }
@@ -200,7 +200,7 @@ def test_loops_of_tools_come_with_the_chat(quick, most):
 def test_who_runs_the_tools_of_a_graph_may_send_the_whole_chat(quick):
     replies = ["Hi.", calls("yard"), calls("hall", first=1), "In the hall.", "Bye."]
     model = ScriptedChatModel(replies=replies)
-    app = memory_graph(quick, model, state_schema=MessagesState, recall=False)
+    app = create_memory_graph(quick, model, state_schema=MessagesState, recall=False)
     chat = []
     results = [ToolMessage(text, tool_call_id=f"c{n}") for n, text in enumerate(("no", "yes"))]
     for said in (HumanMessage("Hello"), HumanMessage("Where?"), *results, HumanMessage("Thanks")):
@@ -291,7 +291,7 @@ def test_structured_output_is_the_reply_of_a_graph(quick, include_raw):
     call = {"name": "Place", "args": {"level": 3}, "id": "c1", "type": "tool_call"}
     model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call])])
     inner = model.with_structured_output(Place, include_raw=include_raw)
-    memory_graph(quick, inner, recall=False).invoke({"input": "Where?"}, at())
+    create_memory_graph(quick, inner, recall=False).invoke({"input": "Where?"}, at())
     assert _view(quick) == ["Where?", '{"level": 3}']
     assert quick.history("t", user_id="ana").context().repairs == ()
 

@@ -396,7 +396,7 @@ def test_every_setting_is_a_keyword_that_help_shows():
     assert all(one.kind is not one.VAR_KEYWORD for one in shown.values())
     options = {one.name: one.default for one in fields(TurnOptions)}
     assert {name: shown[name].default for name in options} == options
-    own = {"self", "model", "thread_id", "user_id", "profile", "config", *options}
+    own = {"self", "model", "thread_id", "user_id", "provider", "config", *options}
     assert list(ConversationConfig.model_fields) == [name for name in shown if name not in own]
     assert "on_cancel: \"Literal['discard', 'keep']\" = UNSET" in pydoc.plain(
         pydoc.render_doc(ConversationMemory.conversation)

@@ -59,12 +59,12 @@ def test_its_parts_go_with_it(tmp_path):
 
 def test_a_wrapped_chain_goes_on_where_it_was(in_file):
     model = FakeListChatModel(responses=["On level 3."])
-    chain = in_file.wrap(PROMPT | model, recall_k=3, profile="openai", user_id_key="a key")
+    chain = in_file.wrap(PROMPT | model, recall_k=3, provider="openai", user_id_key="a key")
     chain.invoke("Where?", at())
     again = _pickled(chain)
     with again.memory:
         assert again.invoke("Where again?", at()).text == "On level 3."
-        assert (again.recall_k, again.profile) == (3, "openai")
+        assert (again.recall_k, again.provider) == (3, "openai")
         assert again.user_id_key == chain.user_id_key
     assert len(in_file.history("t", user_id="ana").entries) == 4
 

@@ -11,7 +11,7 @@ from scripted_chat import ProviderError, ScriptedChatModel, at
 from traced_sqlite import Tracer
 
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, SQLiteLog
-from langchain_convmem.integrations.langgraph import memory_graph
+from langchain_convmem.integrations.langgraph import create_memory_graph
 from langchain_convmem.recall import RecallSettings, snapshots
 from langchain_convmem.records import ThreadKey
 
@@ -71,7 +71,7 @@ def conversed(memory):
 
 
 def graphed(memory):
-    graph = memory_graph(memory, model(), state_schema=MessagesState)
+    graph = create_memory_graph(memory, model(), state_schema=MessagesState)
     return lambda number: graph.invoke({"messages": [HumanMessage(question(number))]}, at())
 
 

@@ -308,13 +308,13 @@ def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
 def test_a_profile_that_is_given_overrides_the_models(memory, way, profile, kinds):
     model = BedrockLike(replies=["Yes."])
     _two_systems(memory)
-    WAYS[way](memory.wrap(model, recall=False, profile=profile), "Well?", at())
+    WAYS[way](memory.wrap(model, recall=False, provider=profile), "Well?", at())
     assert _kinds(model) == kinds
 
 
 def test_an_unknown_profile_is_refused_at_once(memory):
     with pytest.raises(ConfigError, match=r"'opnai'.*'openai'"):
-        memory.wrap(ScriptedChatModel(replies=["Yes."]), profile="opnai")
+        memory.wrap(ScriptedChatModel(replies=["Yes."]), provider="opnai")
 
 
 # -- fallbacks around ---------------------------------------------------------------------------

@@ -192,7 +192,11 @@ def _keyed(memory, model):
         [("system", "Speak {language}."), MessagesPlaceholder("past"), ("human", "{question}")]
     )
     return memory.wrap(
-        prompt | model, recall=False, input_key="question", history_key="past", output_key="answer"
+        prompt | model,
+        recall=False,
+        input_messages_key="question",
+        history_messages_key="past",
+        output_messages_key="answer",
     )
 
 
@@ -218,14 +222,14 @@ def test_earlier_messages_under_their_key_are_recognised(memory, model):
 
 
 def test_a_key_that_is_missing_is_named(memory, model):
-    with pytest.raises(InvalidMessageError, match=r"'question'.*\['input'\].*input_key"):
+    with pytest.raises(InvalidMessageError, match=r"'question'.*\['input'\].*input_messages_key"):
         _keyed(memory, model).invoke({"input": "Where?"}, at())
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_answer_among_other_results_is_found_by_its_key(memory, way):
     inner = RunnableLambda(lambda given: {"sources": [1], "answer": "Level 3.", "output": "?"})
-    chain = memory.wrap(inner, recall=False, output_key="answer")
+    chain = memory.wrap(inner, recall=False, output_messages_key="answer")
     found = WAYS[way](chain, "Where?", at())
     assert (found if isinstance(found, dict) else found[-1])["sources"] == [1]
     texts = [str(one.text) for one in memory.history("t", user_id="ana").messages]

@@ -157,7 +157,7 @@ def test_a_chain_whose_requests_cannot_be_seen_has_none(chain):
 
 
 @pytest.mark.parametrize(
-    "options", [{"model": "gpt"}, {"model": asked_model(), "profile": "lenient"}]
+    "options", [{"model": "gpt"}, {"model": asked_model(), "provider": "lenient"}]
 )
 def test_what_is_no_model_and_no_profile_is_refused(options):
     with pytest.raises(ConfigError):

@@ -24,7 +24,7 @@ from langchain_convmem.views.context import (
     narrow_live_part,
 )
 from langchain_convmem.views.messages import count_tokens
-from langchain_convmem.views.providers import PROFILES, find_profile, join_profiles
+from langchain_convmem.views.providers import PROVIDERS, find_provider, join_providers
 from tests.fuzz.validators import VALIDATORS
 
 CLAUDES = {"type": "compaction", "content": "They met.", "signature": "s", "tool_changes": []}
@@ -65,7 +65,7 @@ def test_it_goes_back_to_its_provider_verbatim_and_what_it_stands_for_stays_out(
     inner = {**item, "index": 3}
     block = {"type": "non_standard", "value": inner, "index": 3} if wrapped else inner
     entries = spoken(SystemMessage("s"), "a", AIMessage("b"), "c", said_by(provider, block, YES))
-    found = build_context(entries, profile=profile)
+    found = build_context(entries, provider=profile)
     assert items(found) == [item]
     assert [message.text for message in found.messages] == ["s", "...", "Yes."]
     assert VALIDATORS[profile](found.messages) == []
@@ -77,8 +77,8 @@ def test_it_goes_back_to_its_provider_verbatim_and_what_it_stands_for_stays_out(
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 def test_everybody_else_gets_the_messages_and_what_it_says_in_words(provider, profile, item):
     entries = talk(provider, item)
-    for other in PROFILES.keys() - {profile}:
-        found = build_context(entries, profile=other)
+    for other in PROVIDERS.keys() - {profile}:
+        found = build_context(entries, provider=other)
         told = ["They met."] if provider == "anthropic" else []
         assert bare_texts(found.messages) == [*told, "a", "b", "c", "Yes.", "d"]
         assert items(found) == []
@@ -102,8 +102,8 @@ def test_what_it_says_is_not_told_where_no_summary_is_wanted():
 )
 @pytest.mark.parametrize("provider", ["anthropic", "openai", None])
 def test_one_that_stands_for_nothing_leaves_everything_as_it_is(block, provider):
-    for profile in PROFILES:
-        found = build_context(talk(provider, block), profile=profile)
+    for profile in PROVIDERS:
+        found = build_context(talk(provider, block), provider=profile)
         assert [message.text for message in found.messages] == ["a", "b", "c", "Yes.", "d"]
         assert items(found) == []
 
@@ -111,17 +111,17 @@ def test_one_that_stands_for_nothing_leaves_everything_as_it_is(block, provider)
 def test_the_latest_one_stands_for_the_earlier():
     later = {**CLAUDES, "content": "They met twice."}
     entries = talk("anthropic", CLAUDES, said_by("anthropic", later), "e")
-    found = build_context(entries, profile="anthropic")
+    found = build_context(entries, provider="anthropic")
     assert items(found) == [later]
     assert bare_texts(build_context(entries).messages)[0] == "They met twice."
 
 
 def test_a_thread_may_change_its_provider_and_change_back():
     entries = talk("anthropic", CLAUDES, said_by("openai", CIPHER, YES), "e")
-    own = build_context(entries, profile="anthropic")
+    own = build_context(entries, provider="anthropic")
     assert items(own) == [CLAUDES]
     assert [message.text for message in own.messages] == ["...", "Yes.", "d", "Yes.", "e"]
-    theirs = build_context(entries, profile="openai_responses")
+    theirs = build_context(entries, provider="openai_responses")
     assert items(theirs) == [CIPHER]
     assert [message.text for message in theirs.messages] == ["...", "Yes.", "e"]
 
@@ -133,10 +133,10 @@ def test_it_ends_with_what_it_stands_for(provider, profile, item):
         said = ["a", AIMessage("b"), "c", said_by(provider, item, YES, id="m"), "d"]
         memory.add_messages(said, thread_id="t", user_id="ana")
         history = memory.history("t", user_id="ana")
-        assert items(history.context(profile=profile)) == [item]
+        assert items(history.context(provider=profile)) == [item]
         history.replace(history.entries[0].message_id, "A", keep_later=True)
-        for name in PROFILES:
-            found = history.context(profile=name)
+        for name in PROVIDERS:
+            found = history.context(provider=name)
             assert bare_texts(found.messages) == ["A", "b", "c", "Yes.", "d"]
 
 
@@ -147,7 +147,7 @@ def test_what_is_changed_after_it_does_not_end_it(provider, profile, item):
         memory.add_messages(said, thread_id="t", user_id="ana")
         history = memory.history("t", user_id="ana")
         history.undo()
-        assert items(history.context(profile=profile)) == [item]
+        assert items(history.context(provider=profile)) == [item]
 
 
 def test_a_summary_of_what_it_stands_for_is_left_to_it_and_a_later_one_takes_its_place():
@@ -159,13 +159,13 @@ def test_a_summary_of_what_it_stands_for_is_left_to_it_and_a_later_one_takes_its
         log.append(
             KEY, [Draft(role="summary", contents=("S",), cover=Cover(((first, first + 1),)))]
         )
-        found = build_context(log.entries(KEY), profile="anthropic")
+        found = build_context(log.entries(KEY), provider="anthropic")
         assert [message.text for message in found.messages] == ["...", "Yes.", "d", "e"]
         assert items(found) == [CLAUDES]
         log.append(
             KEY, [Draft(role="summary", contents=("T",), cover=Cover(((first, first + 3),)))]
         )
-        found = build_context(log.entries(KEY), profile="anthropic")
+        found = build_context(log.entries(KEY), provider="anthropic")
         assert bare_texts(found.messages) == ["T", "d", "e"]
 
 
@@ -174,7 +174,7 @@ def test_a_call_that_it_stands_for_keeps_it_from_going_back_as_long_as_its_resul
     asked = AIMessage("", tool_calls=[call])
     late = ToolMessage("seen", tool_call_id="c1")
     entries = spoken("a", asked, said_by("anthropic", CLAUDES, YES), "d", late)
-    found = build_context(entries, profile="anthropic")
+    found = build_context(entries, provider="anthropic")
     assert items(found) == []
     assert VALIDATORS["anthropic"](found.messages) == []
     assert "seen" in [message.text for message in found.messages]
@@ -188,7 +188,7 @@ def test_what_was_said_after_it_in_a_turn_that_began_before_it_is_shown_behind_i
     entries = two_at_once(*said, (SystemMessage("Be brief."), 1), ("and this", 1), ("d", 3))
     everything = build_context(entries, summary="omit").messages
     assert [one.text for one in everything] == ["Be brief.", "a", "b", "and this\nc", "Yes.", "d"]
-    found = build_context(entries, profile=profile)
+    found = build_context(entries, provider=profile)
     assert items(found) == [item]
     assert VALIDATORS[profile](found.messages) == []
     assert [one.text for one in found.messages if one.type == "system"] == ["Be brief."]
@@ -202,7 +202,7 @@ def test_what_is_said_after_it_in_an_earlier_turn_counts_as_left_out(provider, p
     said = [("a", 1), ("c", 2), (said_by(provider, item), 2), ("late " * 50, 1)]
     later = [part for n in range(9) for part in ((f"q{n}", n + 3), (AIMessage(f"r{n}"), n + 3))]
     entries = two_at_once(*said, *later, ("last?", 20))
-    found = build_context(entries, profile=profile, max_tokens=60)
+    found = build_context(entries, provider=profile, max_tokens=60)
     assert entries[3].position not in found.positions
     counted = [one for one in entries[3:] if one.position not in found.positions]
     assert found.left_out == len(counted) > 1
@@ -215,9 +215,9 @@ def test_a_budget_never_cuts_it(provider, profile, item, budget):
     later = [part for n in range(9) for part in (f"question {n} " * 5, AIMessage(f"answer {n}"))]
     entries = talk(provider, item, *[AIMessage("x" * 90), *later], "last?")
     for name in (profile, "gemini"):
-        needed = build_context(entries[-1:], profile=name).tokens
+        needed = build_context(entries[-1:], provider=name).tokens
         try:
-            found = build_context(entries, profile=name, max_tokens=budget)
+            found = build_context(entries, provider=name, max_tokens=budget)
         except BudgetError:
             assert budget < needed + 60
             continue
@@ -242,9 +242,9 @@ def test_a_long_thread_is_read_on_with_it(provider, profile, item):
     assert part is not None
     read = [one for one in entries if one.position > part.floor or one.position in part.kept]
     assert len(read) < len(entries) / 2
-    for name in PROFILES:
-        whole = build_context(entries, profile=name, max_tokens=100)
-        found = build_context(read, profile=name, max_tokens=100, **part.describe_earlier())
+    for name in PROVIDERS:
+        whole = build_context(entries, provider=name, max_tokens=100)
+        found = build_context(read, provider=name, max_tokens=100, **part.describe_earlier())
         assert (found.messages, found.left_out) == (whole.messages, whole.left_out)
 
 
@@ -261,9 +261,9 @@ def test_what_is_left_out_is_counted_alike_however_often_a_thread_was_noted(
         assert part is not None
         read = [one for one in read if one.position > part.floor or one.position in part.kept]
         assert LivePart.read(json.loads(json.dumps(part.write_document()))) == part
-        for name in PROFILES:
-            whole = build_context(entries[:end], profile=name, max_tokens=100)
-            found = build_context(read, profile=name, max_tokens=100, **part.describe_earlier())
+        for name in PROVIDERS:
+            whole = build_context(entries[:end], provider=name, max_tokens=100)
+            found = build_context(read, provider=name, max_tokens=100, **part.describe_earlier())
             assert (found.messages, found.left_out) == (whole.messages, whole.left_out)
 
 
@@ -277,7 +277,7 @@ def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(provider, p
         history = memory.history("t", user_id="ana")
         memory.forget(user_id="ana", thread_id="t", entry_ids=[history.entries[0].id])
         assert not any(find_compactions(entry.message) for entry in history.entries)
-        found = history.context(profile=profile)
+        found = history.context(provider=profile)
         assert bare_texts(found.messages) == ["...", "b", "c", "Yes.", "d"]
         assert history.context().messages[3].id == "m"
 
@@ -288,7 +288,7 @@ def test_forgetting_what_came_after_it_leaves_it_alone():
         memory.add_messages(said, thread_id="t", user_id="ana")
         history = memory.history("t", user_id="ana")
         memory.forget(user_id="ana", thread_id="t", entry_ids=[history.entries[2].id])
-        assert items(history.context(profile="anthropic")) == [CLAUDES]
+        assert items(history.context(provider="anthropic")) == [CLAUDES]
 
 
 # -- whose model it is --------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class Model:
     ],
 )
 def test_only_a_model_that_speaks_responses_gets_their_items(fields, expected):
-    assert find_profile(Model(**fields)) == expected
+    assert find_provider(Model(**fields)) == expected
 
 
 @pytest.mark.parametrize(
@@ -325,4 +325,4 @@ def test_only_a_model_that_speaks_responses_gets_their_items(fields, expected):
     ],
 )
 def test_a_chain_of_several_models_gets_what_all_of_them_take(names, expected):
-    assert join_profiles(names) == expected
+    assert join_providers(names) == expected

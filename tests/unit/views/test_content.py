@@ -8,14 +8,14 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, System
 
 from langchain_convmem.views.content import add_speaker
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.validators import VALIDATORS
 
-ALL = sorted(PROFILES)
+ALL = sorted(PROVIDERS)
 
 
 def shown(profile, *messages):
-    found = build_context(spoken(*messages), profile=profile)
+    found = build_context(spoken(*messages), provider=profile)
     assert VALIDATORS[profile](found.messages) == []
     return found
 
@@ -23,7 +23,7 @@ def shown(profile, *messages):
 @pytest.mark.parametrize("profile", ALL)
 def test_half_characters_are_replaced_and_reported(profile):
     entries = spoken(HumanMessage("a\ud83d", id="m1"))
-    found = build_context(entries, profile=profile)
+    found = build_context(entries, provider=profile)
     assert found.messages[0].content == "a\ufffd"
     assert found.repairs == ("replaced half characters of m1",)
     assert entries[0].message.content == "a\ud83d"
@@ -152,7 +152,7 @@ def test_a_single_named_person_needs_no_telling_apart(profile):
 
 @pytest.mark.parametrize("profile", ["strict", "anthropic"])
 def test_people_are_told_apart_as_long_as_the_thread_knows_them(profile):
-    found = build_context(spoken(*talk()), profile=profile, max_tokens=12)
+    found = build_context(spoken(*talk()), provider=profile, max_tokens=12)
     assert [m.content for m in found.messages] == ["Ana: Where am I parked?"]
 
 

@@ -354,7 +354,7 @@ def test_an_empty_thread_is_an_empty_context():
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"profile": "lenient"}, "lenient"),
+        ({"provider": "lenient"}, "lenient"),
         ({"summary": "tool"}, "tool"),
         ({"max_tokens": 0}, "0"),
         ({"max_tokens": -5}, "-5"),
@@ -368,7 +368,7 @@ def test_unknown_options_are_refused_by_name(options, named):
 @pytest.mark.parametrize("profile", ["strict", "openai", "anthropic", "bedrock_converse"])
 def test_of_two_assistants_in_one_message_the_text_says_who_speaks(profile):
     said = [AIMessage("So.", name="abe"), AIMessage("No.", name="bea"), AIMessage("Well.")]
-    found = shown("q", *said, "r", AIMessage("Yes.", name="bea"), profile=profile)
+    found = shown("q", *said, "r", AIMessage("Yes.", name="bea"), provider=profile)
     assert shape(found) == [
         ("human", "q"),
         ("ai", "abe: So.\nbea: No.\nWell."),

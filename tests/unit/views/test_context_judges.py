@@ -17,7 +17,7 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.views import context
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.__main__ import main
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES
@@ -135,17 +135,17 @@ SOMEWHERE = {
 
 @pytest.mark.parametrize("broken", EVERYWHERE.values(), ids=EVERYWHERE)
 def test_what_every_provider_refuses_is_named_by_every_judge(broken):
-    for profile in PROFILES:
+    for profile in PROVIDERS:
         assert VALIDATORS[profile](broken), profile
 
 
 @pytest.mark.parametrize(("broken", "takers"), SOMEWHERE.values(), ids=SOMEWHERE)
 def test_what_some_provider_refuses_is_named_by_its_judge_alone(broken, takers):
     also = {"openai_responses"} if "openai" in takers else set()
-    assert {name for name in PROFILES if not VALIDATORS[name](broken)} == takers | also
+    assert {name for name in PROVIDERS if not VALIDATORS[name](broken)} == takers | also
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", PROVIDERS)
 def test_a_sound_conversation_passes_every_judge(profile):
     sound = [
         SystemMessage("s", id="s"),
@@ -172,7 +172,7 @@ def test_short_runs_find_nothing_invalid_and_count_every_judgement():
     report = run(range(3000, 3060), 3, 0)
     assert report.failures == []
     assert report.histories == 60
-    assert {report.tallies["validators", name].judged for name in PROFILES} == {60}
+    assert {report.tallies["validators", name].judged for name in PROVIDERS} == {60}
     for oracle in ORACLES:  # 20 went through all eight converters, each of the others through one
         tallies = [report.tallies[oracle.name, name] for name in oracle.profiles]
         assert {tally.judged + tally.skipped for tally in tallies} == {20 + 40 // 8}

@@ -11,7 +11,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, ThreadKey
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.live import find_live_entries, find_live_summary
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.promises import Thread, broken_promises
 
 KEY = ThreadKey("ana", "t1")
@@ -118,7 +118,7 @@ class AnyThread(RuleBasedStateMachine):
     def every_provider_accepts_the_context(self):
         entries = self.log.entries(KEY)
         thread = Thread.from_chain(entries)
-        for profile in PROFILES:
+        for profile in PROVIDERS:
             assert broken_promises(thread, profile) == [], profile
         assert len(entries) <= self.added
 

@@ -20,12 +20,12 @@ from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import NOTED_TEXT, SUMMARY_SOURCE, build_context
 from langchain_convmem.views.live import build_turns
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 from tests.fuzz.promises import drop_note
 from tests.fuzz.validators import VALIDATORS
 
-ALL = sorted(PROFILES)
+ALL = sorted(PROVIDERS)
 
 
 def asks(*ids):
@@ -46,7 +46,7 @@ def loop(number):
 def every(entries, **options):
     """Yield the context of every profile; each is valid."""
     for profile in ALL:
-        found = build_context(entries, profile=profile, **options)
+        found = build_context(entries, provider=profile, **options)
         assert VALIDATORS[profile](found.messages) == []
         yield found
 
@@ -182,7 +182,7 @@ def test_pain_13_a_single_exchange_over_budget_says_both_numbers():
     needed = build_context(spoken(*loop(1))).tokens
     for profile in ALL:
         with pytest.raises(BudgetError) as caught:
-            build_context(entries, profile=profile, max_tokens=needed - 1)
+            build_context(entries, provider=profile, max_tokens=needed - 1)
         assert (caught.value.needed, caught.value.available) == (needed, needed - 1)
 
 

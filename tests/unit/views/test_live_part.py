@@ -22,7 +22,7 @@ from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.shown import Context
 from tests.fuzz.generator import KEY, history
 
-PROFILES = ("strict", "bedrock_converse", "anthropic", "openai", "gemini")
+PROVIDERS = ("strict", "bedrock_converse", "anthropic", "openai", "gemini")
 
 
 def needed(part: LivePart, entries: Sequence[Entry]) -> list[Entry]:
@@ -65,8 +65,8 @@ def test_a_thread_read_on_from_a_note_looks_as_if_it_had_been_read_whole(
         loaded = now if part is None else needed(part, now)
         if part is None or not is_current(part, loaded):
             loaded, part = now, None
-        for profile in PROFILES:
-            assert shown(loaded, part, profile=profile) == shown(now, profile=profile)
+        for profile in PROVIDERS:
+            assert shown(loaded, part, provider=profile) == shown(now, provider=profile)
         part = note(loaded, part) or part
 
 

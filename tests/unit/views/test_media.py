@@ -11,10 +11,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.media import read_media
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.validators import VALIDATORS
 
-ALL = sorted({*PROFILES} - {"openai_responses"})  # media of which are OpenAI's
+ALL = sorted({*PROVIDERS} - {"openai_responses"})  # media of which are OpenAI's
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(22)).decode()
 JPEG = base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(20)).decode()
 PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(20)).decode()
@@ -30,7 +30,7 @@ def zeros(number):
 
 
 def content(profile, *blocks):
-    found = build_context(spoken(HumanMessage(["Look.", *blocks])), profile=profile)
+    found = build_context(spoken(HumanMessage(["Look.", *blocks])), provider=profile)
     assert VALIDATORS[profile](found.messages) == []
     return found.messages[0].content[1:]
 
@@ -141,7 +141,7 @@ def test_each_provider_gets_the_media_it_takes(block, expected):
 def test_each_provider_gets_the_media_it_takes_from_a_tool(block, expected):
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     said = ("q", AIMessage("", tool_calls=[call]), ToolMessage([block], tool_call_id="c1"))
-    found = {profile: build_context(spoken(*said), profile=profile).messages for profile in ALL}
+    found = {profile: build_context(spoken(*said), provider=profile).messages for profile in ALL}
     assert {p for p, ms in found.items() if ms[2].content[-1]["type"] != "text"} == expected
     assert all(VALIDATORS[profile](messages) == [] for profile, messages in found.items())
 
@@ -150,16 +150,16 @@ def test_a_failed_tool_says_so_in_text_where_the_provider_wants_that():
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     failed = ToolMessage([PICTURE], tool_call_id="c1", status="error")
     said = spoken("q", AIMessage("", tool_calls=[call]), failed)
-    assert build_context(said, profile="anthropic").messages[2].content[0]["type"] == "text"
-    assert build_context(said, profile="bedrock_converse").messages[2].content == [PICTURE]
+    assert build_context(said, provider="anthropic").messages[2].content[0]["type"] == "text"
+    assert build_context(said, provider="bedrock_converse").messages[2].content == [PICTURE]
 
 
 @pytest.mark.parametrize("profile", ["strict", "bedrock_converse", "anthropic", "openai"])
 def test_an_assistants_picture_is_a_note_but_for_the_provider_that_draws(profile):
     entries = spoken("Draw.", AIMessage([{"type": "text", "text": "Here:"}, PICTURE]))
-    shown = build_context(entries, profile=profile).messages[1].content
+    shown = build_context(entries, provider=profile).messages[1].content
     assert shown[1] == {"type": "text", "text": "[image, image/png, 30 B: not shown]"}
-    assert build_context(entries, profile="gemini").messages[1].content[1] == PICTURE
+    assert build_context(entries, provider="gemini").messages[1].content[1] == PICTURE
 
 
 # -- notes --------------------------------------------------------------------------------------
@@ -215,21 +215,21 @@ def test_files_have_plain_names_of_their_own_where_the_provider_wants_them():
 def test_a_file_alone_comes_with_a_text_where_the_provider_wants_one():
     file = {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "a.pdf"}
     entries = spoken(HumanMessage([file]))
-    shown = build_context(entries, profile="bedrock_converse").messages[0].content
+    shown = build_context(entries, provider="bedrock_converse").messages[0].content
     assert shown[0] == {"type": "text", "text": "[attached: a.pdf]"}
-    assert len(build_context(entries, profile="anthropic").messages[0].content) == 1
+    assert len(build_context(entries, provider="anthropic").messages[0].content) == 1
 
 
 # -- sums ---------------------------------------------------------------------------------------
 def test_of_too_many_pictures_the_newest_are_shown():
     said = [part for n in range(25) for part in (HumanMessage([f"{n}", PICTURE]), AIMessage("a"))]
-    found = build_context(spoken(*said), profile="strict")
+    found = build_context(spoken(*said), provider="strict")
     kinds = [m.content[1]["type"] for m in found.messages if m.type == "human"]
     assert kinds == ["text"] * 5 + ["image"] * 20
     assert found.repairs == ("replaced the oldest 5 of kind image: strict takes 20 at a time",)
     assert VALIDATORS["strict"](found.messages) == []
     assert "image" in {
-        m.content[1]["type"] for m in build_context(spoken(*said), profile="openai").messages[:1]
+        m.content[1]["type"] for m in build_context(spoken(*said), provider="openai").messages[:1]
     }
 
 
@@ -237,19 +237,19 @@ def test_of_too_many_pictures_the_newest_are_shown():
 def test_media_by_address_are_shown_until_the_user_asks_again(profile):
     asked = HumanMessage([{"type": "text", "text": "What is it?"}, {"type": "image", "url": URL}])
     entries = spoken(asked, AIMessage("A garden."))
-    assert build_context(entries, profile=profile).messages[0].content[1]["type"] == "image"
+    assert build_context(entries, provider=profile).messages[0].content[1]["type"] == "image"
     later = build_context(
-        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), profile=profile
+        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), provider=profile
     )
     assert later.messages[0].content[1]["text"] == f"[image, {URL}: not shown]"
     assert any("replaced the image" in repair for repair in later.repairs)
-    kept = replace(PROFILES[profile], old_addresses="keep")
+    kept = replace(PROVIDERS[profile], old_addresses="keep")
     again = build_context(
-        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), profile=kept
+        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), provider=kept
     )
     assert again.messages[0].content[1]["type"] == "image"
 
 
 def test_media_whose_data_is_in_the_message_are_shown_in_every_turn():
     said = spoken(HumanMessage([PICTURE]), AIMessage("A garden."), HumanMessage("Where?"))
-    assert build_context(said, profile="openai").messages[0].content[-1] == PICTURE
+    assert build_context(said, provider="openai").messages[0].content[-1] == PICTURE

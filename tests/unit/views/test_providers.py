@@ -21,20 +21,20 @@ from langchain_convmem.views.providers import (
     BEDROCK_CONVERSE,
     GEMINI,
     OPENAI,
-    PROFILES,
+    PROVIDERS,
     STRICT,
-    find_profile,
+    find_provider,
     fits,
-    resolve_profile,
+    resolve_provider,
 )
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT, INTERRUPTED_SOURCE
 from tests.fuzz.validators import VALIDATORS
 
-ALL = sorted(PROFILES)
+ALL = sorted(PROVIDERS)
 
 
 def shown(profile, *messages, **options):
-    found = build_context(spoken(*messages), profile=profile, **options)
+    found = build_context(spoken(*messages), provider=profile, **options)
     assert VALIDATORS[profile](found.messages) == []
     return found
 
@@ -66,18 +66,18 @@ def test_strict_takes_only_what_all_of_them_take():
 
 
 def test_a_profile_is_named_or_given_as_a_value():
-    assert resolve_profile("gemini") is GEMINI
-    assert resolve_profile(GEMINI) is GEMINI
+    assert resolve_provider("gemini") is GEMINI
+    assert resolve_provider(GEMINI) is GEMINI
     entries = spoken("a")
-    assert build_context(entries, profile=OPENAI) == build_context(entries, profile="openai")
+    assert build_context(entries, provider=OPENAI) == build_context(entries, provider="openai")
     with pytest.raises(ConfigError, match=r"cohere.*strict"):
-        build_context(entries, profile="cohere")
+        build_context(entries, provider="cohere")
 
 
 def test_a_model_that_takes_less_has_a_profile_of_its_own():
     blind = dataclasses.replace(OPENAI, name="blind", media={})
     picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-    found = build_context(spoken(HumanMessage([picture])), profile=blind)
+    found = build_context(spoken(HumanMessage([picture])), provider=blind)
     assert found.messages[0].content == [
         {"type": "text", "text": "[image, image/png, 2 B: not shown]"}
     ]
@@ -96,9 +96,9 @@ def test_a_model_that_takes_less_has_a_profile_of_its_own():
 )
 def test_a_chat_model_has_the_profile_of_its_provider_whatever_is_bound_to_it(kind, profile):
     model = type("Model", (), {"_llm_type": kind})()
-    assert find_profile(model) == profile
-    assert find_profile(type("Bound", (), {"bound": model})()) == profile
-    assert find_profile(object()) == "strict"
+    assert find_provider(model) == profile
+    assert find_provider(type("Bound", (), {"bound": model})()) == profile
+    assert find_provider(object()) == "strict"
 
 
 # -- system messages ----------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def test_a_result_bears_the_name_of_the_call_it_answers():
 @pytest.mark.parametrize("profile", ALL)
 def test_a_call_that_nothing_answers_is_closed_by_a_marked_error_with_a_lasting_id(profile):
     entries = spoken("q", asks("c1"))
-    closed = build_context(entries, profile=profile).messages[-1]
+    closed = build_context(entries, provider=profile).messages[-1]
     assert (closed.content, closed.status, closed.name) == (INTERRUPTED_RESULT, "error", "weather")
     assert closed.additional_kwargs == {"source": INTERRUPTED_SOURCE}
-    assert closed.id == build_context(entries, profile=profile).messages[-1].id
+    assert closed.id == build_context(entries, provider=profile).messages[-1].id
     assert len(closed.id) == 26
     assert len(entries) == 2
 

@@ -12,10 +12,10 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import NOTED_TEXT, build_context
-from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.validators import VALIDATORS
 
-ALL = sorted(PROFILES)
+ALL = sorted(PROVIDERS)
 SIGNATURE = base64.b64encode(b"signed").decode()
 CLAUDE = {"type": "thinking", "thinking": "Hm.", "signature": SIGNATURE}
 SILENT = {"type": "thinking", "thinking": "", "signature": "sig"}
@@ -36,7 +36,7 @@ def reply(*blocks, provider=None, **more):
 
 
 def kinds(profile, message):
-    found = build_context(spoken("q", message), profile=profile)
+    found = build_context(spoken("q", message), provider=profile)
     assert VALIDATORS[profile](found.messages) == []
     return [block["type"] for block in found.messages[1].content]
 
@@ -78,16 +78,16 @@ def test_reasoning_goes_back_to_the_provider_that_made_it(block, provider, taker
 )
 def test_a_message_whose_reasoning_is_not_whole_goes_without_any(block):
     for profile in ALL:
-        found = build_context(spoken("q", reply(CLAUDE, block, ANSWER)), profile=profile)
+        found = build_context(spoken("q", reply(CLAUDE, block, ANSWER)), provider=profile)
         assert found.messages[1].content == [ANSWER]
         assert found.repairs[0].startswith("left out the reasoning of ")
 
 
 def test_reasoning_that_leads_to_nothing_is_left_out():
-    found = build_context(spoken("q", reply(ANSWER, CLAUDE)), profile="anthropic")
+    found = build_context(spoken("q", reply(ANSWER, CLAUDE)), provider="anthropic")
     assert found.messages[1].content == [ANSWER]
     assert found.repairs[0].endswith("nothing follows it")
-    found = build_context(spoken("q", AIMessage([CLAUDE], id="m1"), "?"), profile="anthropic")
+    found = build_context(spoken("q", AIMessage([CLAUDE], id="m1"), "?"), provider="anthropic")
     assert [m.type for m in found.messages] == ["human"]
     assert "left out m1: it is blank" in found.repairs
 
@@ -95,24 +95,24 @@ def test_reasoning_that_leads_to_nothing_is_left_out():
 def test_reasoning_that_leads_to_a_call_stays():
     call = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
     said = ("q", AIMessage([CLAUDE], tool_calls=[call]), ToolMessage("22", tool_call_id="c1"))
-    found = build_context(spoken(*said), profile="anthropic")
+    found = build_context(spoken(*said), provider="anthropic")
     assert found.messages[1].content == [CLAUDE]
     assert found.repairs == ()
 
 
 def test_replies_that_are_joined_lose_their_reasoning():
     found = build_context(
-        spoken("q", reply(CLAUDE, ANSWER), reply(CLAUDE, ANSWER)), profile="anthropic"
+        spoken("q", reply(CLAUDE, ANSWER), reply(CLAUDE, ANSWER)), provider="anthropic"
     )
     assert found.messages[1].content == [ANSWER, ANSWER]
     assert found.repairs[0].endswith("it was joined")
 
 
 # -- behind which beginning ---------------------------------------------------------------------
-def thoughtful(entries, profile="anthropic", **options):
+def thoughtful(entries, provider="anthropic", **options):
     """Return, reply by reply, whether its reasoning is shown."""
-    found = build_context(entries, profile=profile, **options)
-    assert VALIDATORS[profile](found.messages) == []
+    found = build_context(entries, provider=provider, **options)
+    assert VALIDATORS[provider](found.messages) == []
     replies = [m for m in found.messages if m.type == "ai" and m.text != NOTED_TEXT]
     return [m.content[0]["type"] == "thinking" for m in replies]
 
@@ -177,7 +177,7 @@ SEARCH = [
 def test_a_search_goes_back_to_its_provider_and_is_a_note_elsewhere():
     for profile in ALL:
         found = build_context(
-            spoken("q", reply(*SEARCH, ANSWER, provider="anthropic")), profile=profile
+            spoken("q", reply(*SEARCH, ANSWER, provider="anthropic")), provider=profile
         )
         assert VALIDATORS[profile](found.messages) == []
         shown = found.messages[1].content
@@ -207,7 +207,7 @@ def test_half_a_search_is_a_note_even_there(half):
 )  # fmt: skip
 def test_other_providers_tools_are_one_note(blocks, name):
     for profile in ALL:
-        found = build_context(spoken("q", reply(*blocks, ANSWER)), profile=profile)
+        found = build_context(spoken("q", reply(*blocks, ANSWER)), provider=profile)
         assert [block["text"] for block in found.messages[1].content] == [
             f"[{name}: not shown]",
             "Three.",

@@ -8,7 +8,7 @@ from scripted_agents import RUNS, agent_with, says
 from scripted_chat import ScriptedChatModel, at
 from topics import BOAT, DOG, memory_of_topics, memory_with_a_buffer
 
-from langchain_convmem.integrations import search_dialog_tool
+from langchain_convmem.integrations import create_search_tool
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_what_was_found_stays_in_sight_of_later_turns_latest_first(memory):
 
 
 def test_what_a_model_looks_up_stays_in_sight_too(memory):
-    tool = search_dialog_tool(memory, k=1)
+    tool = create_search_tool(memory, k=1)
     looked_up = tool.invoke({"query": "the boat"}, at())
     assert BOAT in looked_up
     again = tool.invoke({"query": "the dog"}, at())
@@ -49,7 +49,7 @@ def test_what_a_model_looks_up_stays_in_sight_too(memory):
 def test_a_search_without_a_thread_has_no_buffer_and_shows_what_it_finds(memory):
     config = {"configurable": {"user_id": "ana"}}
     call = {"name": "search_dialog", "args": {"query": "boat"}, "id": "c", "type": "tool_call"}
-    answer = search_dialog_tool(memory).invoke(call, config)
+    answer = create_search_tool(memory).invoke(call, config)
     assert BOAT in answer.content
     assert [block["lines"][0]["text"] for block in answer.artifact] == [BOAT]
 

@@ -15,7 +15,7 @@ from scripted_chat import ProviderError, ScriptedChatModel, at
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import (
     MemoryState,
-    memory_graph,
+    create_memory_graph,
     recall_node,
 )
 
@@ -29,7 +29,7 @@ def ask_at_once(memory, saver, schema):
         return echo(messages)
 
     model = ScriptedChatModel(replies=[answer])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     threads = [
         threading.Thread(target=graph.invoke, args=(says(schema, f"question {number}"), at()))
         for number in range(4)
@@ -40,7 +40,7 @@ def ask_at_once(memory, saver, schema):
         thread.join()
 
     model = ScriptedChatModel(replies=["Yes."])
-    later = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    later = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     later.invoke(says(schema, "All there?"), at())
     return memory.history("t", user_id="ana").entries
 
@@ -65,7 +65,7 @@ def test_turns_at_once_stand_question_and_answer_together(filed, saver):
 @pytest.mark.parametrize("schema", KINDS)
 async def test_tasks_at_once_on_one_thread_are_all_stored(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     await asyncio.gather(
         *(graph.ainvoke(says(schema, f"question {number}"), at()) for number in range(8))
     )
@@ -91,7 +91,7 @@ def turns_of(memory):
 
 
 def a_graph_that_asks_several(memory, saver, model):
-    chat = memory_graph(memory, model)
+    chat = create_memory_graph(memory, model)
     builder = StateGraph(Several)
     builder.add_node("ask", lambda state: {"answers": [chat.invoke(state)["answer"]]})
     builder.add_conditional_edges(

@@ -16,7 +16,7 @@ from langgraph.types import Command, Send, interrupt
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import (
-    memory_graph,
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -177,7 +177,9 @@ class Reports(TypedDict, total=False):
 
 
 def test_of_one_question_sent_to_several_at_once_every_reply_is_kept(memory, saver):
-    worker = memory_graph(memory, ScriptedChatModel(replies=[echo]), state_schema=MessagesState)
+    worker = create_memory_graph(
+        memory, ScriptedChatModel(replies=[echo]), state_schema=MessagesState
+    )
 
     def work(state):
         found = worker.invoke({"messages": [HumanMessage("Report.", id="q")]})
@@ -225,7 +227,7 @@ def test_a_graph_that_hands_over_to_another_leaves_each_reply_under_its_own_name
 
 def test_a_graph_that_keeps_its_state_small_goes_back_all_the_same(memory, saver):
     model = ScriptedChatModel(replies=[echo])
-    graph = memory_graph(
+    graph = create_memory_graph(
         memory, model, state_schema=MessagesState, checkpointer=saver, follow_edits=False
     )
     for text in ("one", "two", "three"):

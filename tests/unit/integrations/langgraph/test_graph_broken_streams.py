@@ -12,7 +12,7 @@ from langgraph.graph import MessagesState
 from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
-from langchain_convmem.integrations.langgraph import memory_graph
+from langchain_convmem.integrations.langgraph import create_memory_graph
 
 SCHEMAS = pytest.mark.parametrize("schema", KINDS)
 
@@ -30,7 +30,7 @@ def talk(memory):
 
 
 def a_graph(memory, schema, model, saver=None):
-    return memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    return create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
 
 
 def run_broken(graph, schema):

@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
 
-from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+from langchain_convmem.integrations.langgraph import MemoryState, create_memory_graph
 
 PLAIN = (str, int, float, bool, type(None))
 
@@ -23,7 +23,7 @@ def is_plain(value):
 def test_a_strict_checkpointer_reads_back_all_that_a_turn_puts_into_it(
     memory, saver, schema, caplog
 ):
-    graph = memory_graph(
+    graph = create_memory_graph(
         memory, ScriptedChatModel(replies=[echo]), state_schema=schema, checkpointer=saver
     )
     with caplog.at_level(logging.WARNING):
@@ -36,7 +36,7 @@ def test_a_strict_checkpointer_reads_back_all_that_a_turn_puts_into_it(
 
 
 def test_a_state_of_ids_puts_nothing_but_plain_values_into_a_checkpointer(memory, saver):
-    graph = memory_graph(memory, ScriptedChatModel(replies=[echo]), checkpointer=saver)
+    graph = create_memory_graph(memory, ScriptedChatModel(replies=[echo]), checkpointer=saver)
     graph.invoke({"input": "I parked on level C."}, at("monday"))
     graph.invoke({"input": "Where did I park?"}, at())
     checkpoints = list(saver.list(at()))
@@ -47,7 +47,7 @@ def test_a_state_of_ids_puts_nothing_but_plain_values_into_a_checkpointer(memory
 
 
 def test_the_state_of_a_long_chat_grows_by_nothing(memory, saver):
-    graph = memory_graph(
+    graph = create_memory_graph(
         memory, ScriptedChatModel(replies=["Noted."]), checkpointer=saver, recall=False
     )
     sizes = []
@@ -62,7 +62,7 @@ def test_the_state_of_a_long_chat_grows_by_nothing(memory, saver):
 def test_a_chat_goes_on_in_every_checkpointer(filed, saver, schema):
     model = ScriptedChatModel(replies=[echo])
     for text in ("one", "two"):
-        graph = memory_graph(filed, model, state_schema=schema, checkpointer=saver)
+        graph = create_memory_graph(filed, model, state_schema=schema, checkpointer=saver)
         assert answer_of(graph.invoke(says(schema, text), at())) == f"re: {text}"
     assert [one.text for one in model.seen[1]] == ["one", "re: one", "two"]
     assert shown(filed) == ["one", "re: one", "two", "re: two"]
@@ -83,7 +83,7 @@ def outer(inner, schema, saver):
 @pytest.mark.parametrize("schema", FORMS)
 def test_the_graph_is_a_node_of_a_graph_with_the_same_keys(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = outer(memory_graph(memory, model, state_schema=schema), schema, saver)
+    graph = outer(create_memory_graph(memory, model, state_schema=schema), schema, saver)
     for text in ("one", "two"):
         assert answer_of(graph.invoke(says(schema, text), at())) == f"re: {text}"
     assert [one.text for one in model.seen[1]] == ["one", "re: one", "two"]
@@ -93,7 +93,7 @@ def test_the_graph_is_a_node_of_a_graph_with_the_same_keys(memory, saver, schema
 @pytest.mark.parametrize("schema", KINDS)
 def test_a_subgraph_that_was_interrupted_goes_on_where_it_was(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = outer(memory_graph(memory, model, state_schema=schema), schema, saver)
+    graph = outer(create_memory_graph(memory, model, state_schema=schema), schema, saver)
     graph.invoke(says(schema, "one"), at())
     stream = graph.stream(says(schema, "two"), at(), interrupt_before=["model"], subgraphs=True)
     [*_] = stream
@@ -103,7 +103,7 @@ def test_a_subgraph_that_was_interrupted_goes_on_where_it_was(memory, saver, sch
 
 
 def test_the_graph_is_called_from_a_node_with_a_state_of_its_own(memory, saver):
-    chat = memory_graph(memory, ScriptedChatModel(replies=[echo]))
+    chat = create_memory_graph(memory, ScriptedChatModel(replies=[echo]))
 
     def asking(state):
         return {"messages": [("ai", chat.invoke({"input": state["messages"][-1].text})["answer"])]}
@@ -118,7 +118,7 @@ def test_the_graph_is_called_from_a_node_with_a_state_of_its_own(memory, saver):
 
 
 def test_a_graph_with_a_memory_of_its_own_inside_another_is_saved_as_its_own(memory, saver):
-    chat = memory_graph(memory, ScriptedChatModel(replies=[echo]), checkpointer=True)
+    chat = create_memory_graph(memory, ScriptedChatModel(replies=[echo]), checkpointer=True)
     builder = StateGraph(MemoryState)
     builder.add_node("chat", chat)
     builder.add_edge(START, "chat")

@@ -9,7 +9,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import (
-    memory_graph,
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -23,7 +23,7 @@ def model():
 
 @pytest.fixture
 def graph(memory, saver, model):
-    return memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
+    return create_memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
 
 
 def chat(graph, *texts):
@@ -77,7 +77,9 @@ def test_removing_all_messages_begins_anew(memory, model, graph):
 
 def test_another_checkpointer_that_knows_nothing_removes_nothing(memory, model, graph):
     chat(graph, "one", "two")
-    other = memory_graph(memory, model, state_schema=MessagesState, checkpointer=InMemorySaver())
+    other = create_memory_graph(
+        memory, model, state_schema=MessagesState, checkpointer=InMemorySaver()
+    )
     chat(other, "three")
     assert shown(memory)[:4] == ["one", "re: one", "two", "re: two"]
     assert controls(memory) == []

@@ -14,7 +14,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.langgraph import (
     MemoryState,
-    memory_graph,
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -23,7 +23,7 @@ from langchain_convmem.integrations.langgraph import (
 
 def a_graph(memory, saver, schema=MessagesState, **options):
     model = ScriptedChatModel(replies=[echo])
-    return memory_graph(memory, model, state_schema=schema, checkpointer=saver, **options)
+    return create_memory_graph(memory, model, state_schema=schema, checkpointer=saver, **options)
 
 
 def own_nodes(memory, saver, schema=MessagesState):
@@ -100,7 +100,7 @@ def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, 
 
 def test_a_question_without_an_answer_that_was_forgotten_does_not_come_back(memory, saver):
     model = ScriptedChatModel(replies=[ProviderError(), "One."])
-    graph = memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
     with pytest.raises(ProviderError):
         graph.invoke(says(MessagesState, "The code is 1234."), at())
     memory.forget(thread_id="t", user_id="ana")
@@ -178,7 +178,7 @@ def test_two_names_for_the_user_are_refused(memory, schema):
 
 def test_the_same_message_again_replaces_its_answer_though_no_checkpointer_knows_it(memory):
     model = ScriptedChatModel(replies=["On level C.", "On level D."])
-    graph = memory_graph(memory, model, state_schema=MessagesState)
+    graph = create_memory_graph(memory, model, state_schema=MessagesState)
     for _ in range(2):
         graph.invoke(says(MessagesState, "Where did I park?", "h1"), at())
     assert shown(memory) == ["Where did I park?", "On level D."]

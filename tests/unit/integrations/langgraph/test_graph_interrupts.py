@@ -9,7 +9,7 @@ from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import (
     MemoryState,
-    memory_graph,
+    create_memory_graph,
     model_messages,
     recall_node,
     record_node,
@@ -23,7 +23,7 @@ def test_a_graph_that_is_interrupted_around_a_node_goes_on_where_it_was(
     memory, saver, schema, node, when
 ):
     model = ScriptedChatModel(replies=["On level C."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     graph.invoke(says(schema, "Where?"), at(), **{when: [node]})
     graph.invoke(None, at())
     assert spoken(memory) == ["Where?", "On level C."]
@@ -59,7 +59,7 @@ def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(
 
 def test_a_reply_that_a_human_corrects_before_it_is_recorded_is_stored_as_corrected(memory, saver):
     model = ScriptedChatModel(replies=["On level D."])
-    graph = memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
     graph.invoke(says(MessagesState, "Where?"), at(), interrupt_before=["record"])
     reply = messages_of(graph)[-1]
     graph.update_state(at(), {"messages": [AIMessage("On level C.", id=reply.id)]})

@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import (
-    memory_graph,
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -84,7 +84,7 @@ def test_a_graph_of_ones_own_keeps_the_question_of_a_stream_that_is_left(memory,
 def test_a_reply_whose_reader_left_is_kept(memory, schema, has_saver):
     model = ScriptedChatModel(replies=["In the hall.", "At noon.", "Bye.", "Yes."])
     saver = InMemorySaver() if has_saver else None
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     _leave(graph, schema)
     assert shown(memory) == ["Where?", "In the hall."]
     for text in ("When?", "Thanks", "Still there?"):
@@ -97,7 +97,7 @@ def test_a_reply_whose_reader_left_is_kept(memory, schema, has_saver):
 @PARTED
 def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     with closing(graph.stream(says(schema, "Where?", "q1"), at(), stream_mode="messages")) as parts:
         next(parts)
     graph.invoke(says(schema, "Where?", "q1"), at())
@@ -107,7 +107,7 @@ def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory
 @PARTED
 def test_a_run_that_is_resumed_after_its_reader_left_has_one_answer(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     _leave(graph, schema)
     reply = answer_of(graph.invoke(None, at()))
     assert shown(memory) == ["Where?", reply]
@@ -116,7 +116,7 @@ def test_a_run_that_is_resumed_after_its_reader_left_has_one_answer(memory, save
 @PARTED
 def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     value, modes = says(schema, "Where?"), ["messages", "updates"]
     with closing(
         graph.stream(value, at(), stream_mode=modes, interrupt_before=["record"])
@@ -132,7 +132,9 @@ def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver, sche
 @PARTED
 def test_of_a_turn_that_is_not_to_be_stored_nothing_is(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver, remember=False)
+    graph = create_memory_graph(
+        memory, model, state_schema=schema, checkpointer=saver, remember=False
+    )
     _leave(graph, schema)
     assert spoken(memory) == []
 
@@ -140,7 +142,7 @@ def test_of_a_turn_that_is_not_to_be_stored_nothing_is(memory, saver, schema):
 @PARTED
 def test_who_reads_to_the_end_finds_the_reply_stored_once(memory, saver, schema):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     for named in (graph, graph.with_config(tags=["a"])):
         list(named.stream(says(schema, "Where?"), at(), stream_mode="messages"))
     assert shown(memory) == ["Where?", "In the hall.", "Where?", "In the hall."]

@@ -9,7 +9,7 @@ from scripted_chat import ScriptedChatModel, at
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import (
     MemoryState,
-    memory_graph,
+    create_memory_graph,
     model_messages,
     recall_node,
     record_node,
@@ -35,7 +35,7 @@ def careful(memory):
 @pytest.mark.parametrize("schema", KINDS)
 def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, saver, schema):
     model = ScriptedChatModel(replies=[echo])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     graph.invoke(says(schema, "one"), at())
     graph.invoke(says(schema, "between us"), at(remember=False), interrupt_before=["model"])
     reply = graph.invoke(None, at())
@@ -47,7 +47,7 @@ def test_a_call_that_is_not_stored_notes_nothing_about_the_thread(memory):
     key = ThreadKey("ana", "t")
     said = [one for n in range(60) for one in (HumanMessage(f"{n}?"), AIMessage(f"{n}."))]
     memory.add_messages(said, thread_id="t", user_id="ana")
-    graph = memory_graph(memory, ScriptedChatModel(replies=[echo]), history_tokens=20)
+    graph = create_memory_graph(memory, ScriptedChatModel(replies=[echo]), history_tokens=20)
     graph.invoke({"input": "between us"}, at(remember=False))
     assert memory.log.get_state(key, "cache:live") is None
     graph.invoke({"input": "for the record"}, at())
@@ -93,7 +93,7 @@ def test_no_message_is_searched_for_before_the_hook_was_asked(memory, saver):
 
     careful = ConversationMemory(memory.log, embeddings=Embeddings(), before_write=redact)
     model = ScriptedChatModel(replies=["Noted."])
-    graph = memory_graph(careful, model, state_schema=MessagesState, checkpointer=saver)
+    graph = create_memory_graph(careful, model, state_schema=MessagesState, checkpointer=saver)
     graph.invoke(says(MessagesState, "My key is sk-4242."), at("monday"))
     graph.invoke(says(MessagesState, "Is sk-4242 my key?"), at("tuesday"))
     graph.invoke(says(MessagesState, "off the record: no"), at("wednesday"))

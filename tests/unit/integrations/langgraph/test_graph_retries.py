@@ -11,7 +11,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.integrations.langgraph import (
     MemoryState,
-    memory_graph,
+    create_memory_graph,
     model_messages,
     recall_node,
     record_node,
@@ -25,7 +25,7 @@ def test_what_the_user_said_is_durable_when_the_model_fails_and_resuming_doubles
     memory, saver, schema
 ):
     model = ScriptedChatModel(replies=[ProviderError("overloaded"), "On level C."])
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     with pytest.raises(ProviderError):
         graph.invoke(says(schema, "Where did I park?"), at())
     assert spoken(memory) == ["Where did I park?"]
@@ -37,7 +37,7 @@ def test_what_the_user_said_is_durable_when_the_model_fails_and_resuming_doubles
 
 def test_the_same_message_again_replaces_its_answer(memory, saver):
     model = ScriptedChatModel(replies=["On level C.", "On level D."])
-    graph = memory_graph(memory, model, checkpointer=saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     for _ in range(2):
         graph.invoke(says(MemoryState, "Where did I park?", "h1"), at())
     assert shown(memory) == ["Where did I park?", "On level D."]
@@ -51,10 +51,10 @@ def test_a_node_that_stopped_right_after_its_write_stores_nothing_twice(
 ):
     crashing = ConversationMemory(CrashingLog(memory.log, crash))
     model = ScriptedChatModel(replies=["On level C."])
-    graph = memory_graph(crashing, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(crashing, model, state_schema=schema, checkpointer=saver)
     with pytest.raises(Crash):
         graph.invoke(says(schema, "Where?"), at(), durability="sync")
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     graph.invoke(None, at(), durability="sync")
     assert spoken(memory) == ["Where?", "On level C."]
 
@@ -63,7 +63,7 @@ def test_a_node_that_stopped_right_after_its_write_stores_nothing_twice(
 def test_a_reply_that_could_not_be_written_is_raised_and_written_on_resuming(memory, saver, schema):
     model = ScriptedChatModel(replies=["On level C.", "another"])
     memory = ConversationMemory(FailingLog(memory.log, fails_at=2))
-    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
     with pytest.raises(LogUnavailableError):
         graph.invoke(says(schema, "Where?"), at())
     graph.invoke(None, at())

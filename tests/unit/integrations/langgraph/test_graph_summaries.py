@@ -7,7 +7,7 @@ from langgraph.graph import MessagesState
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, SummarySettings
-from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+from langchain_convmem.integrations.langgraph import MemoryState, create_memory_graph
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
 
@@ -27,7 +27,7 @@ def memory_of(when):
 def played(memory, schema):
     """Return the messages of the last call of the model, after five turns."""
     model = ScriptedChatModel(replies=[f"Noted {number}." for number in range(5)])
-    graph = memory_graph(memory, model, state_schema=schema, recall=False)
+    graph = create_memory_graph(memory, model, state_schema=schema, recall=False)
     for text in TEXTS:
         graph.invoke(says(schema, text), at())
         memory.flush()
@@ -44,14 +44,14 @@ def test_who_is_told_that_a_thread_is_due_does_the_work_elsewhere():
 
 
 def test_without_a_summarizer_there_is_no_such_node(memory):
-    graph = memory_graph(memory, ScriptedChatModel(replies=["A."]))
+    graph = create_memory_graph(memory, ScriptedChatModel(replies=["A."]))
     assert "summarize" not in graph.get_graph().nodes
 
 
 def test_a_turn_that_is_not_remembered_compacts_nothing():
     with memory_of("foreground") as memory:
         model = ScriptedChatModel(replies=["A."] * 6)
-        graph = memory_graph(memory, model, state_schema=MessagesState, recall=False)
+        graph = create_memory_graph(memory, model, state_schema=MessagesState, recall=False)
         for text in TEXTS:
             graph.invoke(says(MessagesState, text), at(remember=False))
         assert memory.history("t", user_id="ana").last_summary is None

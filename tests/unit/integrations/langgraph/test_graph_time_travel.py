@@ -9,12 +9,12 @@ from scripted_chat import ScriptedChatModel, at
 from summaries import bare
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+from langchain_convmem.integrations.langgraph import MemoryState, create_memory_graph
 
 
 def a_graph(memory, saver, schema, model=None):
     model = model or ScriptedChatModel(replies=[echo])
-    return memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    return create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
 
 
 def chat(graph, schema, *texts):
@@ -202,7 +202,7 @@ def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, saver, 
 @pytest.mark.parametrize("schema", KINDS)
 def test_going_back_reaches_turns_that_a_subgraph_stored(memory, saver, schema):
     builder = StateGraph(schema)
-    inner = memory_graph(memory, ScriptedChatModel(replies=[echo]), state_schema=schema)
+    inner = create_memory_graph(memory, ScriptedChatModel(replies=[echo]), state_schema=schema)
     builder.add_node("chat", inner)
     builder.add_edge(START, "chat")
     graph = builder.compile(checkpointer=saver)

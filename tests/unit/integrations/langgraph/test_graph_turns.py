@@ -15,7 +15,7 @@ from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.integrations.langgraph import (
     MemoryState,
     amodel_messages,
-    memory_graph,
+    create_memory_graph,
     model_messages,
     model_node,
     recall_node,
@@ -35,7 +35,7 @@ def a_model(*replies):
 @pytest.mark.parametrize("schema", KINDS)
 def test_the_thread_goes_on_without_a_checkpointer(memory, schema):
     model = a_model("Noted.", "On level C.")
-    graph = memory_graph(memory, model, state_schema=schema)
+    graph = create_memory_graph(memory, model, state_schema=schema)
     graph.invoke(says(schema, GARAGE), at())
     graph.invoke(says(schema, "Where did I park?"), at())
     assert shown(memory) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
@@ -47,7 +47,9 @@ def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory, schema):
     from langgraph.checkpoint.memory import InMemorySaver
 
     for said in (GARAGE, "And now?"):
-        graph = memory_graph(memory, a_model(), state_schema=schema, checkpointer=InMemorySaver())
+        graph = create_memory_graph(
+            memory, a_model(), state_schema=schema, checkpointer=InMemorySaver()
+        )
         graph.invoke(says(schema, said), at())
         graph.invoke(says(schema, f"{said} Again."), at())
     assert shown(memory)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
@@ -55,7 +57,7 @@ def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory, schema):
 
 def test_a_line_forgotten_after_it_was_recalled_does_not_reach_the_model(memory, saver):
     model = a_model("Noted.")
-    graph = memory_graph(memory, model, checkpointer=saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     graph.invoke({"input": GARAGE}, at("monday"))
     question = {"input": "Where did I park?"}
     stopped = graph.invoke(question, at("tuesday"), interrupt_before=["model"])
@@ -67,7 +69,7 @@ def test_a_line_forgotten_after_it_was_recalled_does_not_reach_the_model(memory,
 
 def test_two_users_never_meet(memory):
     model = a_model()
-    graph = memory_graph(memory, model)
+    graph = create_memory_graph(memory, model)
     graph.invoke({"input": GARAGE}, at("t", "ana"))
     graph.invoke({"input": "Where did I park?"}, at("t", "ben"))
     assert [one.text for one in model.seen[1]] == ["Where did I park?"]
@@ -78,7 +80,9 @@ def test_two_users_never_meet(memory):
 
 @pytest.mark.parametrize("schema", KINDS)
 def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, saver, schema):
-    graph = memory_graph(memory, a_model("On level C."), state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(
+        memory, a_model("On level C."), state_schema=schema, checkpointer=saver
+    )
     for _ in range(2):
         parts = list(graph.stream(says(schema, GARAGE), at(), stream_mode="messages"))
         assert "".join(part.text for part, _ in parts) == "On level C."
@@ -88,7 +92,9 @@ def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, saver, s
 
 @pytest.mark.parametrize("schema", KINDS)
 async def test_an_asynchronous_stream_holds_the_answer_and_nothing_else(memory, saver, schema):
-    graph = memory_graph(memory, a_model("On level C."), state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(
+        memory, a_model("On level C."), state_schema=schema, checkpointer=saver
+    )
     stream = graph.astream(says(schema, GARAGE), at(), stream_mode="messages")
     parts = [part async for part in stream]
     assert "".join(part.text for part, _ in parts) == "On level C."
@@ -104,7 +110,7 @@ def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
 
     careful = ConversationMemory(memory.log, before_write=hook)
     for schema in KINDS:
-        graph = memory_graph(
+        graph = create_memory_graph(
             careful, a_model("On level C."), state_schema=schema, checkpointer=saver
         )
         stream = graph.stream(says(schema, GARAGE), at(schema.__name__), stream_mode="messages")
@@ -117,7 +123,7 @@ def test_a_model_chosen_by_the_call_gets_what_that_model_takes(memory):
     slots = [MessagesPlaceholder("history"), MessagesPlaceholder("input")]
     prompt = ChatPromptTemplate([SystemMessage("Be brief."), *slots])
     chosen = one.configurable_alternatives(ConfigurableField("model"), other=prompt | other)
-    graph = memory_graph(memory, chosen)
+    graph = create_memory_graph(memory, chosen)
     assert graph.invoke({"input": "Hi"}, at())["answer"] == "one"
     assert graph.invoke({"input": "Hi"}, at(model="other"))["answer"] == "other"
     assert [seen.text for seen in other.seen[0]] == ["Be brief.", "Hi", "one", "Hi"]
@@ -207,7 +213,7 @@ def test_a_chain_gets_what_a_wrapped_chain_gets(memory):
             MessagesPlaceholder("input"),
         ]
     )
-    graph = memory_graph(memory, prompt | model)
+    graph = create_memory_graph(memory, prompt | model)
     graph.invoke({"input": GARAGE}, at("monday"))
     graph.invoke({"input": "Hi."}, at("tuesday"))
     graph.invoke({"input": "Where did I park?"}, at("tuesday"))
@@ -221,7 +227,7 @@ def test_an_agent_may_be_the_model_and_its_tool_loop_is_stored(memory, saver):
     agents = pytest.importorskip("langchain.agents")
     call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
     model = a_model(AIMessage("", tool_calls=[call]), "On level C.")
-    graph = memory_graph(memory, agents.create_agent(model, [level_of]), checkpointer=saver)
+    graph = create_memory_graph(memory, agents.create_agent(model, [level_of]), checkpointer=saver)
     reply = graph.invoke({"input": "Where is the blue pillar?"}, at())
     assert reply["answer"] == "On level C."
     entries = memory.history("t", user_id="ana").entries
@@ -237,7 +243,7 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
         AIMessage("On level C.", id="b"),
     ]
     model = a_model("You are welcome.")
-    graph = memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
+    graph = create_memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
     graph.update_state(at(), {"messages": before})
     graph.invoke(says(MessagesState, "Thanks."), at())
     assert [one.text for one in model.seen[0]] == [
@@ -249,7 +255,7 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
 def test_a_model_that_repeats_its_ids_loses_no_reply(memory, saver):
     for schema in (MemoryState, MessagesState):
         model = a_model(AIMessage("One.", id="same"), AIMessage("Two.", id="same"))
-        graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+        graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
         name = schema.__name__
         graph.invoke(says(schema, "First?"), at(name))
         graph.invoke(says(schema, "Second?"), at(name))
@@ -261,7 +267,7 @@ def test_a_model_that_repeats_its_ids_loses_no_reply(memory, saver):
 
 @pytest.mark.parametrize("nothing", ["", None, []])
 def test_a_state_that_holds_nothing_to_answer_is_refused(memory, nothing):
-    graph = memory_graph(memory, a_model())
+    graph = create_memory_graph(memory, a_model())
     with pytest.raises(ConfigError, match=r"nothing to answer.*input=None"):
         graph.invoke({"input": nothing}, at())
 
@@ -276,7 +282,7 @@ def test_a_state_that_holds_nothing_to_answer_is_refused(memory, nothing):
     ],
 )
 def test_an_input_that_is_not_what_the_user_says_is_refused_without_its_words(memory, given, why):
-    graph = memory_graph(memory, a_model())
+    graph = create_memory_graph(memory, a_model())
     with pytest.raises(InvalidMessageError, match=why) as refused:
         graph.invoke({"input": given}, at())
     assert "Teresa" not in str(refused.value)
@@ -284,7 +290,7 @@ def test_an_input_that_is_not_what_the_user_says_is_refused_without_its_words(me
 
 
 def test_a_state_of_ids_takes_one_message(memory):
-    graph = memory_graph(memory, a_model())
+    graph = create_memory_graph(memory, a_model())
     chat = [("user", "Hi"), ("ai", "Hello"), ("user", "Where?")]
     with pytest.raises(ConfigError, match=r"holds 3 messages.*'messages' key"):
         graph.invoke({"input": chat}, at())
@@ -300,13 +306,13 @@ def test_a_state_of_ids_takes_one_message(memory):
     ],
 )
 def test_a_state_of_ids_takes_a_message_in_any_form(memory, said):
-    memory_graph(memory, a_model()).invoke({"input": said}, at())
+    create_memory_graph(memory, a_model()).invoke({"input": said}, at())
     assert memory.history("t", user_id="ana").entries[0].contents == ("Hi",)
 
 
 @pytest.mark.parametrize("messages", [[], [("system", "Be brief.")]])
 def test_a_state_in_which_nobody_says_anything_changes_nothing(memory, messages):
-    graph = memory_graph(memory, a_model(), state_schema=MessagesState)
+    graph = create_memory_graph(memory, a_model(), state_schema=MessagesState)
     graph.invoke({"messages": [("user", "Hi")]}, at())
     before = memory.history("t", user_id="ana").entries
     with pytest.raises(ConfigError, match="nothing to answer"):
@@ -315,7 +321,7 @@ def test_a_state_in_which_nobody_says_anything_changes_nothing(memory, messages)
 
 
 def test_what_was_said_once_is_not_taken_for_something_new(memory, saver):
-    graph = memory_graph(memory, a_model(), checkpointer=saver)
+    graph = create_memory_graph(memory, a_model(), checkpointer=saver)
     graph.invoke({"input": "Hi"}, at())
     with pytest.raises(ConfigError, match="nothing to answer"):
         graph.invoke({"recalled_ids": []}, at())
