@@ -52,7 +52,7 @@ from langchain_convmem.turns.memory import WritingTurns
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
-from langchain_convmem.turns.turn import read_stretches
+from langchain_convmem.turns.view import read_stretches
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.counting import (

@@ -38,7 +38,7 @@ from langchain_convmem.summarizing.summarizers import (
     check_summarizer,
     write,
 )
-from langchain_convmem.turns.turn import make_entry
+from langchain_convmem.turns.view import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
 

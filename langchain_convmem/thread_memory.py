@@ -27,15 +27,15 @@ from langchain_convmem.turns.messages import (
     reconcile_thread,
 )
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
+from langchain_convmem.turns.recalled import fold_recalled
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
-from langchain_convmem.turns.turn import (
-    TURN_QUEUE,
+from langchain_convmem.turns.turn import TURN_QUEUE
+from langchain_convmem.turns.view import (
     ModelContext,
     TurnEntries,
     TurnView,
     find_turn_start,
-    fold_recalled,
     make_entry,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_storable

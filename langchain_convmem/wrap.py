@@ -40,6 +40,7 @@ from langchain_convmem.turns.messages import (
     reconcile_thread,
 )
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings, read_key
+from langchain_convmem.turns.recalled import RECALLED
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
     PartialReplyHandler,
@@ -49,9 +50,8 @@ from langchain_convmem.turns.replies import (
     settle_unfinished,
 )
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
-from langchain_convmem.turns.turn import (
-    RECALLED,
-    TURN_QUEUE,
+from langchain_convmem.turns.turn import TURN_QUEUE, measure_times, store_reply
+from langchain_convmem.turns.view import (
     CallContext,
     ModelContext,
     TurnEntries,
@@ -60,9 +60,7 @@ from langchain_convmem.turns.turn import (
     is_answered,
     list_earlier_entries,
     make_entry,
-    measure_times,
     note_recalled,
-    store_reply,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.counting import get_text_counter

@@ -32,7 +32,8 @@ from langchain_convmem.turns.state_sync import (
     rename_known,
 )
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import (
+from langchain_convmem.turns.turn import measure_times
+from langchain_convmem.turns.view import (
     SPOKEN,
     CallContext,
     ModelContext,
@@ -42,7 +43,6 @@ from langchain_convmem.turns.turn import (
     join_searchable,
     list_earlier_entries,
     make_entry,
-    measure_times,
 )
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.models import ModelFacts

@@ -49,17 +49,16 @@ from langchain_convmem.turns.state_sync import (
     select_spoken,
 )
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import (
+from langchain_convmem.turns.turn import draft_reply, measure_times
+from langchain_convmem.turns.view import (
     CallContext,
     ModelContext,
     TurnEntries,
     TurnView,
-    draft_reply,
     find_turn_start,
     is_answered,
     list_earlier_entries,
     make_entry,
-    measure_times,
 )
 from langchain_convmem.views.codec import (
     decode_message,

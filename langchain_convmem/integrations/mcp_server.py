@@ -27,7 +27,7 @@ from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraErro
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.profile.profile import ProfileItem, format_items
 from langchain_convmem.records import DialogLine, Entry, ThreadKey
-from langchain_convmem.turns.turn import fence_blocks
+from langchain_convmem.turns.recalled import fence_blocks
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import find_trust, format_iso_time, name_speaker
 from langchain_convmem.views.live import find_live_entries

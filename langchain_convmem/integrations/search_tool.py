@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field
 from langchain_convmem.background import hop
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
-from langchain_convmem.turns.turn import SPOKEN, fence_blocks, select_visible
+from langchain_convmem.turns.recalled import fence_blocks, select_visible
+from langchain_convmem.turns.view import SPOKEN
 from langchain_convmem.views.lines import format_iso_time
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.shown import RecalledBlock

@@ -17,7 +17,7 @@ from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.turns.turn import SPOKEN
+from langchain_convmem.turns.view import SPOKEN
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, make_plain
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import (

@@ -31,7 +31,7 @@ from langchain_convmem.turns.messages import (
 from langchain_convmem.turns.provenance import NodeContext, Provenance, Unit
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
-from langchain_convmem.turns.turn import SPOKEN, CallContext, has_same_content
+from langchain_convmem.turns.view import SPOKEN, CallContext, has_same_content
 from langchain_convmem.views.codec import get_role, make_draft, make_storable
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.edits import plan_replace

@@ -63,7 +63,7 @@ CEILINGS = {
 
 NOT_YET: dict[str, int] = {
     "room: views": 5_157,
-    "room: turns": 6_040,
+    "room: turns": 6_094,
     "room: recall": 5_934,
     "room: words": 2_335,
     "room: summarizing": 2_293,
@@ -76,9 +76,9 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_605,
     "room: offline": 843,
     "room: testing": 2_785,
-    "package": 49_375,
-    "files of the package": 177,
-    "code above 700 lines a file": 735,
+    "package": 49_429,
+    "files of the package": 179,
+    "code above 700 lines a file": 719,
     "code above 400 lines a class": 263,
     "settings of recall": 35,
     "lines of tests": 87_596,

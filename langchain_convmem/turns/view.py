@@ -1,0 +1,726 @@
+"""What a turn's model sees: the thread and the recalled lines, in one budget where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_convmem.history import (
+    LiveThread,
+    make_note,
+    read_all,
+    read_live,
+    write_cache,
+)
+from langchain_convmem.ids import make_ulid
+from langchain_convmem.logs.base import has_same_payload
+from langchain_convmem.message_log import MessageLog, Stretch
+from langchain_convmem.records import (
+    CacheDraft,
+    Draft,
+    Entry,
+    Role,
+    ThreadKey,
+)
+from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.profile_block import ProfileBlock, read_block
+from langchain_convmem.turns.recalled import (
+    NOTICES,
+    RECALLS,
+    MessageList,
+    RecalledLines,
+    fit_blocks,
+    fold_recalled,
+    make_recalled_messages,
+    name_line,
+    name_sentences,
+    note_block,
+    select_visible,
+    take_blocks,
+    write_fence,
+)
+from langchain_convmem.turns.replies import INTERRUPTED
+from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
+from langchain_convmem.views.context import (
+    SUMMARY_SOURCE,
+    ContextBudget,
+    SummaryPlace,
+    build_context,
+    count_said,
+    format_summary_text,
+)
+from langchain_convmem.views.counting import get_text_counter
+from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
+from langchain_convmem.views.messages import (
+    DraftBuilder,
+    TextCounter,
+    TokenCounter,
+)
+from langchain_convmem.views.providers import Provider
+from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
+from langchain_convmem.views.tokens import count_text_tokens
+
+_NO_DOCUMENT = "cache:none"
+_MANY = 999_999
+"""For the line on what a view leaves out, where its room is kept free: no number is longer."""
+_LINES_SHARE = 0.3
+"""How much of the room of recall lines keep that do not answer, beside folded summaries."""
+_PATIENCE_S = 0.3
+"""How long a turn waits for lines of other threads that were said a moment ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """Builds what a turn's model sees. Thread-safe: it only holds settings.
+
+    Attributes:
+        memory: Whose log and recall.
+        key: The thread.
+        options: Budgets and limits.
+        provider: Provider rules for the messages.
+        trace: Where recall is reported.
+        slots: The variables of the prompt that can be filled; None where it gets messages alone.
+        model: The name of the model, by which tokens are counted; None if it is not known.
+    """
+
+    memory: TurnMemory
+    key: ThreadKey
+    options: TurnOptions
+    provider: Provider
+    trace: TurnTrace = field(repr=False)
+    slots: Collection[str] | None = None
+    model: str | None = None
+
+    def build_context(
+        self,
+        locate: Locate,
+        query: str | None = None,
+        *,
+        thread: LiveThread | None = None,
+        only: Collection[str] | None = None,
+        note_later: bool = False,
+    ) -> ModelContext:
+        """Return what the model gets.
+
+        Args:
+            locate: Finds the turn among the entries that were read.
+            query: What to search for, empty for nothing; None is what the user says in the turn.
+            thread: What was read of the thread already; None reads it.
+            only: Names of lines that were recalled before in the turn: others are left out.
+            note_later: Leave the note of what the next view needs to the caller.
+        """
+        seen = self.read_view(locate, thread, note_later=note_later)
+        if query is None:
+            asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
+            query = join_searchable(filter(None, asked), self.memory.drafting)
+        found = self.recall_lines(seen, query, is_first=only is None)
+        if only is not None:
+            found = found.select(only)
+        return self.add_recalled(seen, found)
+
+    def add_recalled(self, seen: ModelContext, found: RecalledLines) -> ModelContext:
+        """Return the context with as many recalled lines as fit."""
+        return seen.add_recalled(found, self._count_text)
+
+    def read_view(
+        self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
+    ) -> ModelContext:
+        """Return what the model gets of the thread, without recall; see `build_context`."""
+        if thread is None:
+            thread = read_live(self.memory.log, self.key)
+        turn = locate(thread.entries)
+        block = read_block(
+            self.memory,
+            self.key,
+            turn.before,
+            max_tokens=self.memory.get_profile_budget(self.options),
+            count=self._count_text,
+            stores=self.options.remember,
+        )
+        if block.text:
+            return self._read_view_with_block(block, locate, thread, note_later)
+        return self.read_thread_view(locate, thread, turn, note_later=note_later)
+
+    def _read_view_with_block(
+        self, block: ProfileBlock, locate: Locate, thread: LiveThread, note_later: bool
+    ) -> ModelContext:
+        """Return what the model gets of the thread in the room that a profile's block leaves."""
+        tokens = self._count_text(block.text)
+        look = self
+        if self.options.context_tokens is not None:
+            reserved = min(self.options.reserved_tokens + tokens, self.options.context_tokens - 1)
+            look = replace(self, options=replace(self.options, reserved_tokens=reserved))
+        turn = locate(thread.entries)
+        seen = look.read_thread_view(locate, thread, turn, note_later=note_later)
+        messages = block.add_to(seen.view.messages)
+        added = len(messages) - len(seen.view.messages)
+        view = replace(seen.view, messages=messages, tokens=seen.view.tokens + tokens)
+        asked = None if seen.asked is None else seen.asked + added
+        return replace(seen, view=view, asked=asked, profile=block)
+
+    def read_thread_view(
+        self, locate: Locate, thread: LiveThread, turn: TurnEntries, *, note_later: bool
+    ) -> ModelContext:
+        """Return what the model gets of the thread alone, within the budget."""
+        log = self.memory.log
+        view: Context | None = None
+        if turn.is_whole and thread.holds(turn.start):
+            view = self._fit_view(thread, turn)
+        if view is None:
+            # The turn began long ago, or the budget reaches further back than what was read.
+            thread = read_all(log, thread)
+            turn = locate(thread.entries)
+            view = self._fit_view(thread, turn) or self._make_view_of_turn(turn)
+        options = self._make_view_options(self._list_budgets(turn)[0])
+        note = make_note(thread, view, options) if self.options.remember else None
+        if note is not None and not note_later:
+            write_cache(log, self.key, note)
+            note = None
+        asked = self._find_asked(view, turn.own)
+        return ModelContext(thread, turn, view, asked, self.slots, note=note)
+
+    def recall_lines(
+        self, seen: ModelContext, query: str, *, is_first: bool = True
+    ) -> RecalledLines:
+        """Return lines of other places than what the model sees anyway.
+
+        A turn that goes on, as after a call of a tool, reads what it recalled first. One that is
+        tried again must not quote its own earlier answer, nor what followed. Where there is nothing
+        to search for, the lines are those of the relevance buffer, if there is one.
+
+        Args:
+            seen: What the model sees of the thread.
+            query: What to search for; empty for nothing.
+            is_first: Whether this is the turn's first recall: it alone is reported, and enters the
+                relevance buffer.
+        """
+        budget = self._find_budget(seen.turn.entries)
+        room = (
+            None if budget is None else budget.count_recall_tokens(self._wished, seen.view.tokens)
+        )
+        if not self.options.recall or room == 0:
+            return RecalledLines()
+        if not is_first:
+            return self._find_lines(seen, query, room, is_first=False)
+        own = seen.turn.own
+        name = (self.memory.log_place, self.key, own[-1].turn_id if own else "", self.options)
+        known = RECALLS.get(name) if any(entry.role != "user" for entry in own) else None
+        if known is not None:
+            return replace(known, room=room)
+        found = self._find_lines(seen, query, room, is_first=True)
+        RECALLS.keep(name, found)
+        return found
+
+    def _find_lines(
+        self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
+    ) -> RecalledLines:
+        engine, options = self.memory.line_recall, self.options
+        entries, start = seen.thread.entries, seen.turn.start
+        later = {entry.position for entry in entries if entry.position >= start}
+        tokens = options.recall_tokens if options.recall_k is None else None
+        limits: dict[str, Any] = {
+            "k": options.recall_k,
+            "max_tokens": tokens if room is None else room,
+            "exclude": self._list_excluded(seen, later),
+            "count_text": self._count_text,
+        }
+        if query:
+            find = partial(
+                engine.recall,
+                self.key.owner,
+                query,
+                buffer=self.key,
+                before=_find_user_text(entries, start),
+                remember=is_first and self.options.remember,
+                patience_s=_PATIENCE_S,
+                **limits,
+            )
+            recall = partial(self._recall_and_open, find, seen, query, room)
+            found = self.trace.trace_recall(query, recall) if is_first else recall()
+        else:
+            found = engine.recall(self.key.owner, "", buffer=self.key, **limits)
+        blocks, by_time = self._select_visible(found)
+        return RecalledLines(blocks, by_time, room, found.opened)
+
+    def _list_excluded(
+        self, seen: ModelContext, later: Collection[int]
+    ) -> dict[ThreadKey, Collection[int]]:
+        """Return what recall leaves out: what the model sees, the turn, what its profile quotes."""
+        excluded: dict[ThreadKey, set[int]] = {self.key: {*seen.view.positions, *later}}
+        for key, position in seen.profile.list_whole():
+            excluded.setdefault(key, set()).add(position)
+        return dict(excluded)
+
+    def _select_visible(self, found: Recall) -> tuple[tuple[RecalledBlock, ...], bool]:
+        has_buffer = bool(self.memory.line_recall.settings.buffer_size)
+        return select_visible(found, has_buffer=has_buffer)
+
+    # -- Folded summaries -------------------------------------------------------------------------
+
+    def _recall_and_open(
+        self,
+        find: Callable[[], Recall],
+        seen: ModelContext,
+        query: str,
+        room: int | None,
+    ) -> Recall:
+        """Return a recall with what the folded summaries of the thread add to it."""
+        found = find()
+        if not any(map(get_level, seen.thread.entries)):
+            return found
+        blocks, _ = self._select_visible(found)
+        is_answered = found.verdict == "answered"
+        yields_room = not is_answered and blocks is found.blocks and self.options.recall_k is None
+        total = self._wished if room is None else room
+        best = take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
+        kept = best if yields_room else blocks
+        opened = self._open(seen, query, kept, total, is_answered=is_answered)
+        if not yields_room:
+            return replace(found, opened=opened)
+        # What the sentences leave goes to the lines again.
+        left = total - sum(self._count_text(f"\n\n{one.text}") for one in opened)
+        return replace(
+            found, blocks=take_blocks(blocks, left, self._count_text) or kept, opened=opened
+        )
+
+    def _open(
+        self,
+        seen: ModelContext,
+        query: str,
+        lines: Sequence[RecalledBlock],
+        room: int,
+        *,
+        is_answered: bool,
+    ) -> tuple[OpenedSummary, ...]:
+        """Return what folded summaries say, in the room that recalled lines leave."""
+        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
+        from langchain_convmem.summarizing.branches import (
+            BRANCHES,
+            find_folding,
+            fold_text,
+            open_summaries,
+        )
+
+        entries = seen.thread.entries
+        fence = write_fence([], NOTICES) if self.options.budget is not None else ""
+        texts = [fence, *(block.text for block in lines)]
+        shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
+        shown += [format_summary_text(entries), *(block.text for block in lines)]
+        folded = fold_text("\n".join(shown))
+        own = [line for block in lines for line in block.lines if line.key == self.key]
+        parts = [line for line in own if fold_text(line.text) not in folded]
+        hits = {line.position for line in own}
+        return open_summaries(
+            BRANCHES.get(self.memory.log_place, self.key),
+            find_folding(find_live_entries(entries)),
+            query,
+            partial(read_stretches, self.memory.log, self.key),
+            hits=hits,
+            whole=hits - {line.position for line in parts},
+            shown=folded,
+            max_tokens=room - sum(map(self._count_text, texts)),
+            count=self._count_text,
+            embed=None if is_answered else EmbeddedEmbeddings().embed_documents,
+        )
+
+    # -- Budgets --------------------------------------------------------------------------------
+
+    def _list_budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
+        """Return the budgets of the view to try, until what must not be cut fits."""
+        own = self.options.history_tokens
+        most = None
+        if own is not None:
+            # The history's budget does not count the turn, and never takes the summary's place.
+            kept = [entry for entry in turn.fixed if entry.role != "system"]
+            least = build_context(kept, **self._make_view_options(None)).tokens
+            turn_tokens = self._count_own_tokens([*turn.instructions, *turn.own])
+            most = max(own + turn_tokens, least)
+        budget = self._find_budget(turn.entries)
+        if budget is None:
+            return (most,)
+        shares = budget.list_message_budgets(self._wished)
+        return tuple(share if most is None else min(share, most) for share in shares)
+
+    def _count_own_tokens(self, own: Sequence[Entry]) -> int:
+        if len(own) > 1:  # calls and results, as the model reads them
+            return build_context(own, provider=self.provider, token_counter=self._counter).tokens
+        return self._counter([entry.message for entry in own if entry.message is not None])
+
+    def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
+        """Return the budget of messages and recalled lines."""
+        budget = self.options.budget
+        if budget is None or not self._shows_summary:
+            return budget
+        return budget.reserve(self._count_text(format_summary_text(entries, _MANY)))
+
+    @property
+    def _counter(self) -> TokenCounter:
+        return self.memory.token_counters.get_counter(self.model)
+
+    @property
+    def _count_text(self) -> TextCounter:
+        return get_text_counter(self._counter)
+
+    @property
+    def _wished(self) -> int:
+        return self.memory.get_recall_budget(self.options)
+
+    # -- Messages -------------------------------------------------------------------------------
+
+    @property
+    def _shows_summary(self) -> bool:
+        """Whether the prompt has a place of its own for the summary."""
+        return "summary" in (self.slots or ())
+
+    def _make_view_options(self, budget: int | None) -> dict[str, Any]:
+        place: SummaryPlace = "omit" if self._shows_summary else "user"
+        return {
+            "provider": self.provider,
+            "max_tokens": budget,
+            "summary": place,
+            "token_counter": self._counter,
+        }
+
+    def _fit_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
+        """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
+        seen = replace(thread, entries=turn.entries)
+        views = (
+            seen.build_view(**self._make_view_options(budget), shorten=False)
+            for budget in self._list_budgets(turn)
+        )
+        return next((view for view in views if view is not None), None)
+
+    def _make_view_of_turn(self, turn: TurnEntries) -> Context:
+        """Return the turn alone, after the system messages.
+
+        What was said before and never answered is one exchange with it, which is never left out;
+        but an old message must not block the thread for good. Where the turn alone does not fit,
+        its longest texts are cut.
+        """
+        options = self._make_view_options(self._list_budgets(turn)[-1])
+        left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+        return build_context(turn.fixed, earlier_left_out=left_out, **options)
+
+    def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
+        """Return where the view holds what the user said first in the turn.
+
+        The message may hold what was said before and never answered as well. Where it holds what
+        is said now alone, or with it, it goes by the id of what is said now.
+        """
+        humans = [n for n, one in enumerate(view.messages) if _is_said_by_user(one)]
+        if not humans:
+            return None
+        said = [entry for entry in own if entry.role == "user"]
+        if len(said) > 1:
+            alone = build_context(own, provider=self.provider).messages
+            count = sum(isinstance(message, HumanMessage) for message in alone)
+            return humans[-count] if 0 < count <= len(humans) else None
+        at = humans[-1]
+        if said and isinstance(said[0].message, HumanMessage):
+            shown = view.messages[at]
+            update = {"id": said[0].message_id, "content": shown.content, "name": shown.name}
+            view.messages[at] = said[0].message.model_copy(update=update, deep=True)
+        return at
+
+
+def join_searchable(messages: Iterable[BaseMessage], drafting: DraftBuilder) -> str:
+    """Return the searchable text of the user's messages.
+
+    What the write hook removes must not reach an embedder either.
+    """
+    kept = [drafting.apply_hook(message) for message in messages]
+    return "\n".join(piece for one in kept if one is not None for piece in get_text_pieces(one))
+
+
+def _is_said_by_user(message: BaseMessage) -> bool:
+    is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
+    return isinstance(message, HumanMessage) and not is_summary
+
+
+def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
+    """Return what the user said last before the turn; None where that is nothing."""
+    before = [one for one in entries if one.control is not None or one.position < start]
+    said = [entry for entry in find_live_entries(before) if entry.role == "user"]
+    return "\n".join(said[-1].contents) if said else None
+
+
+def read_stretches(
+    log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
+) -> Sequence[Entry]:
+    """Return the entries of some stretches of a thread."""
+    return log.read_thread(key, _NO_DOCUMENT, lambda _: stretches)[1]
+
+
+# -- What a model gets ----------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """What a model gets in a turn.
+
+    Attributes:
+        thread: What was read of the thread.
+        turn: The turn in it.
+        view: The messages, up to and with those of the turn; fresh copies.
+        asked: Which of them holds what the user says in the turn; None if none does.
+        slots: The variables of the prompt; None for a chain that takes messages.
+        blocks: The recalled blocks.
+        opened: What folded summaries of the thread say.
+        recalled: The text of both; may be empty.
+        note: What the next view needs of the thread, to be written beside the reply, if anything.
+        profile: What the messages hold of the user's profile.
+    """
+
+    thread: LiveThread
+    turn: TurnEntries
+    view: Context
+    asked: int | None
+    slots: Collection[str] | None = None
+    blocks: Sequence[RecalledBlock] = ()
+    opened: Sequence[OpenedSummary] = ()
+    recalled: str = ""
+    note: CacheDraft | None = None
+    profile: ProfileBlock = field(default_factory=ProfileBlock)
+
+    def add_recalled(
+        self, found: RecalledLines, count: TextCounter = count_text_tokens
+    ) -> ModelContext:
+        """Return the context with as many recalled lines as fit, by what counts their text."""
+        blocks, opened, text = fit_blocks(
+            found.blocks, found.opened, by_time=found.by_time, max_tokens=found.room, count=count
+        )
+        return replace(self, blocks=blocks, opened=opened, recalled=text)
+
+    @property
+    def given(self) -> list[BaseMessage]:
+        """The messages, with the recalled lines in what the user says unless a slot takes them."""
+        return self.view.messages if "recalled" in (self.slots or ()) else self._whole
+
+    @property
+    def _whole(self) -> list[BaseMessage]:
+        messages = list(self.view.messages)
+        if self.asked is not None:
+            message = messages[self.asked]
+            if isinstance(message, HumanMessage):
+                messages[self.asked] = fold_recalled(message, self.recalled)
+        return messages
+
+    def build_payload(
+        self, extra: Mapping[str, Any] | None = None
+    ) -> list[BaseMessage] | dict[str, Any]:
+        """Return the input of a chain: messages, or a dict for one with slots.
+
+        Args:
+            extra: What else the dict holds.
+        """
+        given = self.given
+        if self.slots is None:
+            return given
+        at = len(given) if self.asked is None else self.asked
+        return {
+            **(extra or {}),
+            "history": MessageList(given[:at]),
+            "input": MessageList(given[at:]),
+            "recalled": make_recalled_messages(self.recalled),
+            "summary": format_summary_text(self.turn.entries, self.view.left_out),
+            "messages": MessageList(self._whole),
+        }
+
+    @property
+    def line_refs(self) -> list[str]:
+        """What names the recalled lines, and the sentences of opened summaries, in a state."""
+        sentences = [name for one in self.opened for name in name_sentences(one)]
+        return [*(name_line(line) for block in self.blocks for line in block.lines), *sentences]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the model gets, in numbers."""
+        return {
+            "entries": len(self.turn.before) + len(self.turn.own),
+            "messages": len(self.view.messages),
+            "tokens": self.view.tokens,
+            "repairs": len(self.view.repairs),
+            "left_out": self.view.left_out,
+            "blocks": len(self.blocks),
+            "lines": sum(len(block.lines) for block in self.blocks),
+            "opened": sum(len(one.sentences) for one in self.opened),
+            "profile": len(self.profile.items),
+        }
+
+
+def note_recalled(context: ModelContext, count: TextCounter) -> dict[str, Any]:
+    """Return which lines a turn recalled, as ids and scores, for the metadata of its reply.
+
+    No words, so that forgetting a line leaves nothing of it here: the reasons that name words are
+    `words` alone. Blocks stand in the order in which the model was given them to choose from.
+
+    Args:
+        context: What the model got.
+        count: Counts the tokens of a text.
+
+    Returns:
+        `tokens` of the recalled text, and `blocks`: each the `thread_id`, its `lines` as
+        `[line_id, position, part]`, and its `hits` as `[number of the line, relevance, similarity,
+        reasons]`; `summaries`, the ids of summaries that were opened, where there are any.
+    """
+    note: dict[str, Any] = {
+        "tokens": count(context.recalled) if context.recalled else 0,
+        "blocks": [note_block(block) for block in context.blocks],
+    }
+    if context.opened:
+        note["summaries"] = list(dict.fromkeys(one.summary_id for one in context.opened))
+    return note
+
+
+# -- A turn among the entries of its thread -------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class TurnEntries:
+    """A turn among the entries of its thread.
+
+    Attributes:
+        before: What the thread held when the turn began, control entries included.
+        own: What the model sees of the turn itself, in order, stored or not.
+        start: The position at which it began in the log, or would begin.
+        is_whole: Whether the entries that were read hold all of the turn.
+        instructions: System messages of this call alone, which no budget of what was before counts.
+    """
+
+    before: Sequence[Entry]
+    own: Sequence[Entry]
+    start: int
+    is_whole: bool = True
+    instructions: Sequence[Entry] = ()
+
+    @property
+    def fixed(self) -> list[Entry]:
+        """What no budget leaves out: system messages, the summary, and the turn."""
+        framing = [entry for entry in self.before if entry.role not in SPOKEN]
+        return [*self.instructions, *framing, *self.own]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The thread as the turn sees it."""
+        return [*self.instructions, *self.before, *self.own]
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What the model sees of a thread in one call alone.
+
+    Attributes:
+        instructions: System messages.
+        messages: What else: examples, or what was said elsewhere.
+        before: The turn that these stand before; None for that of the call.
+    """
+
+    instructions: Sequence[BaseMessage] = ()
+    messages: Sequence[BaseMessage] = ()
+    before: str | None = None
+
+    def add_to(self, turn: TurnEntries) -> TurnEntries:
+        """Return a turn with what the call adds, each at its place."""
+        if not (turn.own and (self.instructions or self.messages)):
+            return turn
+        shown = list(turn.before)
+        numbers = (n for n, one in enumerate(shown) if one.turn_id == self.before)
+        place = next(numbers, len(shown))
+        anchor = shown[place] if place < len(shown) else turn.own[0]
+        aside = [_place_aside(message, anchor) for message in self.messages]
+        key = turn.own[0].key
+        return replace(
+            turn,
+            before=[*shown[:place], *aside, *shown[place:]],
+            instructions=[_place_at_top(message, key) for message in self.instructions],
+        )
+
+
+_BEFORE_ALL = 0
+"""A position before every position of a log."""
+
+
+def _place_aside(message: BaseMessage, anchor: Entry) -> Entry:
+    """Return a message as an entry that stands where another one does, and before it."""
+    return make_entry(
+        message,
+        entry_id=make_ulid(),
+        key=anchor.key,
+        position=anchor.position,
+        turn_id=anchor.turn_id,
+    )
+
+
+def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
+    entry_id = make_ulid()
+    return make_entry(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
+
+
+Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
+"""Finds the turn among the entries of its thread, as far as they were read."""
+SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
+"""Roles of what is said in a conversation."""
+
+
+def make_entry(
+    message: BaseMessage, *, entry_id: str, key: ThreadKey, position: int, turn_id: str
+) -> Entry:
+    """Return a message as an entry, stored or not."""
+    return Entry(
+        id=entry_id,
+        key=key,
+        position=position,
+        turn_id=turn_id,
+        role=get_role(message),
+        message=message,
+        contents=get_text_pieces(message),
+    )
+
+
+def list_earlier_entries(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
+    """Return the entries before a turn began: a retry does not see its own answer."""
+    if mine is None:
+        return list(entries)
+    start = find_turn_start(entries, mine)
+    began: dict[str, int] = {}
+    for entry in entries:
+        began.setdefault(entry.turn_id, entry.position)
+    return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
+
+
+def find_turn_start(entries: Sequence[Entry], mine: Entry | None) -> int:
+    """Return the position at which the turn of `mine` began; None: at which one would begin."""
+    if mine is None:
+        return max((entry.position for entry in entries), default=0) + 1
+    turn = [entry.position for entry in entries if entry.turn_id == mine.turn_id]
+    return min(turn, default=mine.position)
+
+
+def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
+    """Return whether a turn has a reply that was not cut off."""
+    return any(
+        entry.turn_id == turn_id
+        and entry.role == "assistant"
+        and INTERRUPTED not in entry.metadata.attributes
+        for entry in live
+    )
+
+
+def has_same_content(entry: Entry, draft: Draft) -> bool:
+    """Return whether an entry holds what a draft does, the message's id aside."""
+    stored = Draft(role=entry.role, message=entry.message, contents=entry.contents)
+    return has_same_payload(encode_body(stored), encode_body(draft))
+
+
+# -- First in, first out --------------------------------------------------------------------------
+Place: TypeAlias = tuple[Hashable, ThreadKey]
+"""A thread and the log it is in: equal names in two logs are two threads."""
