@@ -6,7 +6,7 @@ import copy
 import json
 import logging
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.resources import files
@@ -229,24 +229,27 @@ class ChatTemplate:
 
     def _probe(self) -> list[str]:
         """Return what the template writes around the texts of messages, if it takes any."""
-        given = {"strftime_now": create_strftime(_ANY_DAY), **self._defaults, "tools": None}
-        limits = self.sandbox.limits.share(_PROBE_SHARE)
         for chosen in _PROBED:
             roles = [self.roles.get(role, role) for role in chosen]
             content: Any = [{"type": "text", "text": _PROBE}] if self._wants_parts else _PROBE
             messages: list[TemplateMessage] = [
                 {"role": role, "content": content, "name": "probe"} for role in roles
             ]
-            try:
-                text = self.render_converted(
-                    messages, {**given, "add_generation_prompt": True}, Budget(limits)
-                )
-            except LimitExceededError:
-                return []  # one that runs away from a short chat does so from the next
-            except (ChatTemplateError, *RAISED_BY_TEMPLATES):
-                continue
-            return text.split(_PROBE)
+            text = self._render_probe(messages)
+            if text is not None:
+                return text.split(_PROBE)
         return []
+
+    def _render_probe(self, messages: Sequence[TemplateMessage]) -> str | None:
+        """Return what the template makes of a short chat, cheaply; None if it refuses it."""
+        given = {"strftime_now": create_strftime(_ANY_DAY), **self._defaults, "tools": None}
+        budget = Budget(self.sandbox.limits.share(_PROBE_SHARE))
+        try:
+            return self.render_converted(messages, {**given, _PROMPT: True}, budget)
+        except LimitExceededError:
+            return ""  # one that runs away from a short chat does so from the next
+        except (ChatTemplateError, *RAISED_BY_TEMPLATES):
+            return None
 
     @property
     def supports_pending(self) -> bool:
@@ -331,7 +334,34 @@ class ChatTemplate:
         found = build_template_messages(
             messages, roles=self.roles, as_parts=self._wants_parts, call_names=call_names
         )
+        for call in _list_calls(found):
+            rewrite = self._argument_writers.get(type(call["arguments"]))
+            if rewrite is not None:
+                call["arguments"] = rewrite(call["arguments"])
         return [self.control_tokens.seal_message(message) for message in found]
+
+    @cached_property
+    def _argument_writers(self) -> dict[type, Callable[[Any], Any]]:
+        """What rewrites the arguments of calls, by their type: into the form the template takes.
+
+        Some templates iterate over arguments, others join their JSON to text.
+        """
+        takes_map = _PROBE in self._show_call({_PROBE: 1})
+        written = self._show_call(_write_arguments({_PROBE: 1})).replace("\\", "")
+        if takes_map == (f'"{_PROBE}": 1' in written):  # who loops over text shows single letters
+            return {}
+        return {str: _read_arguments} if takes_map else {dict: _write_arguments}
+
+    def _show_call(self, arguments: Any) -> str:
+        call = {"type": "function", "id": "1", "function": {"name": "f", "arguments": arguments}}
+        messages: list[TemplateMessage] = [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": ".", "tool_call_id": "1", "name": "f"},
+        ]
+        for message in messages:
+            message["role"] = self.roles.get(message["role"], message["role"])
+        return self._render_probe(messages) or ""
 
     def check_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return variables in plain types."""
@@ -477,6 +507,29 @@ def _mark_end(message: TemplateMessage) -> TemplateMessage | None:
         return None
     marked = {**last, "text": str(last.get("text", "")).rstrip() + _CONTINUED}
     return {**message, "content": [*content[:-1], marked]}
+
+
+def _list_calls(messages: Iterable[TemplateMessage]) -> Iterator[dict[str, Any]]:
+    """Yield the maps of calls that have arguments."""
+    for message in messages:
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            function = call.get("function", call) if isinstance(call, dict) else None
+            if isinstance(function, dict) and "arguments" in function:
+                yield function
+
+
+def _write_arguments(arguments: dict[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _read_arguments(arguments: str) -> Any:
+    """Return the map that a text is the JSON of, else the text."""
+    try:
+        read = json.loads(arguments)
+    except ValueError:
+        return arguments
+    return read if isinstance(read, dict) else arguments
 
 
 def _is_content_read(expression: nodes.Node) -> bool:

@@ -181,6 +181,29 @@ def test_functions_and_tools_are_described_and_maps_are_taken_as_they_are():
         ChatTemplate(source).render([], tools=["weather"])
 
 
+@pytest.mark.parametrize(
+    "arguments", [{"dish": "soupe à l'oignon"}, '{"dish": "soupe à l\'oignon"}']
+)
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("{% for k, v in args|items %}{{ k }}={{ v }}{% endfor %}", "dish=soupe à l'oignon"),
+        ("{% for k in args %}{{ k }}={{ args[k] }}{% endfor %}", "dish=soupe à l'oignon"),
+        ("{{ 'call:' + args }}", 'call:{"dish": "soupe à l\'oignon"}'),
+        ("{{ args }}", '{"dish": "soupe à l\'oignon"}'),
+        ("{{ args if args is string else args|tojson }}", '{"dish": "soupe à l\'oignon"}'),
+    ],
+)
+def test_arguments_of_a_call_come_in_the_form_that_the_template_reads(arguments, written, shown):
+    source = (
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+        f"{{% set args = c.function.arguments %}}{written}{{% endfor %}}{{% endfor %}}"
+    )
+    call = {"type": "function", "function": {"name": "order", "arguments": arguments}}
+    chat = [USER, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    assert ChatTemplate(source).render(chat) == shown
+
+
 def test_a_single_message_is_no_list_of_messages():
     with pytest.raises(TypeError, match="a list of messages"):
         ChatTemplate(LOOP).render(USER)
