@@ -105,7 +105,8 @@ def create_search_tool(
         if user is None and thread_id is None:
             refuse_unnamed_run("search_dialog does not know whose lines to search")
         asking = None if thread_id is None else ThreadKey(user, thread_id)
-        return _search(memory, query, Owner(user_id=user), asking, limits)
+        owner = Owner(user_id=user) if asking is None else asking.owner
+        return _search(memory, query, owner, asking, limits)
 
     return _make_tool(search, _Question, name, description)
 
@@ -181,7 +182,7 @@ def _make_tool(
 def _search(
     memory: ConversationMemory,
     query: str,
-    user: Owner,
+    owner: Owner,
     asking: ThreadKey | None,
     limits: Mapping[str, Any],
 ) -> _Answer:
@@ -191,7 +192,6 @@ def _search(
     if asking is not None:
         exclude[asking] = _find_open_turn(memory.log.entries(asking, last=_LATEST))
     engine = memory.line_recall
-    owner = user if asking is None else asking.owner
     found = engine.recall(owner, query, exclude=exclude, buffer=asking, **limits)
     has_buffer = asking is not None and bool(engine.settings.buffer_size)
     blocks, by_time = select_visible(found, has_buffer=has_buffer)
