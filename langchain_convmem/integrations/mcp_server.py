@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import metadata
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import AwareDatetime, BaseModel, Field
 
+from langchain_convmem._version import __version__
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.profile.profile import format_items
@@ -224,7 +224,7 @@ def make_mcp_server(
         "langchain-convmem",
         title="Conversation memory",
         instructions=_INSTRUCTIONS,
-        version=metadata.version("langchain-convmem"),
+        version=__version__,
         token_verifier=TokenList(tokens) if tokens else None,
         auth=AuthSettings.model_validate(auth) if tokens else None,
         log_level="WARNING",
