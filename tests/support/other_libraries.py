@@ -1,6 +1,6 @@
 """Runs what pages show of other libraries: `make migration`, in an environment that has them.
 
-    python tests/support/other_libraries.py docs/how_to/migration.md docs/how_to/before_langchain_2.md
+    python tests/support/other_libraries.py docs/how_to/before_langchain_2.md
 
 A Redis in this process stands for the server that the pages read, so nothing else is needed.
 """
@@ -20,7 +20,7 @@ from pages import OURS, THEIRS, blocks_of, run_page
 
 
 def main(pages: Sequence[str]) -> None:
-    """Run pages before and after: the other libraries' blocks, then ours, each in an empty directory."""
+    """Run pages: the other libraries' blocks, then ours, each in an empty directory."""
     redis.from_url = FakeRedis.from_url
     warnings.showwarning = _ignore
     for page in [Path(name).resolve() for name in pages]:
