@@ -15,7 +15,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, unquote
@@ -71,7 +71,6 @@ _MOST_FILTERED = 200
 _TTLS = "store ttl"
 """The state document of a namespace's thread that holds its `Ttls`."""
 _MINUTE_MS = 60_000
-_PLAIN = "-_~"  # a label has no period
 
 
 class ConversationStore(BaseStore):
@@ -211,14 +210,11 @@ class ConversationStore(BaseStore):
             k=_MOST_FILTERED if op.filter else op.offset + op.limit,
             remember=False,
         )
-        best = {hit.line.entry_id: hit for hit in _list_hits(recall)}
+        read = cache(lambda key: self._read_items(key, names[key.thread_id]))
         found: list[SearchItem] = []
-        read: dict[ThreadKey, dict[str, Item]] = {}
-        for hit in best.values():
-            key = hit.line.key
-            if key not in read:
-                read[key] = self._read_items(key, names[key.thread_id])
-            item = read[key].get(hit.line.line_id.rpartition("#")[0] or hit.line.line_id)
+        for hit in {hit.line.entry_id: hit for hit in _list_hits(recall)}.values():
+            line = hit.line
+            item = read(line.key).get(line.line_id.rpartition("#")[0] or line.line_id)
             if item is not None:
                 found.append(_score_item(item, hit.similarity))
         return found
@@ -268,7 +264,7 @@ class ConversationStore(BaseStore):
             del path[self._user_at]
         if path[:1] == [THREADS] and len(path) == 2:  # noqa: PLR2004 - the root and a thread
             return ThreadKey(user, unquote(path[1]))
-        return ThreadKey(user, _PREFIX + "/".join(quote(label, safe=_PLAIN) for label in path))
+        return ThreadKey(user, _PREFIX + "/".join(map(_quote_label, path)))
 
     def _name(self, user: str, thread_id: str) -> Namespace:
         """Return the namespace of a thread: the opposite of `_find_place`."""
@@ -357,8 +353,8 @@ class ConversationStore(BaseStore):
 
 
 def _quote_label(text: str) -> str:
-    """Return text as a label: without periods, and never empty."""
-    return quote(text, safe=_PLAIN + " ").replace(".", "%2E")
+    """Return text as a label, which has no periods, or as a part of a thread's id."""
+    return quote(text, safe="-_~ ").replace(".", "%2E")
 
 
 # -- When items expire ----------------------------------------------------------------------------
