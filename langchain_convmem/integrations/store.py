@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
@@ -237,7 +237,7 @@ class ConversationStore(BaseStore):
         """Return the threads below a prefix, latest first, and the namespace of each."""
         user = self._find_user(prefix)
         known = self._memory.threads(user)
-        found = {info: self._name(user, info.key.thread_id) for info in known}
+        found = {info: self._name(prefix, info.key.thread_id) for info in known}
         return {info: name for info, name in found.items() if name[: len(prefix)] == prefix}
 
     def _find_user(self, namespace: Namespace) -> str:
@@ -264,16 +264,16 @@ class ConversationStore(BaseStore):
             del path[self._user_at]
         if path[:1] == [THREADS] and len(path) == 2:  # noqa: PLR2004 - the root and a thread
             return ThreadKey(user, unquote(path[1]))
-        return ThreadKey(user, _PREFIX + "/".join(map(_quote_label, path)))
+        return ThreadKey(user, _PREFIX + "/".join(_quote(label, "%/") for label in path))
 
-    def _name(self, user: str, thread_id: str) -> Namespace:
-        """Return the namespace of a thread: the opposite of `_find_place`."""
+    def _name(self, prefix: Namespace, thread_id: str) -> Namespace:
+        """Return the namespace of a thread: the opposite of `_find_place`. A prefix names the user."""
         if thread_id.startswith(_PREFIX):
             path = [unquote(label) for label in thread_id[len(_PREFIX) :].split("/")]
         else:
-            path = [THREADS, _quote_label(thread_id)]
+            path = [THREADS, _quote(thread_id, "%.")]
         if self._user_at is not None:
-            path.insert(self._user_at, _quote_label(user))
+            path.insert(self._user_at, prefix[self._user_at])
         return tuple(label for label in path if label)
 
     # -- writing ----------------------------------------------------------------------------------
@@ -352,9 +352,11 @@ class ConversationStore(BaseStore):
             is_written = new == old or log.set_state(key, _TTLS, new, expected=version) is not None
 
 
-def _quote_label(text: str) -> str:
-    """Return text as a label, which has no periods, or as a part of a thread's id."""
-    return quote(text, safe="-_~ ").replace(".", "%2E")
+def _quote(text: str, special: str) -> str:
+    """Return text with some characters written as in URLs, a percent sign first of them."""
+    for character in special:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
 
 
 # -- When items expire ----------------------------------------------------------------------------

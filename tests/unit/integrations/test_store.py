@@ -283,6 +283,27 @@ def test_the_label_of_a_namespace_names_the_user(memory):
             call()
 
 
+@pytest.mark.parametrize("label", ["ana@example%2Eorg", "ana:1", "Zoë", "100%", "a/b c"])
+def test_a_user_is_found_again_by_the_label_that_named_it(memory, label):
+    store = ConversationStore(memory, user_at=1)
+    namespace = ("memories", label)
+    store.put(namespace, "k", {"content": "tea"}, ttl=5)
+    assert [item.namespace for item in store.search(namespace)] == [namespace]
+    assert store.list_namespaces(prefix=namespace) == [namespace]
+    [thread] = memory.threads(label.replace("%2E", "."))
+    assert thread.key.user_id == label.replace("%2E", ".")
+
+
+@pytest.mark.parametrize(
+    ("thread_id", "label"), [("a:b@c", "a:b@c"), ("v1.2", "v1%2E2"), ("50%.ü/x", "50%25%2Eü/x")]
+)
+def test_a_thread_is_found_by_its_label(memory, store, thread_id, label):
+    memory.add_messages(["Hi"], thread_id=thread_id, user_id="ana")
+    [item] = store.search(("threads", label))
+    assert item.namespace == ("threads", label)
+    assert store.get(item.namespace, item.key).value["content"] == "Hi"
+
+
 @pytest.mark.parametrize(
     "options",
     [
