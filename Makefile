@@ -87,8 +87,9 @@ browser: $(VENV)/.docs ## The site, and whatever else people see, in headless Ch
 	@if command -v npm >/dev/null; then npm install --silent --no-save --no-audit --no-fund --prefix build/node axe-core@4; fi
 	@$(RUN) -m pytest -q -p no:randomly -m browser tests/integration  # in order: one Chromium at a time
 
-migration: $(OTHERS)/.ready ## What docs/how_to/migration.md shows of other libraries, run beside ours
-	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py docs/how_to/migration.md
+MIGRATIONS := docs/how_to/migration.md docs/how_to/before_langchain_2.md
+migration: $(OTHERS)/.ready ## What pages show of other libraries, and of ours instead, run side by side
+	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py $(MIGRATIONS)
 
 postgres: $(VENV)/.dev ## PostgresLog on a real PostgreSQL
 	@$(RUN) -m pytest -q -m postgres tests/contract tests/integration

@@ -173,6 +173,8 @@ def list_public_names() -> dict[str, str]:
     found: dict[str, str] = {}
     for module in _public_modules():
         for name in getattr(module, "__all__", ()):
+            if name == "__version__":  # what it says is no page's matter
+                continue
             thing = getattr(module, name)
             home = getattr(thing, "__module__", None) or module.__name__
             home = home if home.startswith(_PACKAGE) else module.__name__

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     )
     from langchain_convmem.integrations.checkpoints import import_checkpoints as import_checkpoints
     from langchain_convmem.integrations.mcp_server import make_mcp_server as make_mcp_server
-    from langchain_convmem.integrations.read_tool import read_message_tool as read_message_tool
-    from langchain_convmem.integrations.search_tool import create_search_tool as create_search_tool
     from langchain_convmem.integrations.store import ConversationStore as ConversationStore
+    from langchain_convmem.integrations.tools import create_search_tool as create_search_tool
+    from langchain_convmem.integrations.tools import read_message_tool as read_message_tool
     from langchain_convmem.integrations.vector_store import VectorStoreRecall as VectorStoreRecall
 
 __getattr__, __dir__, __all__ = load_lazily(__name__)

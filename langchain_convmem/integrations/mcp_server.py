@@ -12,26 +12,25 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import metadata
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import AwareDatetime, BaseModel, Field
 
+from langchain_convmem._version import __version__
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.profile.profile import ProfileItem, format_items
+from langchain_convmem.profile.profile import format_items
 from langchain_convmem.records import DialogLine, Entry, ThreadKey
 from langchain_convmem.turns.recalled import fence_blocks
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import find_trust, format_iso_time, name_speaker
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.shown import Recall
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -42,9 +41,8 @@ try:
     from mcp.server.auth.provider import AccessToken
     from mcp.server.auth.settings import AuthSettings
     from mcp.server.mcpserver import Context
-    from mcp.server.mcpserver.exceptions import ResourceError, ToolError
-    from mcp.server.mcpserver.prompts import Prompt
-    from mcp.server.mcpserver.prompts.base import AssistantMessage, PromptArgument, UserMessage
+    from mcp.server.mcpserver.exceptions import ResourceError
+    from mcp.server.mcpserver.prompts.base import AssistantMessage, UserMessage
     from mcp.server.mcpserver.resources.templates import ResourceSecurity
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
@@ -63,10 +61,34 @@ _INSTRUCTIONS = (
 _NOTHING = "Nothing that fits was said before."
 _NOTHING_KNOWN = "Nothing is known of the user yet."
 _CONFIRM_MS = 10 * 60 * 1000
-_MOST_LINES = 500
+_MOST = 500
+"""Lines, threads or ids of one call."""
+_LEAST_TOKEN = 16
 _RESOURCES = "convmem://threads"
-_LONGEST_TEXT = 100_000
-"""Characters of a note. What is longer belongs into a file that is imported."""
+
+# -- What the tools take: each argument has a limit, which the SDK checks before anything is done --
+Ctx = Context[Any, Any]
+Query = Annotated[
+    str, Field(min_length=1, max_length=8000, description="A question, or words probably used.")
+]
+Id = Annotated[str, Field(min_length=1, max_length=1024)]
+Limit = Annotated[int, Field(ge=1, le=_MOST, description="How many to return.")]
+Budget = Annotated[int, Field(ge=50, le=20_000, description="Budget of the lines, in tokens.")]
+Position = Annotated[
+    int, Field(ge=0, le=2**53, description="Read what stands before this, as `earlier` said.")
+]
+Since = Annotated[AwareDatetime, Field(description="Only lines from then on; ISO 8601 with zone.")]
+Until = Annotated[AwareDatetime, Field(description="Only lines before then; ISO 8601 with zone.")]
+Note = Annotated[
+    str, Field(min_length=1, max_length=100_000, description="What to keep, verbatim.")
+]
+Opening = Annotated[str, Field(max_length=100_000, description="What the user says first.")]
+Ids = Annotated[
+    list[Id], Field(min_length=1, max_length=_MOST, description="Only these messages of it.")
+]
+Code = Annotated[
+    str, Field(pattern="^[0-9]{1,15}-[0-9a-f]{32}$", description="What the first call returned.")
+]
 
 
 # -- What the tools return ------------------------------------------------------------------------
@@ -77,9 +99,7 @@ class McpLine(BaseModel):
     thread_id: str
     speaker: str
     role: str = Field(description="`user` or `assistant`; in threads also `tool` and `system`.")
-    trust: str = Field(
-        description="Who answers for the text: `user`, `model`, `tool`, `import` or `outside`."
-    )
+    trust: str = Field(description="Who answers: `user`, `model`, `tool`, `import`, `outside`.")
     time: str | None = Field(description="When it was said: ISO 8601, UTC.")
     text: str = Field(description="Verbatim.")
 
@@ -96,8 +116,7 @@ class McpRecall(BaseModel):
     """What a recall found, best block first."""
 
     verdict: Literal["answered", "related", "nothing"] = Field(
-        description="`answered`: a line holds what is asked. `related`: lines come near it, "
-        "yet the answer may never have been said."
+        description="`related`: lines come near it, yet the answer may never have been said."
     )
     blocks: list[McpBlock]
     problems: list[str] = Field(description="What went wrong without stopping the recall.")
@@ -142,9 +161,7 @@ class McpItem(BaseModel):
 class McpProfile(BaseModel):
     """What is known of the user."""
 
-    items: list[McpItem] = Field(
-        description="What holds, by kind, newest first; then what is past."
-    )
+    items: list[McpItem] = Field(description="By kind, newest first; then what is past.")
 
 
 class McpNote(BaseModel):
@@ -198,23 +215,21 @@ def make_mcp_server(
             name.
         MissingExtraError: If the package `mcp` is not installed.
     """
-    scope = McpScope.create(user_id, tokens)
-    verifier = None if tokens is None else TokenList(tokens)
-    settings = None
-    if verifier is not None:
-        settings = AuthSettings.model_validate(
-            {"issuer_url": address, "resource_server_url": None, "validate_token_resource": False}
-        )
+    if (user_id is None) == (not tokens):
+        raise ConfigError("pass user_id, or tokens that each name a user; one of the two")
+    for one in (tokens or {}).values() if user_id is None else [user_id]:
+        ThreadKey(one, "-")
+    auth = {"issuer_url": address, "resource_server_url": None, "validate_token_resource": False}
     server: MCPServer[Any] = MCPServer(
         "langchain-convmem",
         title="Conversation memory",
         instructions=_INSTRUCTIONS,
-        version=metadata.version("langchain-convmem"),
-        token_verifier=verifier,
-        auth=settings,
+        version=__version__,
+        token_verifier=TokenList(tokens) if tokens else None,
+        auth=AuthSettings.model_validate(auth) if tokens else None,
         log_level="WARNING",
     )
-    tools = MemoryTools(memory, scope, note_thread=note_thread, trusts_notes=trusts_notes)
+    tools = MemoryTools(memory, user_id, note_thread=note_thread, trusts_notes=trusts_notes)
     _add_tools(server, tools)
     _add_resources(server, tools)
     _add_prompts(server, prompts)
@@ -234,23 +249,14 @@ def _add_tools(server: MCPServer[Any], tools: MemoryTools) -> None:
 
 
 def _add_resources(server: MCPServer[Any], tools: MemoryTools) -> None:
+    listing = server.resource(
+        f"{_RESOURCES}{{?limit}}", name="threads", mime_type="application/json"
+    )
+    listing(tools.list_threads)
     # Ids of threads are any text. They name rows of a log, never files.
     security = ResourceSecurity(exempt_params=frozenset({"thread_id"}))
-    server.resource(
-        f"{_RESOURCES}{{?limit}}",
-        name="threads",
-        title="Conversations",
-        description="The user's threads as JSON, latest first.",
-        mime_type="application/json",
-    )(tools.read_list_resource)
-    server.resource(
-        f"{_RESOURCES}/{{thread_id}}",
-        name="thread",
-        title="Conversation",
-        description="The latest lines of a thread, verbatim.",
-        mime_type="text/plain",
-        security=security,
-    )(tools.read_thread_resource)
+    reading = server.resource(f"{_RESOURCES}/{{thread_id}}", name="thread", security=security)
+    reading(tools.read_text)
 
 
 def _add_prompts(server: MCPServer[Any], prompts: Iterable[PromptFile]) -> None:
@@ -261,72 +267,27 @@ def _add_prompts(server: MCPServer[Any], prompts: Iterable[PromptFile]) -> None:
             msg = f"two prompt files are called {name!r}; each needs a name of its own"
             raise ConfigError(msg)
         names.add(name)
-        server.add_prompt(_make_prompt(name, prompt))
+        purpose = prompt.metadata.get("purpose") or f"The prompt file {name}."
+        server.prompt(name, description=purpose)(_make_prompt(prompt))
 
 
-def _make_prompt(name: str, prompt: PromptFile) -> Prompt:
+def _make_prompt(prompt: PromptFile) -> Callable[..., Any]:
     template = prompt.to_chat_prompt()
 
-    async def build(input: str = "") -> list[Any]:  # noqa: A002 - the prompt's own slot
+    async def fill(input: Opening = "") -> list[Any]:  # noqa: A002 - the prompt's own slot
         filled = await template.ainvoke({"input": input or "Hello."})
-        return [_make_prompt_message(message) for message in filled.to_messages()]
+        # The protocol knows no system messages: those open as the user.
+        return [
+            (AssistantMessage if isinstance(one, AIMessage) else UserMessage)(str(one.text))
+            for one in filled.to_messages()
+        ]
 
-    argument = PromptArgument(name="input", description="What the user says first.", required=False)
-    return Prompt(
-        name=name,
-        title=None,
-        context_kwarg=None,
-        description=prompt.metadata.get("purpose") or f"The prompt file {name}.",
-        arguments=[argument],
-        fn=build,
-    )
-
-
-def _make_prompt_message(message: BaseMessage) -> UserMessage | AssistantMessage:
-    """Return a message of the protocol, which knows no system messages: those open as the user."""
-    kind = AssistantMessage if isinstance(message, AIMessage) else UserMessage
-    return kind(str(message.text))
+    return fill
 
 
 # -- Whose memory it is ---------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class McpScope:
-    """Says whose memory a request is about: one user's, or that of the user of its token."""
-
-    user_id: str | None
-
-    @classmethod
-    def create(cls, user_id: str | None, tokens: Mapping[str, str] | None) -> McpScope:
-        """Check who may ask.
-
-        Raises:
-            ConfigError: If neither a user nor a token is given, or both are.
-        """
-        if (user_id is None) == (not tokens):
-            msg = "pass user_id, or tokens that each name a user; one of the two"
-            raise ConfigError(msg)
-        for one in [user_id] if user_id is not None else list((tokens or {}).values()):
-            ThreadKey(one, "-")
-        return cls(user_id)
-
-    def find_user(self, context: Context[Any, Any]) -> str:
-        """Return the user of a request.
-
-        Raises:
-            ToolError: If it has no token, where tokens are asked for.
-        """
-        if self.user_id is not None:
-            return self.user_id
-        request = context.request_context.request
-        user = getattr(request, "scope", {}).get("user")
-        token: AccessToken | None = getattr(user, "access_token", None)
-        if token is None or token.subject is None:
-            raise ToolError("this server needs a bearer token, which this transport does not carry")
-        return token.subject
-
-
 class TokenList:
-    """Bearer tokens and their users. Compared in constant time, and kept as hashes."""
+    """Bearer tokens and their users, found by the tokens' hashes."""
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         """Take the user of each token.
@@ -342,30 +303,14 @@ class TokenList:
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return whose token this is; None for one that is not in the list."""
-        given = _hash_token(token)
-        found: tuple[str, str] | None = None
-        for known, user in self._users.items():
-            if hmac.compare_digest(known, given):
-                found = known, user
-        if found is None:
+        digest = _hash_token(token)
+        if digest not in self._users:
             return None
-        return AccessToken(token="", client_id=found[0][:16], scopes=[], subject=found[1])
-
-
-_LEAST_TOKEN = 16
+        return AccessToken(token="", client_id=digest[:16], scopes=[], subject=self._users[digest])
 
 
 def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-# -- The tools ------------------------------------------------------------------------------------
-Ctx = Context[Any, Any]
-
-Query = Annotated[
-    str, Field(description="What to look for: a question, or words that were probably used.")
-]
-ThreadId = Annotated[str, Field(description="The thread.", min_length=1, max_length=1024)]
 
 
 @contextmanager
@@ -374,23 +319,26 @@ def _report_errors() -> Iterator[None]:
     try:
         yield
     except ConvMemError as error:
-        raise ToolError(str(error)) from error
+        raise ResourceError(str(error)) from error
 
 
+# -- The tools ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class MemoryTools:
     """What the server's tools and resources do. Safe for many requests at once.
 
+    What is refused is a ResourceError, which the SDK reports from tools and resources alike.
+
     Attributes:
         memory: The memory.
-        scope: Whose memory a request is about.
+        user_id: Whose memory it is; None leaves it to the token of each request.
         note_thread: Where notes go by default.
         trusts_notes: Whether notes of the user's words count as said by the user.
         secret: Signs confirmations.
     """
 
     memory: ConversationMemory
-    scope: McpScope
+    user_id: str | None
     note_thread: str
     trusts_notes: bool
     secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
@@ -399,24 +347,27 @@ class MemoryTools:
         self,
         ctx: Ctx,
         query: Query,
-        max_tokens: Annotated[
-            int, Field(ge=50, le=20_000, description="Budget of the lines, in tokens.")
-        ] = 1000,
-        since: Annotated[
-            AwareDatetime | None, Field(description="Only lines from then on, ISO 8601 with zone.")
-        ] = None,
-        until: Annotated[
-            AwareDatetime | None, Field(description="Only lines before then, ISO 8601 with zone.")
-        ] = None,
+        max_tokens: Budget = 1000,
+        since: Since | None = None,
+        until: Until | None = None,
     ) -> Annotated[CallToolResult, McpRecall]:
         """Look up what was said in the user's earlier conversations, word for word."""
-        user = self.scope.find_user(ctx)
+        user = self._find_user(ctx)
         with _report_errors():
             await self._index(ctx, user)
             found = await self.memory.arecall(
                 query, user_id=user, max_tokens=max_tokens, since=since, until=until, remember=False
             )
-        return _make_result(fence_blocks(found.blocks) or _NOTHING, _describe_recall(found))
+        blocks = [
+            McpBlock(
+                similarity=float(block.similarity),
+                relevance=float(block.relevance),
+                lines=[_describe_line(line) for line in block.lines],
+            )
+            for block in found.blocks
+        ]
+        value = McpRecall(verdict=found.verdict, blocks=blocks, problems=list(found.problems))
+        return _make_result(fence_blocks(found.blocks) or _NOTHING, value)
 
     async def profile(
         self,
@@ -429,76 +380,73 @@ class MemoryTools:
 
         Good to read once when a conversation begins.
         """
-        user = self.scope.find_user(ctx)
         with _report_errors():
-            known = await self.memory.aprofile(user)
-        items = (*known.current, *known.past) if past else known.current
-        text = format_items(known.current) or _NOTHING_KNOWN
-        return _make_result(text, McpProfile(items=[_describe_item(item) for item in items]))
+            known = await self.memory.aprofile(self._find_user(ctx))
+        items = [
+            McpItem(
+                kind=item.kind,
+                text=item.text,
+                state=item.state,
+                since=format_iso_time(item.since_ms),
+                thread_id=item.key.thread_id,
+                message_id=item.message_id,
+            )
+            for item in (*known.current, *(known.past if past else ()))
+        ]
+        return _make_result(format_items(known.current) or _NOTHING_KNOWN, McpProfile(items=items))
 
     async def read_thread(
-        self,
-        ctx: Ctx,
-        thread_id: ThreadId,
-        limit: Annotated[int, Field(ge=1, le=_MOST_LINES, description="Lines to return.")] = 50,
-        before: Annotated[
-            int | None, Field(description="Read what stands before this, as `earlier` said.")
-        ] = None,
+        self, ctx: Ctx, thread_id: Id, limit: Limit = 50, before: Position | None = None
     ) -> McpThreadPage:
         """Read the latest lines of one conversation, in order; page back with `before`."""
         with _report_errors():
-            key = ThreadKey(self.scope.find_user(ctx), thread_id)
-            spoken = await self._read_spoken(key)
+            key = ThreadKey(self._find_user(ctx), thread_id)
+            entries = await self.memory.log.aentries(key)
+        live = [one for one in find_live_entries(entries) if one.contents]
+        spoken = [one for one in live if one.role not in ("control", "summary")]
         if not spoken:
-            raise ToolError(f"there is no thread {thread_id!r}; see list_threads")
-        older = spoken if before is None else [one for one in spoken if one.position < before]
+            msg = f"there is no thread {thread_id!r}; see list_threads"
+            raise ResourceError(msg)
+        older = [one for one in spoken if before is None or one.position < before]
         page = older[-limit:]
-        earlier = page[0].position if len(older) > len(page) else None
         return McpThreadPage(
             thread_id=thread_id,
             lines=[_describe_entry(entry) for entry in page],
-            earlier=earlier,
+            earlier=page[0].position if len(older) > len(page) else None,
         )
 
-    async def list_threads(
-        self,
-        ctx: Ctx,
-        limit: Annotated[int, Field(ge=1, le=_MOST_LINES, description="Threads to return.")] = 20,
-    ) -> McpThreadList:
+    async def read_text(self, ctx: Ctx, thread_id: Id) -> str:
+        """Return the latest lines of a thread, verbatim."""
+        page = await self.read_thread(ctx, thread_id, _MOST)
+        return "\n".join(f"[{line.time}] {line.speaker}: {line.text}" for line in page.lines)
+
+    async def list_threads(self, ctx: Ctx, limit: Limit = 20) -> McpThreadList:
         """List the user's conversations, latest first."""
         with _report_errors():
-            known = await self.memory.athreads(self.scope.find_user(ctx))
-        return McpThreadList(
-            threads=[
-                McpThread(
-                    thread_id=info.key.thread_id,
-                    title=info.title,
-                    entries=info.entries,
-                    first_time=format_iso_time(info.first_ms),
-                    last_time=format_iso_time(info.last_ms),
-                )
-                for info in known[:limit]
-            ],
-            total=len(known),
-        )
+            known = await self.memory.athreads(self._find_user(ctx))
+        threads = [
+            McpThread(
+                thread_id=info.key.thread_id,
+                title=info.title,
+                entries=info.entries,
+                first_time=format_iso_time(info.first_ms),
+                last_time=format_iso_time(info.last_ms),
+            )
+            for info in known[:limit]
+        ]
+        return McpThreadList(threads=threads, total=len(known))
 
     async def remember(
         self,
         ctx: Ctx,
-        text: Annotated[
-            str,
-            Field(min_length=1, max_length=_LONGEST_TEXT, description="What to keep, verbatim."),
-        ],
+        text: Note,
         said_by: Annotated[
             Literal["user", "assistant"],
             Field(description="`user` for the user's own words, `assistant` for a note of yours."),
         ] = "assistant",
-        thread_id: Annotated[
-            str | None, Field(max_length=1024, description="A thread; None is one for notes.")
-        ] = None,
+        thread_id: Annotated[Id | None, Field(description="None is a thread for notes.")] = None,
         message_id: Annotated[
-            str | None,
-            Field(max_length=256, description="An id of yours: a retry with it stores nothing."),
+            Id | None, Field(description="An id of yours: a retry with it stores nothing.")
         ] = None,
     ) -> McpNote:
         """Keep something that the user said or wants remembered."""
@@ -507,56 +455,55 @@ class MemoryTools:
         message = kind(text, id=message_id, additional_kwargs=marks)
         thread = thread_id or self.note_thread
         with _report_errors():
-            user = self.scope.find_user(ctx)
-            entries = await self.memory.aadd_messages([message], thread_id=thread, user_id=user)
-        return McpNote(
-            message_id=entries[0].message_id if entries else None,
-            thread_id=thread,
-        )
+            entries = await self.memory.aadd_messages(
+                [message], thread_id=thread, user_id=self._find_user(ctx)
+            )
+        return McpNote(message_id=entries[0].message_id if entries else None, thread_id=thread)
 
     async def forget(
         self,
         ctx: Ctx,
         thread_id: Annotated[
-            str | None, Field(description="Forget in this thread: all of it, or the messages.")
+            Id | None, Field(description="Forget in this thread: all of it, or the messages.")
         ] = None,
-        message_ids: Annotated[
-            list[str] | None, Field(description="Only these messages of the thread.")
-        ] = None,
+        message_ids: Ids | None = None,
         everything: Annotated[
             bool, Field(description="Forget all that this memory holds of the user.")
         ] = False,
-        confirmation: Annotated[
-            str | None, Field(description="What the first call returned; erases for good.")
-        ] = None,
+        confirmation: Code | None = None,
     ) -> McpForgetting:
         """Erase for good, in two steps: the first call says what, the second one does it."""
+        user = self._find_user(ctx)
+        if everything == (thread_id is not None) or (message_ids and thread_id is None):
+            raise ResourceError("pass thread_id, perhaps with message_ids; or everything=true")
         with _report_errors():
-            user = self.scope.find_user(ctx)
-            target = ForgetTarget.create(user, thread_id, message_ids, everything=everything)
-            threads, messages = await self._count_target(target)
+            threads, messages = await self._count(user, thread_id, message_ids)
+            claim = [user, thread_id, sorted(message_ids or ()), messages]
             if confirmation is None:
-                code = target.sign(self.secret, messages, get_now_ms() + _CONFIRM_MS)
+                code = self._sign(claim, get_now_ms() + _CONFIRM_MS)
                 return McpForgetting(
                     is_done=False, threads=threads, messages=messages, confirmation=code
                 )
-            target.check(self.secret, messages, confirmation)
+            self._check(claim, confirmation)
             receipt = await self.memory.aforget(
-                user_id=user, thread_id=target.thread_id, entry_ids=target.message_ids
+                user_id=user, thread_id=thread_id, entry_ids=message_ids
             )
         return McpForgetting(is_done=True, threads=receipt.threads, messages=receipt.entries)
 
-    async def read_list_resource(self, ctx: Ctx, limit: int = 100) -> str:
-        """Return the user's threads as JSON."""
-        return (await self.list_threads(ctx, min(max(limit, 1), _MOST_LINES))).model_dump_json()
+    def _find_user(self, context: Ctx) -> str:
+        """Return the user of a request.
 
-    async def read_thread_resource(self, ctx: Ctx, thread_id: str) -> str:
-        """Return the latest lines of a thread as text."""
-        try:
-            page = await self.read_thread(ctx, thread_id, _MOST_LINES)
-        except ToolError as error:
-            raise ResourceError(str(error)) from error
-        return "\n".join(f"[{line.time}] {line.speaker}: {line.text}" for line in page.lines)
+        Raises:
+            ResourceError: If it has no token, where tokens are asked for.
+        """
+        if self.user_id is not None:
+            return self.user_id
+        user = getattr(context.request_context.request, "scope", {}).get("user")
+        token: AccessToken | None = getattr(user, "access_token", None)
+        if token is None or token.subject is None:
+            msg = "this server needs a bearer token, which this transport does not carry"
+            raise ResourceError(msg)
+        return token.subject
 
     async def _index(self, ctx: Ctx, user: str) -> None:
         """Index what is new before the recall, where the client wants to see how far it is."""
@@ -570,111 +517,47 @@ class MemoryTools:
 
         await self.memory.arefresh(user_id=user, progress=report)
 
-    async def _read_spoken(self, key: ThreadKey) -> list[Entry]:
-        entries = await self.memory.log.aentries(key)
-        live = [one for one in find_live_entries(entries) if one.contents]
-        return [one for one in live if one.role not in ("control", "summary")]
-
-    async def _count_target(self, target: ForgetTarget) -> tuple[int, int]:
-        """Return how many threads and messages a target holds.
+    async def _count(
+        self, user: str, thread_id: str | None, message_ids: Sequence[str] | None
+    ) -> tuple[int, int]:
+        """Return how many threads and messages would be forgotten.
 
         Raises:
-            ConfigError: If it holds none.
+            ResourceError: If there are none.
         """
-        known = await self.memory.athreads(target.user_id)
-        meant = [info for info in known if target.thread_id in (None, info.key.thread_id)]
-        if target.message_ids is None:
-            counts = len(meant), sum(info.entries for info in meant)
+        if message_ids and thread_id is not None:
+            found = await self.memory.log.afind(ThreadKey(user, thread_id), message_ids)
+            counts = int(bool(found)), len(found)
         else:
-            key = ThreadKey(target.user_id, target.thread_id or "")
-            found = await self.memory.log.afind(key, target.message_ids)
-            counts = (1, len(found)) if found else (0, 0)
+            known = await self.memory.athreads(user)
+            meant = [info for info in known if thread_id in (None, info.key.thread_id)]
+            counts = len(meant), sum(info.entries for info in meant)
         if not counts[1]:
-            raise ConfigError("there is nothing of that to forget; list_threads says what there is")
+            msg = "there is nothing of that to forget; list_threads says what there is"
+            raise ResourceError(msg)
         return counts
 
+    def _sign(self, claim: Sequence[Any], until_ms: int) -> str:
+        """Return the confirmation for erasing what is claimed, until a time."""
+        digest = hmac.new(self.secret, json.dumps([*claim, until_ms]).encode(), hashlib.sha256)
+        return f"{until_ms}-{digest.hexdigest()[:32]}"
 
-# -- Forgetting in two steps ----------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class ForgetTarget:
-    """What somebody wants forgotten."""
-
-    user_id: str
-    thread_id: str | None
-    message_ids: tuple[str, ...] | None
-
-    @classmethod
-    def create(
-        cls,
-        user_id: str,
-        thread_id: str | None,
-        message_ids: Sequence[str] | None,
-        *,
-        everything: bool,
-    ) -> ForgetTarget:
-        """Read the arguments of a call.
-
-        Raises:
-            ConfigError: If they name nothing, messages of no thread, or a thread and everything.
-        """
-        if everything == (thread_id is not None):
-            raise ConfigError("pass thread_id, perhaps with message_ids; or everything=true")
-        if message_ids is not None and (thread_id is None or not message_ids):
-            raise ConfigError("message_ids need the thread they belong to, and at least one id")
-        return cls(user_id, thread_id, None if message_ids is None else tuple(sorted(message_ids)))
-
-    def sign(self, secret: bytes, messages: int, until_ms: int) -> str:
-        """Return the confirmation for erasing this, as long as so many messages are there."""
-        claim = [self.user_id, self.thread_id, self.message_ids, messages, until_ms]
-        digest = hmac.new(secret, json.dumps(claim).encode(), hashlib.sha256).hexdigest()
-        return f"{until_ms}-{digest[:32]}"
-
-    def check(self, secret: bytes, messages: int, confirmation: str) -> None:
-        """Refuse a confirmation of something else.
-
-        Raises:
-            ConfigError: If it is not the one for this, too old, or of other messages.
-        """
-        until = confirmation.partition("-")[0]
-        until_ms = int(until) if until.isdecimal() and len(until) < _LEAST_TOKEN else 0
-        signed = self.sign(secret, messages, until_ms)
-        if until_ms < get_now_ms() or not hmac.compare_digest(signed, confirmation):
+    def _check(self, claim: Sequence[Any], confirmation: str) -> None:
+        until_ms = int(confirmation.partition("-")[0])
+        is_signed = hmac.compare_digest(self._sign(claim, until_ms), confirmation)
+        if until_ms < get_now_ms() or not is_signed:
             msg = (
                 "this confirmation does not fit, is older than ten minutes, or messages came in "
                 "since; call forget again without it, and ask the user"
             )
-            raise ConfigError(msg)
+            raise ResourceError(msg)
 
 
 # -- From values of ours to those of the protocol -------------------------------------------------
 def _make_result(text: str, value: BaseModel) -> CallToolResult:
-    content = [TextContent(type="text", text=text)]
-    return CallToolResult(content=list(content), structured_content=value.model_dump(mode="json"))
-
-
-def _describe_item(item: ProfileItem) -> McpItem:
-    return McpItem(
-        kind=item.kind,
-        text=item.text,
-        state=item.state,
-        since=format_iso_time(item.since_ms),
-        thread_id=item.key.thread_id,
-        message_id=item.message_id,
-    )
-
-
-def _describe_recall(found: Recall) -> McpRecall:
-    return McpRecall(
-        verdict=found.verdict,
-        blocks=[
-            McpBlock(
-                similarity=float(block.similarity),
-                relevance=float(block.relevance),
-                lines=[_describe_line(line) for line in block.lines],
-            )
-            for block in found.blocks
-        ],
-        problems=list(found.problems),
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)],
+        structured_content=value.model_dump(mode="json"),
     )
 
 

@@ -11,17 +11,21 @@ store, reach the same memory as chains, graphs and agents do.
 from __future__ import annotations
 
 import json
+import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache, partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
+from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import Entry, ThreadInfo, ThreadKey
 from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.lines import format_iso_time, name_speaker
@@ -43,6 +47,7 @@ try:
         Result,
         SearchItem,
         SearchOp,
+        TTLConfig,
         validate_op_namespace,
     )
     from langgraph.store.memory import InMemoryStore
@@ -53,6 +58,8 @@ THREADS = "threads"
 """The namespace below which threads are read, one label a thread."""
 
 Namespace: TypeAlias = tuple[str, ...]
+Ttls: TypeAlias = dict[str, list[float]]
+"""Of items that expire, by their keys: minutes to live, and the time when they are over, in ms."""
 
 _PREFIX = "store/"
 """Begins the id of a thread that holds the items of a namespace."""
@@ -61,7 +68,9 @@ _FIELD = "store_field"
 _SAID = ("user", "assistant", "tool", "system")
 _MOST_FILTERED = 200
 """So many lines are recalled at most, where a filter is to choose among them."""
-_PLAIN = "-_~"  # a label has no period
+_TTLS = "store ttl"
+"""The state document of a namespace's thread that holds its `Ttls`."""
+_MINUTE_MS = 60_000
 
 
 class ConversationStore(BaseStore):
@@ -71,10 +80,13 @@ class ConversationStore(BaseStore):
     item out of the views; only the memory's `forget` erases. `search` with a query is recall over
     the lines of the namespace, best first, with the cosine similarity as score; without one, items
     come latest first. An item of one text field is searched by that text, another by its JSON.
-    With `index=False` it is found by its key alone. `index` with fields and `ttl` are refused.
+    With `index=False` it is found by its key alone. `index` with fields is refused.
+
+    `ttl` is minutes, as in LangGraph: since the item was last put, or read where `refresh_on_read`
+    holds. What has expired is read until `sweep_ttl` erases it, unless `omit_expired` is set.
     """
 
-    supports_ttl = False
+    supports_ttl = True
 
     def __init__(
         self,
@@ -82,6 +94,7 @@ class ConversationStore(BaseStore):
         *,
         user_id: str | None = None,
         user_at: int | None = None,
+        ttl: TTLConfig | None = None,
     ) -> None:
         """Look at the memory of one user, or of the user that a label of each namespace names.
 
@@ -90,9 +103,11 @@ class ConversationStore(BaseStore):
             user_id: Whose memory it is; or
             user_at: which label of a namespace names the user, from 0: 1 for
                 `("memories", "{user_id}")`. Such a store never looks at two users at once.
+            ttl: LangGraph's defaults of expiry: `default_ttl`, `refresh_on_read`, `omit_expired`.
 
         Raises:
-            ConfigError: If not exactly one of both is given.
+            ConfigError: If not exactly one of both is given, or `ttl` asks for a thread that
+                sweeps.
         """
         if (user_id is None) == (user_at is None):
             raise ConfigError("pass user_id, or user_at for the label that names the user")
@@ -101,15 +116,13 @@ class ConversationStore(BaseStore):
             raise ConfigError(msg)
         if user_id is not None:
             ThreadKey(user_id, "-")
+        if ttl and ttl.get("sweep_interval_minutes") is not None:
+            msg = "this store starts no thread that sweeps: call sweep_ttl() from a job of yours"
+            raise ConfigError(msg)
+        self.ttl_config = ttl
         self._memory = memory
         self._user_id = user_id
         self._user_at = user_at
-
-    def __repr__(self) -> str:
-        whose = (
-            f"user_at={self._user_at}" if self._user_id is None else f"user_id={self._user_id!r}"
-        )
-        return f"ConversationStore({self._memory!r}, {whose})"
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations: what is read is as it was before what is put.
@@ -122,10 +135,12 @@ class ConversationStore(BaseStore):
         for op in ops:
             validate_op_namespace(op)
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
-        written = [self._plan_put(op) for op in puts.values()]
+        planned = [self._plan_put(op) for op in puts.values()]
         results = [self._read(op) for op in ops]
-        for key, message_id, message in written:
-            self._write(key, message_id, message)
+        for op, (key, message) in zip(puts.values(), planned, strict=True):
+            # First, so that a sweep that runs meanwhile never takes what is written now.
+            self._change_ttls(key, partial(_set_ttl, op.key, op.ttl if message else None))
+            self._write(key, op.key, message)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -134,9 +149,13 @@ class ConversationStore(BaseStore):
 
     def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            return self._read_items(self._find_place(op.namespace), op.namespace).get(op.key)
+            item = self._read_items(self._find_place(op.namespace), op.namespace).get(op.key)
+            self._refresh([item] if item and op.refresh_ttl else [])
+            return item
         if isinstance(op, SearchOp):
-            return self._search(op)
+            found = self._search(op)
+            self._refresh(found if op.refresh_ttl else [])
+            return found
         if isinstance(op, ListNamespacesOp):
             return self._list(op)
         return None
@@ -153,6 +172,9 @@ class ConversationStore(BaseStore):
                 name = entry.message_id
                 items.pop(name, None)
                 items[name] = _make_item(entry, namespace, first.get(name, entry))
+        if (self.ttl_config or {}).get("omit_expired"):
+            for name in _find_expired(self._read_ttls(key)):
+                items.pop(name, None)
         return items
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
@@ -188,14 +210,11 @@ class ConversationStore(BaseStore):
             k=_MOST_FILTERED if op.filter else op.offset + op.limit,
             remember=False,
         )
-        best = {hit.line.entry_id: hit for hit in _list_hits(recall)}
+        read = cache(lambda key: self._read_items(key, names[key.thread_id]))
         found: list[SearchItem] = []
-        read: dict[ThreadKey, dict[str, Item]] = {}
-        for hit in best.values():
-            key = hit.line.key
-            if key not in read:
-                read[key] = self._read_items(key, names[key.thread_id])
-            item = read[key].get(hit.line.line_id.rpartition("#")[0] or hit.line.line_id)
+        for hit in {hit.line.entry_id: hit for hit in _list_hits(recall)}.values():
+            line = hit.line
+            item = read(line.key).get(line.line_id.rpartition("#")[0] or line.line_id)
             if item is not None:
                 found.append(_score_item(item, hit.similarity))
         return found
@@ -205,16 +224,12 @@ class ConversationStore(BaseStore):
         for condition in op.match_conditions or ():
             if condition.match_type == "prefix":
                 prefix = tuple(condition.path)
-        threads = self._find_threads(self._cut_before_wildcard(prefix))
+        threads = self._find_threads(tuple(takewhile(lambda label: label != "*", prefix)))
         names = [name for info, name in threads.items() if self._read_items(info.key, name)]
         known = InMemoryStore()
         known.batch([PutOp(name, "-", {}) for name in names])
         found: list[Namespace] = known.batch([op])[0]  # type: ignore[assignment]
         return found
-
-    def _cut_before_wildcard(self, prefix: Namespace) -> Namespace:
-        at = prefix.index("*") if "*" in prefix else len(prefix)
-        return prefix[:at]
 
     # -- whose, and where -------------------------------------------------------------------------
 
@@ -222,7 +237,7 @@ class ConversationStore(BaseStore):
         """Return the threads below a prefix, latest first, and the namespace of each."""
         user = self._find_user(prefix)
         known = self._memory.threads(user)
-        found = {info: self._name(user, info.key.thread_id) for info in known}
+        found = {info: self._name(prefix, info.key.thread_id) for info in known}
         return {info: name for info, name in found.items() if name[: len(prefix)] == prefix}
 
     def _find_user(self, namespace: Namespace) -> str:
@@ -249,22 +264,22 @@ class ConversationStore(BaseStore):
             del path[self._user_at]
         if path[:1] == [THREADS] and len(path) == 2:  # noqa: PLR2004 - the root and a thread
             return ThreadKey(user, unquote(path[1]))
-        return ThreadKey(user, _PREFIX + "/".join(quote(label, safe=_PLAIN) for label in path))
+        return ThreadKey(user, _PREFIX + "/".join(_quote(label, "%/") for label in path))
 
-    def _name(self, user: str, thread_id: str) -> Namespace:
-        """Return the namespace of a thread: the opposite of `_find_place`."""
+    def _name(self, prefix: Namespace, thread_id: str) -> Namespace:
+        """Return the namespace of a thread: the opposite of `_find_place`. A prefix names the user."""
         if thread_id.startswith(_PREFIX):
             path = [unquote(label) for label in thread_id[len(_PREFIX) :].split("/")]
         else:
-            path = [THREADS, _quote_label(thread_id)]
+            path = [THREADS, _quote(thread_id, "%.")]
         if self._user_at is not None:
-            path.insert(self._user_at, _quote_label(user))
+            path.insert(self._user_at, prefix[self._user_at])
         return tuple(label for label in path if label)
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def _plan_put(self, op: PutOp) -> tuple[ThreadKey, str, BaseMessage | None]:
-        """Return where an item goes, its key and its message; None for one to delete.
+    def _plan_put(self, op: PutOp) -> tuple[ThreadKey, BaseMessage | None]:
+        """Return where an item goes, and its message; None for one to delete.
 
         Raises:
             ConfigError: If an option is not supported.
@@ -272,13 +287,16 @@ class ConversationStore(BaseStore):
         """
         if isinstance(op.index, list):
             raise ConfigError("index with fields is not supported: all of an item is searched")
+        if op.ttl is not None and not (math.isfinite(op.ttl) and op.ttl > 0):
+            msg = f"ttl must be a positive number of minutes, or None; got {op.ttl!r}"
+            raise ConfigError(msg)
         place = self._find_place(op.namespace)
         if op.value is None:
-            return place, op.key, None
+            return place, None
         if place.thread_id.startswith(_PREFIX):
-            return place, op.key, _make_message(op.key, op.value, is_line=op.index is not False)
+            return place, _make_message(op.key, op.value, is_line=op.index is not False)
         [message] = read_messages([dict(op.value)])
-        return place, op.key, message.model_copy(update={"id": op.key})
+        return place, message.model_copy(update={"id": op.key})
 
     def _write(self, key: ThreadKey, message_id: str, message: BaseMessage | None) -> None:
         memory = self._memory
@@ -290,10 +308,84 @@ class ConversationStore(BaseStore):
         if gone:
             memory.log.append(key, draft_retraction(gone, "undo"))
 
+    # -- what expires -----------------------------------------------------------------------------
 
-def _quote_label(text: str) -> str:
-    """Return text as a label: without periods, and never empty."""
-    return quote(text, safe=_PLAIN + " ").replace(".", "%2E")
+    def sweep_ttl(self, namespace_prefix: Namespace = ()) -> int:
+        """Erase what has expired below a prefix, with all that was put under its keys before.
+
+        Call it from a job of yours. A store with `user_at` needs a prefix that names the user.
+
+        Returns:
+            How many items were erased.
+        """
+        keys = [info.key for info in self._find_threads(namespace_prefix)]
+        swept = 0
+        for key in self._memory.log.get_states(keys, _TTLS):
+            # Read before their times: whatever is put meanwhile is not among them.
+            entries = self._memory.log.entries(key)
+            gone = _find_expired(self._read_ttls(key))
+            ids = [entry.id for entry in entries if entry.message_id in gone]
+            if ids:
+                self._memory.forget(user_id=key.user_id, thread_id=key.thread_id, entry_ids=ids)
+            self._change_ttls(key, partial(_drop_ttls, gone))
+            swept += len({entry.message_id for entry in entries} & gone.keys())
+        return swept
+
+    def _refresh(self, items: Iterable[Item]) -> None:
+        """Let items that were read live on."""
+        read: dict[ThreadKey, list[str]] = {}
+        for item in items:
+            read.setdefault(self._find_place(item.namespace), []).append(item.key)
+        for key in self._memory.log.get_states(read, _TTLS):
+            self._change_ttls(key, partial(_renew_ttls, read[key]))
+
+    def _read_ttls(self, key: ThreadKey) -> Ttls:
+        found = self._memory.log.get_state(key, _TTLS)
+        return {} if found is None else found.value
+
+    def _change_ttls(self, key: ThreadKey, change: Callable[[Ttls], Ttls]) -> None:
+        log, is_written = self._memory.log, False
+        while not is_written:  # else another writer was faster
+            found = log.get_state(key, _TTLS)
+            old, version = ({}, None) if found is None else (found.value, found.version)
+            new = change(old)
+            is_written = new == old or log.set_state(key, _TTLS, new, expected=version) is not None
+
+
+def _quote(text: str, special: str) -> str:
+    """Return text with some characters written as in URLs, a percent sign first of them."""
+    for character in special:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+# -- When items expire ----------------------------------------------------------------------------
+def _set_ttl(key: str, minutes: float | None, ttls: Ttls) -> Ttls:
+    others = {name: ttl for name, ttl in ttls.items() if name != key}
+    return others if minutes is None else {**others, key: _start(minutes)}
+
+
+def _renew_ttls(keys: Iterable[str], ttls: Ttls) -> Ttls:
+    """Start the time of some items anew, unless hardly any of it is over: that saves a write."""
+    renewed = {key: _start(ttls[key][0]) for key in keys if key in ttls}
+    return ttls | {
+        key: [minutes, until]
+        for key, (minutes, until) in renewed.items()
+        if until - ttls[key][1] > minutes * _MINUTE_MS / 100
+    }
+
+
+def _drop_ttls(gone: Ttls, ttls: Ttls) -> Ttls:
+    return {name: ttl for name, ttl in ttls.items() if gone.get(name) != ttl}
+
+
+def _find_expired(ttls: Ttls) -> Ttls:
+    now = get_now_ms()
+    return {name: ttl for name, ttl in ttls.items() if ttl[1] <= now}
+
+
+def _start(minutes: float) -> list[float]:
+    return [minutes, get_now_ms() + minutes * _MINUTE_MS]
 
 
 # -- Items and messages ---------------------------------------------------------------------------

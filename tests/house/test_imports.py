@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import json
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -145,12 +147,47 @@ def test_the_promised_names_are_public():
     assert set(langchain_convmem.__all__) >= PROMISED
 
 
-@pytest.mark.parametrize("name", langchain_convmem.__all__)
+@pytest.mark.parametrize("name", sorted({*langchain_convmem.__all__} - {"__version__"}))
 def test_every_public_name_can_be_imported(name):
     value = getattr(importlib.import_module("langchain_convmem"), name)
     assert value.__name__ == name
     assert value.__module__.startswith("langchain_convmem.")
     assert value.__doc__
+
+
+def test_at_most_forty_names_are_public_at_the_root():
+    assert len(langchain_convmem.__all__) <= 40
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert langchain_convmem.__version__ == importlib.metadata.version("langchain-convmem")
+
+
+@pytest.mark.parametrize(
+    ("code", "package", "extra"),
+    [
+        ("convmem.ConversationMemoryMiddleware", "langchain", "agents"),
+        (
+            "convmem.create_memory_graph(convmem.ConversationMemory(log), print)",
+            "langgraph",
+            "langgraph",
+        ),
+    ],
+)
+def test_a_name_of_the_root_whose_extra_is_missing_says_which(code, package, extra):
+    lines = f"""
+        import sys
+        sys.modules[{package!r}] = None
+        import langchain_convmem as convmem
+        log = convmem.InMemoryLog()
+        try:
+            {code}
+        except convmem.ConvMemError as error:
+            print(type(error).__name__, error)
+    """
+    said = _python(textwrap.dedent(lines)).stdout
+    assert said.startswith("MissingExtraError")
+    assert f"pip install 'langchain-convmem[{extra}]'" in said
 
 
 @pytest.mark.parametrize("module_name", LAZY)

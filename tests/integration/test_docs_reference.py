@@ -43,7 +43,8 @@ def public_names() -> Iterator[tuple[str, object]]:
     for name in names:
         module = importlib.import_module(name)
         for public in getattr(module, "__all__", ()):
-            yield f"{name}.{public}", getattr(module, public)
+            if public != "__version__":
+                yield f"{name}.{public}", getattr(module, public)
 
 
 def documented_things() -> tuple[list[object], set[str]]:

@@ -1,6 +1,6 @@
 """Runs what pages show of other libraries: `make migration`, in an environment that has them.
 
-    python tests/support/other_libraries.py docs/how_to/migration.md
+    python tests/support/other_libraries.py docs/how_to/before_langchain_2.md
 
 A Redis in this process stands for the server that the pages read, so nothing else is needed.
 """
@@ -16,20 +16,21 @@ from pathlib import Path
 
 import redis
 from fakeredis import FakeRedis
-from pages import THEIRS, blocks_of, run_page
+from pages import OURS, THEIRS, blocks_of, run_page
 
 
 def main(pages: Sequence[str]) -> None:
-    """Run the other libraries' blocks of pages, each page in an empty directory."""
+    """Run pages: the other libraries' blocks, then ours, each in an empty directory."""
     redis.from_url = FakeRedis.from_url
     warnings.showwarning = _ignore
     for page in [Path(name).resolve() for name in pages]:
-        count = sum(block.language == THEIRS for block in blocks_of(page))
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            run_page(page, THEIRS)
-            os.chdir(page.parent)
-        print(f"{page.name}: {count} blocks of other libraries print what the page shows")  # noqa: T201 - a command's result
+        for language, whose in ((THEIRS, "other libraries"), (OURS, "ours")):
+            count = sum(block.language == language for block in blocks_of(page))
+            with tempfile.TemporaryDirectory() as folder:
+                os.chdir(folder)
+                run_page(page, language)
+                os.chdir(page.parent)
+            print(f"{page.name}: {count} blocks of {whose} print what the page shows")  # noqa: T201 - a command's result
 
 
 def _ignore(*_: object, **__: object) -> None:

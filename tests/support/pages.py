@@ -4,7 +4,8 @@ Fenced blocks of `python` run from top to bottom, in one namespace. A block of `
 one, with nothing but blank lines between, is exactly what it prints; a date there stands for the
 day on which it runs.
 
-Blocks in tabs are alternatives: each is run by itself, by the tests of its page.
+Blocks in tabs are alternatives: each is run by itself, by the tests of its page. But those in the
+tabs `Before` and `After` are run with the others of their language.
 
 Blocks of `py` need another library, which the package does not depend on. Most tests skip them;
 they run where that library is installed: `make migration` and `make web`.
@@ -27,6 +28,7 @@ THEIRS = "py"
 
 _FENCED = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```\n", re.MULTILINE | re.DOTALL)
 _TAB = re.compile(r'^=== "([^"]+)"$', re.MULTILINE)
+_PAIR = ("Before", "After")
 
 
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
@@ -109,7 +111,7 @@ def _blocks(page: Path, text: str) -> Iterator[CodeBlock]:
 
 def _find_tab(text: str, place: int) -> str | None:
     titles = [found[1] for found in _TAB.finditer(text, 0, place)]
-    return titles[-1] if titles else None
+    return titles[-1] if titles and titles[-1] not in _PAIR else None
 
 
 def run_page(page: Path, language: str = OURS) -> str:

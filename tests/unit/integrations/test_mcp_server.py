@@ -302,3 +302,52 @@ async def test_a_server_with_tokens_serves_nobody_without_one(memory):
         found = await client.call_tool("recall", {"query": "cat"})
     assert found.is_error
     assert "bearer token" in found.content[0].text
+
+
+async def test_every_argument_has_a_limit_in_the_schema(memory):
+    async with connect(memory) as client:
+        tools = (await client.list_tools()).tools
+    limits = {"maxLength", "maximum", "maxItems", "enum", "pattern", "format"}
+    for tool in tools:
+        for name, schema in tool.input_schema["properties"].items():
+            kinds = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+            for kind in kinds:
+                assert kind["type"] == "boolean" or limits & kind.keys(), (tool.name, name)
+
+
+@pytest.mark.parametrize(
+    ("tool", "call", "named"),
+    [
+        ("recall", {"query": "cat " * 1_000_000}, "query"),
+        ("recall", {"query": ""}, "query"),
+        ("recall", {"query": "cat", "max_tokens": 10**9}, "max_tokens"),
+        ("recall", {"query": "cat", "since": "2026-01-01T00:00:00"}, "since"),
+        ("read_thread", {"thread_id": "t" * 5000}, "thread_id"),
+        ("read_thread", {"thread_id": "monday", "before": -1}, "before"),
+        ("list_threads", {"limit": 10**6}, "limit"),
+        ("remember", {"text": "t" * 100_001}, "text"),
+        ("remember", {"text": "t", "message_id": "m" * 5000}, "message_id"),
+        ("forget", {"thread_id": "monday", "message_ids": ["m"] * 501}, "message_ids"),
+        ("forget", {"thread_id": "monday", "confirmation": "99999999999999-²"}, "confirmation"),
+    ],
+)
+async def test_what_is_beyond_a_limit_is_refused_by_name(memory, monkeypatch, tool, call, named):
+    def refuse(*_args, **_options):
+        raise AssertionError("nothing may be read or written")
+
+    for name in ("entries", "append", "threads"):
+        monkeypatch.setattr(memory.log, name, refuse)
+    async with connect(memory) as client:
+        refused = await client.call_tool(tool, call)
+    assert refused.is_error
+    assert named in refused.content[0].text
+    assert len(refused.content[0].text) < 500
+
+
+async def test_a_resource_has_the_limits_of_the_tools(memory):
+    async with connect(memory) as client:
+        listed = await client.read_resource("convmem://threads?limit=1")
+        assert len(json.loads(listed.contents[0].text)["threads"]) == 1
+        for uri in ("convmem://threads?limit=0", "convmem://threads/" + "t" * 5000):
+            with pytest.raises(MCPError):
+                await client.read_resource(uri)

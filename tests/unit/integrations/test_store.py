@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -181,6 +182,87 @@ def test_a_write_hook_reaches_items(memory):
     assert "47-11" not in str(hooked.history("store/a", user_id="ana").entries)
 
 
+# -- what expires -------------------------------------------------------------------------------
+@pytest.fixture
+def clock(monkeypatch):
+    """Let minutes pass."""
+    start, passed = time.time_ns(), [0.0]
+    monkeypatch.setattr(time, "time_ns", lambda: start + int(passed[0] * 60e9))
+
+    def wait(minutes):
+        passed[0] += minutes
+
+    return wait
+
+
+def test_what_has_expired_is_erased_by_a_sweep_with_all_it_said_before(memory, store, clock):
+    store.put(("a",), "k", {"content": "The gate code is 1111."}, ttl=10)
+    store.put(("a",), "k", {"content": "The gate code is 2222."}, ttl=10)
+    store.put(("a",), "stays", {"content": "The gate is green."})
+    clock(9)
+    assert store.sweep_ttl() == 0
+    clock(2)
+    assert store.sweep_ttl() == 1
+    assert store.sweep_ttl() == 0
+    assert store.get(("a",), "k") is None
+    assert values(store.search(("a",), query="gate code")) == [{"content": "The gate is green."}]
+    assert "code" not in str(memory.history("store/a", user_id="ana").entries)
+
+
+@pytest.mark.parametrize("refreshes", [True, False])
+def test_a_read_starts_the_time_anew_where_it_is_to(memory, clock, refreshes):
+    store = ConversationStore(memory, user_id="ana", ttl={"default_ttl": 10})
+    store.put(("a",), "k", {"n": 1})
+    clock(8)
+    store.get(("a",), "k", refresh_ttl=refreshes)
+    clock(8)
+    assert store.search(("a",), refresh_ttl=refreshes)
+    clock(8)
+    assert store.sweep_ttl() == (0 if refreshes else 1)
+
+
+def test_the_defaults_are_langgraphs(memory, clock):
+    config = {"default_ttl": 10, "refresh_on_read": False, "omit_expired": True}
+    store = ConversationStore(memory, user_id="ana", ttl=config)
+    store.put(("a",), "k", {"n": 1})
+    store.put(("a",), "forever", {"n": 2}, ttl=None)
+    clock(8)
+    assert store.get(("a",), "k").value == {"n": 1}
+    clock(3)
+    assert store.get(("a",), "k") is None
+    assert values(store.search(("a",))) == [{"n": 2}]
+    assert store.sweep_ttl() == 1
+
+
+def test_what_is_put_again_lives_on(store, clock):
+    for _ in range(3):
+        store.put(("a",), "k", {"n": 1}, ttl=10)
+        clock(6)
+        assert store.sweep_ttl() == 0
+    store.put(("a",), "k", {"n": 1})
+    clock(60)
+    assert store.sweep_ttl() == 0
+    assert store.get(("a",), "k").value == {"n": 1}
+
+
+@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
+def test_a_time_to_live_that_is_none_is_refused_before_anything_is_written(store, ttl):
+    with pytest.raises(ConfigError, match="ttl must be"):
+        store.batch([PutOp(("a",), "k", {"n": 1}), PutOp(("a",), "l", {"n": 1}, ttl=ttl)])
+    assert store.search(("a",)) == []
+
+
+def test_a_sweep_of_many_users_is_told_which(memory, clock):
+    store = ConversationStore(memory, user_at=1)
+    for user in ("ana", "bo"):
+        store.put(("memories", user), "k", {"n": 1}, ttl=1)
+    clock(2)
+    with pytest.raises(ConfigError, match="names no user"):
+        store.sweep_ttl()
+    assert store.sweep_ttl(("memories", "ana")) == 1
+    assert store.get(("memories", "bo"), "k").value == {"n": 1}
+
+
 # -- two users ------------------------------------------------------------------------------------
 def test_the_label_of_a_namespace_names_the_user(memory):
     store = ConversationStore(memory, user_at=1)
@@ -201,8 +283,36 @@ def test_the_label_of_a_namespace_names_the_user(memory):
             call()
 
 
+@pytest.mark.parametrize("label", ["ana@example%2Eorg", "ana:1", "Zoë", "100%", "a/b c"])
+def test_a_user_is_found_again_by_the_label_that_named_it(memory, label):
+    store = ConversationStore(memory, user_at=1)
+    namespace = ("memories", label)
+    store.put(namespace, "k", {"content": "tea"}, ttl=5)
+    assert [item.namespace for item in store.search(namespace)] == [namespace]
+    assert store.list_namespaces(prefix=namespace) == [namespace]
+    [thread] = memory.threads(label.replace("%2E", "."))
+    assert thread.key.user_id == label.replace("%2E", ".")
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"user_id": "a", "user_at": 0}, {"user_id": ""}, {"user_at": -1}]
+    ("thread_id", "label"), [("a:b@c", "a:b@c"), ("v1.2", "v1%2E2"), ("50%.ü/x", "50%25%2Eü/x")]
+)
+def test_a_thread_is_found_by_its_label(memory, store, thread_id, label):
+    memory.add_messages(["Hi"], thread_id=thread_id, user_id="ana")
+    [item] = store.search(("threads", label))
+    assert item.namespace == ("threads", label)
+    assert store.get(item.namespace, item.key).value["content"] == "Hi"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"user_id": "a", "user_at": 0},
+        {"user_id": ""},
+        {"user_at": -1},
+        {"user_id": "a", "ttl": {"sweep_interval_minutes": 5}},
+    ],
 )
 def test_a_store_of_nobody_is_refused(memory, options):
     with pytest.raises(ConfigError):
