@@ -31,6 +31,7 @@ from langchain_convmem.cli.options import (
 from langchain_convmem.cli.output import Terminal, format_count
 from langchain_convmem.cli.profile import as_of_option
 from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.turns.memory import get_turn_memory
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -108,7 +109,7 @@ def _store(
             memory.log,
             file,
             user_id=user_id,
-            drafting=memory.turn_memory.drafting,
+            drafting=get_turn_memory(memory).drafting,
             progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
         )
         reports.append(report)
@@ -209,6 +210,7 @@ def recall(
     Prints blocks of lines, best first, with speaker, time, thread and the reasons for each match.
     """
     from langchain_convmem.cli.rendering import encode_recall, format_recall
+    from langchain_convmem.logs.as_of import LogBound
     from langchain_convmem.records import Owner
 
     if count is not None and max_tokens is not None:
@@ -217,13 +219,13 @@ def recall(
         past = memory if as_of is None else memory.as_of(as_of)
         within = None if thread is None else find_thread(past, user, thread).key
         # Not `memory.recall`: a thread named there is the current one, whose lines are left out.
-        found = past.line_recall.recall(
+        found = get_turn_memory(past).line_recall.recall(
             Owner(user_id=user),
             question,
             within=within,
             max_tokens=max_tokens,
             k=count,
-            now_ms=past.time_ms,
+            now_ms=None if as_of is None else LogBound(as_of).time_ms,
         )
     for problem in found.problems:
         terminal.note(problem)

@@ -14,6 +14,7 @@ from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
 from langchain_convmem.views.counting import CurrentCounter, find_prefix
 from langchain_convmem.views.cuts import READ_TOOL, get_text
@@ -114,7 +115,7 @@ def _read(
     text, first = get_text(message), max(start, 0)
     if first >= len(text):
         return f"The message ends before: it has {len(text):,} characters.", {}
-    counter = CurrentCounter(memory.turn_memory.token_counters)
+    counter = CurrentCounter(get_turn_memory(memory).token_counters)
     shown = max(find_prefix(text[first:], max_tokens, counter.count_text), 1)
     end = first + shown
     artifact = {"message_id": message_id, "start": first, "end": end, "characters": len(text)}

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from langchain_convmem.background import hop
 from langchain_convmem.records import Entry, Owner, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
 from langchain_convmem.turns.recalled import fence_blocks, select_visible
 from langchain_convmem.turns.view import SPOKEN
@@ -127,7 +128,7 @@ def _search(
     exclude: dict[ThreadKey, set[int]] = {}
     if key is not None:
         exclude[key] = _find_open_turn(memory.log.entries(key, last=_LATEST))
-    engine = memory.line_recall
+    engine = get_turn_memory(memory).line_recall
     found = engine.recall(owner, query, exclude=exclude, buffer=key, **limits)
     has_buffer = key is not None and bool(engine.settings.buffer_size)
     blocks, by_time = select_visible(found, has_buffer=has_buffer)

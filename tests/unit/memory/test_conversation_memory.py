@@ -16,6 +16,7 @@ from langchain_convmem.errors import (
     LogClosedError,
     LogError,
 )
+from langchain_convmem.turns.memory import get_turn_memory
 
 TALK = [HumanMessage("My bicycle is behind the library."), AIMessage("Noted.")]
 
@@ -300,7 +301,7 @@ def test_the_embeddings_and_settings_of_a_memory_are_those_of_its_recall():
     embeddings = DeterministicFakeEmbedding(size=8)
     settings = RecallSettings(k=1, max_tokens=None)
     with ConversationMemory.open(":memory:", embeddings=embeddings, settings=settings) as memory:
-        assert memory.line_recall.embeddings is embeddings
+        assert get_turn_memory(memory).line_recall.embeddings is embeddings
         for number in range(3):
             memory.add_messages(
                 [HumanMessage(f"Bicycle {number}")], thread_id=f"t{number}", user_id="a"
