@@ -976,7 +976,7 @@ class ConversationMemory:
         owner, profiler = _find_owner(user_id, thread_id), self._turn_memory.profiles.profiler
         if thread_id is not None:
             return profiler.read_threads([ThreadKey(owner.user_id, thread_id)])
-        return profiler.read_threads([one.key for one in self.log.threads(user_id)])
+        return profiler.read_threads([one.key for one in self.log.threads(owner.user_id)])
 
     aupdate_profile = to_async(update_profile)
 
@@ -1139,7 +1139,7 @@ def _find_searched(
     if (user_id is None) != (thread_id is None):
         msg = "with user_ids, pass both user_id and thread_id of the current thread, or neither"
         raise ConfigError(msg)
-    if user_id is not None and user_id not in user_ids:
+    if user_id is not None and Owner(user_id=user_id) not in owners:
         msg = f"user_id must be one of user_ids, got {describe_value(user_id)}"
         raise ConfigError(msg)
     return owners

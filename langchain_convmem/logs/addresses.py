@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ def open_log(
 
         dsn = f"{scheme}://{login}{place}{_drop_options(query, 'schema')}"
         return PostgresLog(dsn, schema=options.get("schema", "convmem"), signing_key=signing_key)
+    if scheme in ("sqlite", "file"):
+        path = describe_value(place.removeprefix("/") or "memory.db")
+        raise ConfigError(f"a SQLite file is opened by its path: open({path}), not {scheme}://")
     raise ConfigError(f"no log is known by the name of {scheme}://; expected {_FORMS}")
 
 

@@ -201,7 +201,7 @@ def test_a_message_that_the_thread_has_is_not_stored_again(memory):
 
 @pytest.mark.parametrize("ids", [{"thread_id": ""}, {"thread_id": "t", "user_id": ""}])
 def test_messages_need_a_thread_with_a_name(memory, ids):
-    with pytest.raises(ConfigError, match="non-empty"):
+    with pytest.raises(ConfigError, match="not blank"):
         memory.add_messages(TALK, **ids)
 
 
@@ -262,7 +262,7 @@ async def test_an_async_call_that_names_nobody_is_refused(memory, call):
 )
 def test_a_call_with_an_empty_name_is_refused(memory, call, ids):
     arguments = ["bicycle"] if call == "recall" else []
-    with pytest.raises(ConfigError, match="non-empty"):
+    with pytest.raises(ConfigError, match="not blank"):
         getattr(memory, call)(*arguments, **ids)
 
 
