@@ -33,6 +33,7 @@ from langchain_convmem.records import (
     Owner,
     ThreadInfo,
     ThreadKey,
+    find_owner,
 )
 from langchain_convmem.titles import (
     check_title,
@@ -41,6 +42,7 @@ from langchain_convmem.titles import (
     update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
+from langchain_convmem.turns.forgetting import forget_before, forget_scope
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import TurnOptions, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
@@ -53,7 +55,6 @@ from langchain_convmem.views.counting import (
     TokenCounters,
     read_counter,
 )
-from langchain_convmem.views.edits import plan_without_compactions
 from langchain_convmem.views.live import build_turns, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
@@ -61,10 +62,8 @@ from langchain_convmem.views.messages import (
     WriteHook,
     read_messages,
 )
-from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Provider, resolve_provider
 from langchain_convmem.views.shown import Recall, Turn
-from langchain_convmem.views.summaries import find_summaries_over
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
@@ -84,7 +83,6 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportReport
-    from langchain_convmem.turns.memory import TurnMemory
     from langchain_convmem.wrap import RememberingRunnable
 
 _READING = (
@@ -735,7 +733,7 @@ class ConversationMemory:
         from langchain_convmem.recall.options import make_owners
 
         if user_ids is None:
-            _find_owner(user_id, thread_id)
+            find_owner(user_id, thread_id)
         else:
             user_ids = frozenset(str(one.user_id) for one in make_owners(user_ids))
         retriever = DialogLineRetriever(
@@ -843,7 +841,7 @@ class ConversationMemory:
         wanted = words.casefold().split()
         if not wanted:
             raise ConfigError("words is blank; give at least one word to search for")
-        recall, owner = self._turn_memory.line_recall, _find_owner(user_id, thread_id)
+        recall, owner = self._turn_memory.line_recall, find_owner(user_id, thread_id)
         lines = recall.find_lines(owner, wanted)
         # Of two of the same millisecond, the one stored later leads.
         lines.sort(key=lambda line: line.time_ms)
@@ -872,7 +870,7 @@ class ConversationMemory:
         Raises:
             ConfigError: If neither a user nor a thread is given.
         """
-        recall, owner = self._turn_memory.line_recall, _find_owner(user_id, thread_id)
+        recall, owner = self._turn_memory.line_recall, find_owner(user_id, thread_id)
         return recall.refresh(owner, progress)
 
     arefresh = to_async(refresh)
@@ -906,7 +904,7 @@ class ConversationMemory:
             LogError: If the log cannot be read.
         """
         if not all_users:
-            owners: Sequence[Owner] = [_find_owner(user_id, thread_id)]
+            owners: Sequence[Owner] = [find_owner(user_id, thread_id)]
         elif user_id is not None or thread_id is not None:
             raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
         else:
@@ -929,7 +927,7 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
-        return self._turn_memory.line_recall.get_embedder_use(_find_owner(user_id, thread_id))
+        return self._turn_memory.line_recall.get_embedder_use(find_owner(user_id, thread_id))
 
     aget_embedder_use = to_async(get_embedder_use)
 
@@ -950,7 +948,7 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
-        owner = _find_owner(user_id, thread_id)
+        owner = find_owner(user_id, thread_id)
         return self._turn_memory.profiles.reader.read_profile(owner)
 
     aprofile = to_async(profile)
@@ -973,7 +971,7 @@ class ConversationMemory:
             ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
             LogError: If the log cannot be read or written.
         """
-        owner, profiler = _find_owner(user_id, thread_id), self._turn_memory.profiles.profiler
+        owner, profiler = find_owner(user_id, thread_id), self._turn_memory.profiles.profiler
         if thread_id is not None:
             return profiler.read_threads([ThreadKey(owner.user_id, thread_id)])
         return profiler.read_threads([one.key for one in self.log.threads(owner.user_id)])
@@ -1067,6 +1065,8 @@ class ConversationMemory:
         user_id: str | None = None,
         thread_id: str | None = None,
         entry_ids: Iterable[str] | None = None,
+        before: PointInTime | None = None,
+        all_users: bool = False,
     ) -> ForgetReceipt:
         """Permanently erase a user with all threads, a thread, or entries of a thread.
 
@@ -1078,49 +1078,32 @@ class ConversationMemory:
             user_id: Alone: everything of this user.
             thread_id: This thread of the user, or the thread of no user.
             entry_ids: Only these entries of the thread, by entry id or message id.
+            before: Only what was written before this time, in each of the threads: a datetime with
+                its zone, milliseconds since the epoch or ISO 8601. Time is that of writing, as with
+                `as_of`. What fails half way goes on with another call.
+            all_users: With `before`: in the threads of all users and of none.
 
         Returns:
             What was erased, in counts.
 
         Raises:
-            ConfigError: If the call names nobody, or entries of no thread.
+            ConfigError: If the call names nobody, or entries of no thread, or all users without a
+                time.
         """
-        owner = _find_owner(user_id, thread_id)
-        if thread_id is None and entry_ids is not None:
-            raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
-        if isinstance(entry_ids, str):
-            raise ConfigError(f"entry_ids must be a list of ids, got {describe_value(entry_ids)}")
-        ids = None if entry_ids is None else list(entry_ids)
-        key = None if thread_id is None else ThreadKey(user_id, thread_id)
-        copies = self._turn_memory.recaller.list_copies(key or owner, ids)
-        if key is not None and ids:
-            receipt = _erase_entries(self.log, key, ids)
-        else:
-            receipt = self.log.forget(key or owner, ids)
-        self._turn_memory.recaller.drop_forgotten(owner, copies)
-        from langchain_convmem.summarizing.branches import BRANCHES
-
-        BRANCHES.drop(self._turn_memory.log_place, owner)
-        if key is not None and ids:
-            # What else the summaries covered is shown again.
-            self._turn_memory.compact(key)
-        return receipt
+        if before is None and not all_users:
+            owner = find_owner(user_id, thread_id)
+            scope = owner if thread_id is None else ThreadKey(user_id, thread_id)
+            return forget_scope(self._turn_memory, scope, entry_ids)
+        if before is None or entry_ids is not None:
+            raise ConfigError("all_users needs before=, and neither goes with entry_ids")
+        return forget_before(
+            self._turn_memory, before, user_id=user_id, thread_id=thread_id, all_users=all_users
+        )
 
     aforget = to_async(forget)
 
 
 # -- Whose lines are meant ------------------------------------------------------------------------
-
-
-def _find_owner(user_id: str | None, thread_id: str | None) -> Owner:
-    """Return the owner that the arguments name.
-
-    Raises:
-        ConfigError: If neither a user nor a thread is given.
-    """
-    if user_id is None and thread_id is None:
-        raise ConfigError("pass user_id, or thread_id for a thread of no user")
-    return ThreadKey(user_id, "-" if thread_id is None else thread_id).owner
 
 
 def _find_searched(
@@ -1132,7 +1115,7 @@ def _find_searched(
         ConfigError: If no owner is given, or the current thread's user is not in `user_ids`.
     """
     if user_ids is None:
-        return _find_owner(user_id, thread_id)
+        return find_owner(user_id, thread_id)
     from langchain_convmem.recall.options import make_owners
 
     owners = make_owners(user_ids)
@@ -1151,46 +1134,6 @@ _NO_SHAPE = ChainShape(None, "strict")
 def _read_shape(model: Any) -> ChainShape:
     """Return what is known of a conversation's model; nothing of one that reads text."""
     return ChainShape.from_chain(model) if isinstance(model, Runnable) else _NO_SHAPE
-
-
-# -- Erasing entries, with the summaries that tell of them ----------------------------------------
-
-
-def _erase_entries(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt:
-    """Erase entries, the summaries that cover them and what a provider compacted of them."""
-    known: list[Entry] = log.entries(key)
-    named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
-    drafts, compacted = plan_without_compactions(known, named)
-    if drafts:
-        log.append(key, drafts)
-    telling = [*_list_telling(known, named), *compacted]
-    receipt: ForgetReceipt = log.forget(key, [*ids, *telling])
-    while True:
-        # A summary may have been written since the thread was read.
-        seen = known[-1].position if known else 0
-        known = [*known, *log.entries(key, after=seen)]
-        late = [name for name in _list_telling(known, named) if name not in telling]
-        if not late:
-            return receipt
-        telling += late
-        more: ForgetReceipt = log.forget(key, late)
-        receipt = _add_receipts(receipt, more)
-
-
-def _list_telling(entries: Sequence[Entry], ids: Collection[str]) -> list[str]:
-    """Return the ids of the summaries that cover entries, and of the pins that quote them."""
-    summaries = find_summaries_over([entry for entry in entries if entry.control is None], ids)
-    return [*summaries, *find_pins_over(entries, {*ids, *summaries})]
-
-
-def _add_receipts(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:
-    return replace(
-        second,
-        entries=first.entries + second.entries,
-        threads=first.threads + second.threads,
-        segments=first.segments + second.segments,
-        documents=first.documents + second.documents,
-    )
 
 
 # -- Pickling: what may be written down of where a memory is kept ---------------------------------

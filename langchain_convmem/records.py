@@ -72,6 +72,17 @@ class ThreadKey:
         return Owner(user_id=self.user_id)
 
 
+def find_owner(user_id: str | None, thread_id: str | None) -> Owner:
+    """Return the owner that the arguments of a call name.
+
+    Raises:
+        ConfigError: If neither a user nor a thread is given.
+    """
+    if user_id is None and thread_id is None:
+        raise ConfigError("pass user_id, or thread_id for a thread of no user")
+    return ThreadKey(user_id, "-" if thread_id is None else thread_id).owner
+
+
 def read_id(name: str, value: object) -> str:
     """Return an id as text: a UUID or a whole number as `str()` writes it.
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 # -- import ---------------------------------------------------------------------------------------
 
 _SHOWN_UNREAD = 20
+_LONGEST_AGE = 5
+"""Digits of an age in days or hours at most."""
 
 
 @command(
@@ -498,14 +501,24 @@ def _encode_copy(report: CopyReport) -> dict[str, Any]:
 # -- forget ---------------------------------------------------------------------------------------
 
 
-@command("forget", "convmem forget --thread garden", "convmem forget --user ana --everything --yes")
+@command("forget", "convmem forget --thread garden", "convmem forget --everything --before 90d")
 @db_option
 @user_option
 @click.option("--thread", metavar="ID", help="Erase this thread.")
 @click.option("--everything", is_flag=True, help="Erase all threads of the user.")
+@click.option(
+    "--before", metavar="WHEN", help="Erase only what is older: 90d, 12h, or a day, 2026-05-01."
+)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(
-    terminal: Terminal, *, db: str, user: str, thread: str | None, everything: bool, yes: bool
+    terminal: Terminal,
+    *,
+    db: str,
+    user: str,
+    thread: str | None,
+    everything: bool,
+    before: str | None,
+    yes: bool,
 ) -> int:
     """Erase a thread, or all of a user's threads, for good.
 
@@ -517,15 +530,28 @@ def forget(
         refuse_usage("expected either --thread ID or --everything")
     with open_memory(db) as memory:
         scope = _describe_scope(memory, user, thread)
+        end = None if before is None else _read_end(before)
+        if end is not None:
+            scope = f"what is older than {end:%Y-%m-%d %H:%M} UTC of {scope}"
         if not yes and not _confirm(terminal, scope):
             terminal.note("nothing was erased")
             return 1
-        receipt = memory.forget(user_id=user, thread_id=thread)
+        receipt = memory.forget(user_id=user, thread_id=thread, before=end)
     if terminal.as_json:
         terminal.print_json({"user_id": user, "thread_id": thread, **encode_receipt(receipt)})
     else:
         terminal.print_line(format_receipt(receipt))
     return 0
+
+
+def _read_end(text: str) -> datetime:
+    """Return the time that a person names: so many days or hours ago, or ISO 8601."""
+    from langchain_convmem.logs.as_of import LogBound
+
+    count, unit = text[:-1], {"d": "days", "h": "hours"}.get(text[-1:])
+    if unit is not None and count.isdecimal() and len(count) <= _LONGEST_AGE:
+        return datetime.now(UTC) - timedelta(**{unit: int(count)})
+    return datetime.fromtimestamp(LogBound(text).time_ms / 1000, UTC)
 
 
 def _describe_scope(memory: ConversationMemory, user: str, thread: str | None) -> str:
