@@ -35,6 +35,7 @@ from langchain_convmem.records import (
     ThreadKey,
     find_owner,
 )
+from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.titles import (
     check_title,
     list_threads,
@@ -47,7 +48,6 @@ from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import TurnOptions, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.runtime import OnSummary, Profiles, Recaller, Summaries, SummarizeWhen
-from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.counting import (
     CurrentCounter,
@@ -1176,7 +1176,8 @@ class ThreadStats:
             that was replaced later: it was paid for.
         output_tokens: Sum of the output tokens that replies report; counted the same way.
         unreported: Replies without reported usage.
-        own_calls: Calls of models that the memory itself made in turns of `memory.wrap`.
+        own_calls: Calls of models that the memory itself made: in turns, for summaries that were
+            written, and for what a profiler read.
         own_input_tokens: Input tokens of these calls.
         own_output_tokens: Output tokens of these calls.
         first_ms: Creation of the first entry, milliseconds since the epoch; None without one.

@@ -31,6 +31,7 @@ from langchain_convmem.conversation.streams import (
 from langchain_convmem.history import LiveThread, read_all, read_live
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import (
@@ -50,7 +51,7 @@ from langchain_convmem.turns.replies import (
     read_reply,
     settle_unfinished,
 )
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
+from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, measure_times, store_reply
 from langchain_convmem.turns.view import (
     CallContext,

@@ -23,6 +23,7 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
+from langchain_convmem.runnables import OwnTokens, count_own_calls
 from langchain_convmem.summarizing.checks import Details, find_missing_sections, list_details
 from langchain_convmem.summarizing.citations import cite
 from langchain_convmem.summarizing.planning import (
@@ -197,11 +198,12 @@ class Compactor:
         key = lease.key
         try:
             shown = self._show(plan.window)
-            written = write(self.summarizer, plan.window, self.settings, shown)
+            with count_own_calls() as own:
+                written = write(self.summarizer, plan.window, self.settings, shown)
             pieces, report = self._check(key, written)
             left_out = find_missing_sections(written.text, self.settings.sections)
             report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
-            entry = self._commit(lease, plan, pieces, report)
+            entry = self._commit(lease, plan, pieces, report, own)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
@@ -246,8 +248,9 @@ class Compactor:
         plan: SummaryPlan,
         pieces: Sequence[str],
         report: SummaryReport,
+        own: OwnTokens,
     ) -> Entry:
-        """Write the summary.
+        """Write the summary, with what its calls took.
 
         Raises:
             StaleWindowError: If what it was made of changed, or another one took over.
@@ -265,7 +268,9 @@ class Compactor:
         draft = make(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
         cites = {CITES: found} if (found := cite(kept, plan.window)) else {}
         record = {**report.to_record(), LEVEL: 0, **_note_days(plan.window), **cites}
-        draft = replace(draft, metadata=replace(draft.metadata, aux={RECORD: record}))
+        draft = replace(
+            draft, metadata=replace(draft.metadata, aux={RECORD: record, **own.to_aux()})
+        )
         [added] = self.log.append(lease.key, [draft])
         self._check_kept(plan.window, added)
         return added
