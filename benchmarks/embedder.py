@@ -47,6 +47,7 @@ from benchmarks.synthetic_dialogue import threads
 from benchmarks.terminal import make_parser, show_progress
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, MiniLMEmbeddings
 from langchain_convmem.records import Owner
+from langchain_convmem.turns.memory import get_turn_memory
 
 SYSTEMS = ("encoder", "plain minilm", "static")
 _QUESTION = (
@@ -172,7 +173,7 @@ def _import(data: Path | None, path: Path) -> dict[str, float]:
         for file in sorted(data.glob("*.json")) if data is not None else ():
             memory.import_file(file, user_id=_USER)
         owner = Owner(user_id=_USER)
-        memory.line_recall.recall(owner, "Who was at the museum?", patience_s=0)
+        get_turn_memory(memory).line_recall.recall(owner, "Who was at the museum?", patience_s=0)
         searchable = time.perf_counter() - start
         memory.refresh(user_id=_USER)
         embedded = time.perf_counter() - start

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -116,3 +116,16 @@ def describe_name(value: Any) -> str:
     """Return the name of a field as it is, and of anything else what it is."""
     is_name = isinstance(value, str) and value.isidentifier() and len(value) <= _SHOWN_CHARS
     return value if is_name else describe_value(value)
+
+
+_NEAR = 0.66
+"""How much of two names is the same where one is taken for a slip of the other."""
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return '; did you mean ...?' for the known name that is nearest; nothing if none is near."""
+    from difflib import get_close_matches
+
+    by_fold = {one.casefold(): one for one in sorted(known)}
+    near = get_close_matches(name.casefold(), by_fold, n=1, cutoff=_NEAR)
+    return f"; did you mean '{by_fold[near[0]]}'?" if near else ""

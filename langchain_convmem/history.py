@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Literal, Self, TypeVar
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.background import hop, to_async
-from langchain_convmem.causes import describe_value
+from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import (
     BudgetError,
     ConfigError,
@@ -26,6 +27,7 @@ from langchain_convmem.errors import (
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog, Stretch
 from langchain_convmem.records import (
+    TIMINGS,
     CacheDraft,
     Control,
     Draft,
@@ -114,9 +116,12 @@ DEFAULT_SINK = "default"
 
 _MESSAGES: dict[str, Callable[..., BaseMessage]] = {
     "user": HumanMessage,
+    "human": HumanMessage,
     "assistant": AIMessage,
+    "ai": AIMessage,
     "system": SystemMessage,
 }
+_ROLES = ", ".join(_MESSAGES)
 _logger = logging.getLogger(__name__)
 
 
@@ -171,14 +176,17 @@ class ConversationHistory(BaseChatMessageHistory):
     # -- adding -----------------------------------------------------------------------------------
 
     def add(
-        self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
+        self,
+        role: Literal["user", "human", "assistant", "ai", "system"] | Enum,
+        contents: str | Sequence[str],
     ) -> AddedTurn:
         """Add what one role said and return the turn that now holds it.
 
         If the write hook stores nothing of it, that turn has no entries.
 
         Args:
-            role: Who speaks; summaries are added through their own method.
+            role: Who speaks, by any of these names or a member of an enum that has one as its
+                value. Summaries and what tools said are added in other ways.
             contents: One text or several pieces; blank pieces are left out.
 
         Raises:
@@ -681,12 +689,14 @@ class ConversationHistory(BaseChatMessageHistory):
         return ExportCursor.read(document.value), document.version
 
 
-def _make_text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
-    make = _MESSAGES.get(role)
-    if make is None:
-        raise InvalidMessageError(
-            f"role must be one of {', '.join(_MESSAGES)}; got {describe_value(role)}"
-        )
+def _make_text_message(role: str | Enum, contents: str | Sequence[str]) -> BaseMessage:
+    name = role.value if isinstance(role, Enum) else role
+    if name == "tool":
+        msg = "a tool's result names its call: add_messages([ToolMessage(...)]) stores it"
+        raise InvalidMessageError(msg)
+    if not isinstance(name, str) or name not in _MESSAGES:
+        raise InvalidMessageError(f"role must be one of {_ROLES}; got {describe_value(name)}")
+    make = _MESSAGES[name]
     spoken = check_pieces(contents, what="contents")
     return make(make_content(spoken))
 
@@ -753,7 +763,19 @@ class AddedTurn(Turn):
     aadd_attribute = to_async(add_attribute)
 
     def add_timing(self, name: str, at_ms: int | None = None) -> None:
-        """Set a time, milliseconds since the epoch; None is now."""
+        """Set a time.
+
+        Args:
+            name: One of `TIMINGS`, or a name of your own that begins with `x_` or `app.`.
+            at_ms: Milliseconds since the epoch; None is now.
+
+        Raises:
+            ConfigError: If the name is neither.
+        """
+        if name not in TIMINGS and not str(name).startswith(("x_", "app.")):
+            near = suggest_name(str(name), TIMINGS)
+            msg = f"timing {describe_value(name)} is none of {', '.join(TIMINGS)}, nor a name of "
+            raise ConfigError(f"{msg}your own, which begins with x_ or app.{near}")
         self._annotate(timing={name: get_now_ms() if at_ms is None else at_ms})
 
     aadd_timing = to_async(add_timing)

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
-from langchain_convmem.background import BackgroundJobs, run_in_thread, to_async
+from langchain_convmem.background import run_in_thread, to_async
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, ConvMemError
-from langchain_convmem.forks import make_lock
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import (
     ConversationHistory,
     fork_thread,
-    read_all,
     read_context,
-    read_live,
 )
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.logs.addresses import open_log
+from langchain_convmem.logs.addresses import OPEN_ELSEWHERE, make_address_portable, open_log
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     DialogLine,
@@ -39,8 +33,9 @@ from langchain_convmem.records import (
     Owner,
     ThreadInfo,
     ThreadKey,
+    find_owner,
 )
-from langchain_convmem.runnables import allow_own_loop, check_askable
+from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.titles import (
     check_title,
     list_threads,
@@ -48,33 +43,27 @@ from langchain_convmem.titles import (
     update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.memory import WritingTurns
-from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
+from langchain_convmem.turns.forgetting import forget_before, forget_scope
+from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.turns.options import TurnOptions, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
-from langchain_convmem.turns.tracing import OWN_TOKENS
-from langchain_convmem.turns.view import read_stretches
+from langchain_convmem.turns.runtime import OnSummary, Profiles, Recaller, Summaries, SummarizeWhen
 from langchain_convmem.views.codec import encode_body, encode_metadata
-from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.counting import (
     CurrentCounter,
     TokenCounterLike,
     TokenCounters,
     read_counter,
 )
-from langchain_convmem.views.edits import plan_without_compactions
-from langchain_convmem.views.live import build_turns, find_frontier, find_live_entries
+from langchain_convmem.views.live import build_turns, find_live_entries
 from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
     WriteHook,
-    check_plain_function,
     read_messages,
 )
-from langchain_convmem.views.models import NO_MODEL, ModelFacts
-from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.providers import Provider, resolve_provider
-from langchain_convmem.views.shown import Context, Recall, Turn
-from langchain_convmem.views.summaries import find_summaries_over
+from langchain_convmem.views.shown import Recall, Turn
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
@@ -82,35 +71,19 @@ if TYPE_CHECKING:
     from langchain_core.runnables.base import RunnableLike
 
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
-    from langchain_convmem.conversation.inputs import MediaLimits
     from langchain_convmem.conversation.threads import ThreadMemory
     from langchain_convmem.logs.as_of import PointInTime
     from langchain_convmem.profile import ProfilerReport, UserProfile
-    from langchain_convmem.profile.profiler import Profiler, ProfilerLike
-    from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
+    from langchain_convmem.profile.profiler import ProfilerLike
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
-    from langchain_convmem.summarizing.citations import CitedSentence
-    from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
-    from langchain_convmem.summarizing.record import SummaryRecord
-    from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
-    from langchain_convmem.text import ChatTemplate
-    from langchain_convmem.text.reply_formats import Channel, ReplyFormat
+    from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportReport
-    from langchain_convmem.turns.memory import TurnMemory
-    from langchain_convmem.words.facts import Fact
     from langchain_convmem.wrap import RememberingRunnable
-
-OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
-"""Is told of compactions; see `ConversationMemory.open`."""
-
-SummarizeWhen: TypeAlias = Literal["background", "foreground"] | Callable[[ThreadKey], object]
-"""When a thread that is due is compacted: by a worker thread after the turn, within the turn, or by
-whoever the function hands the thread to."""
 
 _READING = (
     *("embeddings", "settings", "before_write", "rewriter", "reranker"),
@@ -118,20 +91,11 @@ _READING = (
 )
 """Options that say how a memory is read, at any time."""
 
-_DEFAULT_RECALL_TOKENS = 1000
-"""Budget of recalled text where neither a call nor the settings name one."""
-
-_logger = logging.getLogger("langchain_convmem")
-
-
-class _Unset:
-    """The value of a setting that a call leaves to the configuration."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET: Any = _Unset()
+_OPENING = (
+    *_READING,
+    *("summarizer", "summary_settings", "summarize_when", "on_summary", "profiler"),
+)
+"""Options that a memory takes however its log was opened."""
 
 
 class ConversationMemory:
@@ -142,9 +106,6 @@ class ConversationMemory:
 
     log: MessageLog
     """Where entries are kept."""
-
-    time_ms: int | None = None
-    """The time that a memory `as_of` it stands at, milliseconds since the epoch; None is now."""
 
     def __init__(
         self,
@@ -176,42 +137,31 @@ class ConversationMemory:
         """
         given = locals()  # before any other name is bound
         check_profile_tokens(profile_tokens, is_optional=False)
-        self._reads_as = {name: given[name] for name in _READING}
-        self._has_own_recall = recall is not None
-        drafting = DraftBuilder(before_write)
-        counters = TokenCounters(read_counter(token_counter))
         if not isinstance(log, MessageLog):
             way = "ConversationMemory.open(path) opens one"
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
         self.log = log
-        self._recaller = Recaller(
-            log,
-            drafting,
+        self._reads_as = {name: given[name] for name in _READING}
+        self._now_ms: int | None = None  # for a memory `as_of` a time: that time
+        drafting = DraftBuilder(before_write)
+        counters = TokenCounters(read_counter(token_counter))
+        recaller = Recaller(
+            log=log,
+            drafting=drafting,
+            counters=counters,
             embeddings=embeddings,
             settings=settings,
             rewriter=rewriter,
             reranker=reranker,
             given=recall,
-            counters=counters,
         )
-        self._summaries = Summaries(
-            log,
-            drafting,
-            self._recaller,
-            summarizer=summarizer,
-            settings=summary_settings,
-            when=summarize_when,
-            counters=counters,
-            on_summary=on_summary,
-        )
-        self._profiles = Profiles(log, profiler=profiler)
-        self._turn_memory = TurnServices(
-            log,
-            drafting,
-            self._recaller,
-            self._summaries,
-            counters,
-            profiles=self._profiles,
+        self._turn_memory = TurnMemory(
+            log=log,
+            drafting=drafting,
+            recaller=recaller,
+            summaries=Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary),
+            profiles=Profiles(log, profiler=profiler),
+            token_counters=counters,
             profile_tokens=profile_tokens,
         )
         self._opened: _Opened | None = None
@@ -281,20 +231,8 @@ class ConversationMemory:
                 an option makes no sense; or if the log was signed with another key.
             MissingExtraError: If the log's driver is not installed.
         """
-        options: dict[str, Any] = {
-            "embeddings": embeddings,
-            "settings": settings,
-            "before_write": before_write,
-            "rewriter": rewriter,
-            "reranker": reranker,
-            "summarizer": summarizer,
-            "summary_settings": summary_settings,
-            "summarize_when": summarize_when,
-            "token_counter": token_counter,
-            "on_summary": on_summary,
-            "profile_tokens": profile_tokens,
-            "profiler": profiler,
-        }
+        given = locals()  # before any other name is bound
+        options = {name: given[name] for name in _OPENING}
         cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
         in_memory = address == ":memory:"
@@ -333,9 +271,9 @@ class ConversationMemory:
         await run_in_thread(self._release)
 
     def _release(self) -> None:
-        self._summaries.close()
-        self._profiles.close()
-        self._recaller.close()
+        self._turn_memory.summaries.close()
+        self._turn_memory.profiles.close()
+        self._turn_memory.recaller.close()
         if self._opened is not None:
             self.log.close()
 
@@ -367,7 +305,7 @@ class ConversationMemory:
         """
         if self._opened is None:
             msg = "a memory that was given its log cannot be pickled, since its log cannot; "
-            raise ConfigError(msg + _WAY_OUT)
+            raise ConfigError(msg + OPEN_ELSEWHERE)
         address = make_address_portable(self._opened.address)
         return _reopen, (type(self), address, self._opened.options, self._opened.signing_key)
 
@@ -377,14 +315,15 @@ class ConversationMemory:
         self,
         inner: RunnableLike[Any, Any],
         *,
-        recall: bool = True,
+        options: TurnOptions | None = None,
+        recall: bool | None = None,
         recall_tokens: int | None = None,
         recall_k: int | None = None,
         history_tokens: int | None = None,
         context_tokens: int | None = None,
-        reserved_tokens: int = 0,
+        reserved_tokens: int | None = None,
         profile_tokens: int | None = None,
-        remember: bool = True,
+        remember: bool | None = None,
         queue_timeout_s: float = 300.0,
         provider: Provider | None = None,
         user_id_key: str | None = None,
@@ -405,19 +344,15 @@ class ConversationMemory:
                 `recalled` (message lists), `summary` (text) and `messages` (the whole). What it
                 returns is returned as it is; the log keeps the messages in it, or the one it was
                 read from.
+            options: What the model gets in a turn, and whether the turn is stored. Each of the next
+                eight goes before it; `TurnOptions` says more of them, and what they are by default.
             recall: Whether to recall lines of earlier conversations.
             recall_tokens: Budget of the recalled text.
-            recall_k: Number of blocks to recall instead. Neither: what the settings say, which
-                is a budget of 1,000 by default.
-            history_tokens: Budget for earlier messages of the thread; None is unlimited. The
-                oldest exchanges are left out whole; the new message does not count.
-            context_tokens: One budget for all that the model gets: system messages, summary,
-                recalled lines, what was said before and the new message. First comes what cannot
-                be cut, then recalled lines, then as many of the latest exchanges as fit.
-            reserved_tokens: Of these, so many are left for what stands outside the messages, such
-                as the prompt's own words and the descriptions of tools.
-            profile_tokens: Budget of what is known of the user (`UserProfile`), in the system
-                messages; None is what the memory says.
+            recall_k: Number of blocks to recall instead.
+            history_tokens: Budget for earlier messages of the thread.
+            context_tokens: One budget for all that the model gets.
+            reserved_tokens: Of these, so many are left for what stands outside the messages.
+            profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
             provider: Provider rules for messages, as in `history.context`; None follows the chat
@@ -439,23 +374,15 @@ class ConversationMemory:
         """
         from langchain_convmem.wrap import RememberingRunnable
 
+        given = locals()
         if provider is not None:
             resolve_provider(provider)
-        options = TurnOptions(
-            recall=recall,
-            recall_tokens=recall_tokens,
-            recall_k=recall_k,
-            history_tokens=history_tokens,
-            context_tokens=context_tokens,
-            reserved_tokens=reserved_tokens,
-            profile_tokens=profile_tokens,
-            remember=remember,
-        )
-        self._turn_memory.check_options(options)
+        chosen = TurnOptions.pick(options, given)
+        self._turn_memory.check_options(chosen)
         return RememberingRunnable(
             memory=self,
             inner=read_chain(inner),
-            **asdict(options),
+            **asdict(chosen),
             queue_timeout_s=queue_timeout_s,
             provider=provider,
             user_id_key=None if user_id_key is None else SecretStr(user_id_key),
@@ -471,41 +398,27 @@ class ConversationMemory:
         *,
         thread_id: str,
         user_id: str | None = None,
-        recall: bool = True,
+        options: TurnOptions | None = None,
+        recall: bool | None = None,
         recall_tokens: int | None = None,
         recall_k: int | None = None,
         history_tokens: int | None = None,
         context_tokens: int | None = None,
-        reserved_tokens: int = 0,
+        reserved_tokens: int | None = None,
         profile_tokens: int | None = None,
-        remember: bool = True,
+        remember: bool | None = None,
         provider: Provider | None = None,
         config: ConversationConfig | None = None,
-        preface: Preface = UNSET,
-        template: ChatTemplate | str | None = UNSET,
-        reply_format: ReplyFormat | str | None = UNSET,
-        channels: Sequence[Channel] | None = UNSET,
-        stop: Sequence[str] = UNSET,
-        prefill_preface: bool = UNSET,
-        reasoning_history: Literal["all", "current_turn"] = UNSET,
-        thinking: bool | None = UNSET,
-        context_kwargs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = UNSET,
-        auto_tools: bool = UNSET,
-        max_tool_rounds: int = UNSET,
-        on_tool_limit: Literal["rollback", "keep"] = UNSET,
-        tool_handler: Callable[..., Any] | None = UNSET,
-        on_tool_result: Callable[..., Any] | None = UNSET,
-        parallel_tools: bool = UNSET,
-        on_invalid_tool_call: Literal["raise", "report"] = UNSET,
-        on_pending_tool_calls: Literal["error", "cancel"] = UNSET,
-        on_divergence: Literal["rewind", "error"] = UNSET,
-        on_busy: Literal["wait", "error"] = UNSET,
-        busy_timeout_s: float | None = UNSET,
-        on_cancel: Literal["discard", "keep"] = UNSET,
-        on_max_tokens: Literal["return", "raise"] = UNSET,
-        max_output_tokens: int | None = UNSET,
-        media_limits: MediaLimits = UNSET,
-        model_kwargs: Mapping[str, Any] = UNSET,
+        preface: Preface | Mapping[str, Any] | None = None,
+        stop: Sequence[str] | None = None,
+        auto_tools: bool | None = None,
+        max_tool_rounds: int | None = None,
+        tool_handler: Callable[..., Any] | None = None,
+        on_tool_result: Callable[..., Any] | None = None,
+        on_pending_tool_calls: Literal["error", "cancel"] | None = None,
+        on_divergence: Literal["rewind", "error"] | None = None,
+        on_busy: Literal["wait", "error"] | None = None,
+        on_cancel: Literal["discard", "keep"] | None = None,
     ) -> Conversation:
         """Return a conversation that continues a thread of this memory.
 
@@ -518,8 +431,9 @@ class ConversationMemory:
             model: A chat model, a text engine, or an engine that several conversations share.
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            recall: Whether to recall lines of earlier conversations; this and the next seven as in
-                `wrap`.
+            options: What the model gets in a turn, and whether the turn is stored; this and the
+                next eight as in `wrap`.
+            recall: Whether to recall lines of earlier conversations.
             recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead.
             history_tokens: Budget of what was said in the thread before.
@@ -530,32 +444,18 @@ class ConversationMemory:
             provider: Provider rules for the messages. None follows the chat model, and uses those
                 of all (`"strict"`) for text engines.
             config: Settings of the conversation; None uses the engine's defaults. Each argument
-                that follow goes before it; `ConversationConfig` says what they mean.
+                that follows goes before it unless it is None; `ConversationConfig` says what they
+                mean, and has more.
             preface: What stands before the first message.
-            template: The chat template of a text engine.
-            reply_format: How the replies of a text engine are read.
-            channels: Sections of a reply besides its text.
             stop: Texts that end a reply of a text engine.
-            prefill_preface: Let a text engine read the preface now.
-            reasoning_history: What a template sees of earlier thoughts.
-            thinking: Whether the model is to think.
-            context_kwargs: What extra context means to a chat model.
             auto_tools: Call tools until the model replies without calls.
             max_tool_rounds: The most rounds of tool calls in one turn.
-            on_tool_limit: What to do with the turn then.
             tool_handler: Asked before each call.
             on_tool_result: May rewrite a result.
-            parallel_tools: Run the calls of one reply at the same time.
-            on_invalid_tool_call: What to do with invalid calls.
             on_pending_tool_calls: What to do with pending calls when the user speaks.
             on_divergence: What to do with a session that diverges from the history.
             on_busy: Wait for earlier turns, or refuse.
-            busy_timeout_s: Seconds to wait at most; None waits for ever.
             on_cancel: What to do with a cancelled turn.
-            on_max_tokens: What to do with a truncated reply.
-            max_output_tokens: The most tokens of a reply.
-            media_limits: How large media may be, and where they may lie.
-            model_kwargs: Arguments of every call of the model.
 
         Raises:
             ConfigError: If a setting does not fit the model, or a budget leaves no room.
@@ -567,26 +467,20 @@ class ConversationMemory:
         thread = self.conversation_thread(
             thread_id,
             user_id=user_id,
-            **{name: given[name] for name in TurnSettings.__annotations__},
-            provider=provider or _detect_provider(engine.model),
+            options=TurnOptions.pick(options, given),
+            provider=provider or _read_shape(engine.model).provider,
             model=engine.model,
         )
-        settings = {n: given[n] for n in ConversationConfig.model_fields if given[n] is not UNSET}
-        return Conversation(engine, config, history=thread, **settings)
+        settings = {name: given.get(name) for name in ConversationConfig.model_fields}
+        chosen = {name: value for name, value in settings.items() if value is not None}
+        return Conversation(engine, config, history=thread, **chosen)
 
     def conversation_thread(
         self,
         thread_id: str,
         *,
         user_id: str | None = None,
-        recall: bool = True,
-        recall_tokens: int | None = None,
-        recall_k: int | None = None,
-        history_tokens: int | None = None,
-        context_tokens: int | None = None,
-        reserved_tokens: int = 0,
-        profile_tokens: int | None = None,
-        remember: bool = True,
+        options: TurnOptions | None = None,
         provider: Provider | None = None,
         model: Any = None,
     ) -> ThreadMemory:
@@ -598,15 +492,7 @@ class ConversationMemory:
         Args:
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            recall: Whether to recall lines of earlier conversations; this and the next seven as in
-                `wrap`.
-            recall_tokens: Budget of the recalled text.
-            recall_k: Number of blocks to recall instead.
-            history_tokens: Budget of what was said in the thread before.
-            context_tokens: One budget for all that the model gets.
-            reserved_tokens: Of these, so many are left free.
-            profile_tokens: Budget of what is known of the user; None is what the memory says.
-            remember: Whether to store turns.
+            options: What the model gets in a turn, and whether the turn is stored.
             provider: Whose rules the messages keep; None keeps those of all (`"strict"`).
             model: What will read them, by whose window and usage tokens are counted; None if it is
                 not known yet.
@@ -616,26 +502,12 @@ class ConversationMemory:
         """
         from langchain_convmem.thread_memory import MemoryThread
 
-        options = TurnOptions(
-            recall=recall,
-            recall_tokens=recall_tokens,
-            recall_k=recall_k,
-            history_tokens=history_tokens,
-            context_tokens=context_tokens,
-            reserved_tokens=reserved_tokens,
-            profile_tokens=profile_tokens,
-            remember=remember,
-        )
-        facts = _read_model(model)
-        self._turn_memory.check_options(options)
+        chosen = TurnOptions.pick(options, {})
+        facts = _read_shape(model).model
+        self._turn_memory.check_options(chosen)
         self._turn_memory.use_model(facts)
         key, rules = ThreadKey(user_id, thread_id), resolve_provider(provider or "strict")
-        return MemoryThread(self._turn_memory, key, options, rules, facts.name)
-
-    @property
-    def turn_memory(self) -> TurnMemory:
-        """What chains, conversations, graphs and agents run their turns over."""
-        return self._turn_memory
+        return MemoryThread(self._turn_memory, key, chosen, rules, facts.name)
 
     # -- Threads ----------------------------------------------------------------------------------
 
@@ -773,7 +645,7 @@ class ConversationMemory:
         drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
         key = ThreadKey(user_id, thread_id)
         entries = self.log.append(key, drafts, durable=durable)
-        self._recaller.embed_soon(key.owner)
+        self._turn_memory.recaller.embed_soon(key.owner)
         return entries
 
     aadd_messages = to_async(add_messages)
@@ -817,21 +689,12 @@ class ConversationMemory:
         drafting = self._turn_memory.drafting
         report = store_file(self.log, file, user_id=user_id, drafting=drafting, progress=progress)
         for thread in report.thread_ids:
-            self._recaller.embed_soon(ThreadKey(user_id, thread).owner)
+            self._turn_memory.recaller.embed_soon(ThreadKey(user_id, thread).owner)
         return report
 
     aimport_file = to_async(import_file)
 
     # -- Recall -----------------------------------------------------------------------------------
-
-    @property
-    def line_recall(self) -> DialogRecall:
-        """The recall over this memory's log, made on first use; its questions pass the write hook.
-
-        It takes what `recall` leaves out: a single thread, positions to leave out, a time to count
-        from; see `RecallOptions`.
-        """
-        return self._recaller.recall
 
     def retriever(
         self,
@@ -870,11 +733,11 @@ class ConversationMemory:
         from langchain_convmem.recall.options import make_owners
 
         if user_ids is None:
-            _find_owner(user_id, thread_id)
+            find_owner(user_id, thread_id)
         else:
             user_ids = frozenset(str(one.user_id) for one in make_owners(user_ids))
         retriever = DialogLineRetriever(
-            recall=self.line_recall,
+            recall=self._turn_memory.line_recall,
             user_id=user_id,
             thread_id=thread_id,
             user_ids=user_ids,
@@ -939,12 +802,12 @@ class ConversationMemory:
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
             exclude = {current: read_context(self.log, current).positions}
-        return self.line_recall.recall(
+        return self._turn_memory.line_recall.recall(
             owners,
             query,
             exclude=exclude,
             buffer=current,
-            now_ms=self.time_ms,
+            now_ms=self._now_ms,
             k=k,
             max_tokens=max_tokens,
             threshold=threshold,
@@ -978,7 +841,7 @@ class ConversationMemory:
         wanted = words.casefold().split()
         if not wanted:
             raise ConfigError("words is blank; give at least one word to search for")
-        recall, owner = self.line_recall, _find_owner(user_id, thread_id)
+        recall, owner = self._turn_memory.line_recall, find_owner(user_id, thread_id)
         lines = recall.find_lines(owner, wanted)
         # Of two of the same millisecond, the one stored later leads.
         lines.sort(key=lambda line: line.time_ms)
@@ -1007,7 +870,7 @@ class ConversationMemory:
         Raises:
             ConfigError: If neither a user nor a thread is given.
         """
-        recall, owner = self.line_recall, _find_owner(user_id, thread_id)
+        recall, owner = self._turn_memory.line_recall, find_owner(user_id, thread_id)
         return recall.refresh(owner, progress)
 
     arefresh = to_async(refresh)
@@ -1041,12 +904,12 @@ class ConversationMemory:
             LogError: If the log cannot be read.
         """
         if not all_users:
-            owners: Sequence[Owner] = [_find_owner(user_id, thread_id)]
+            owners: Sequence[Owner] = [find_owner(user_id, thread_id)]
         elif user_id is not None or thread_id is not None:
             raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
         else:
             owners = self.log.owners()
-        problems = [self.line_recall.reindex(owner, progress) for owner in owners]
+        problems = [self._turn_memory.line_recall.reindex(owner, progress) for owner in owners]
         return tuple(dict.fromkeys(chain.from_iterable(problems)))
 
     areindex = to_async(reindex)
@@ -1064,7 +927,7 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
-        return self.line_recall.get_embedder_use(_find_owner(user_id, thread_id))
+        return self._turn_memory.line_recall.get_embedder_use(find_owner(user_id, thread_id))
 
     aget_embedder_use = to_async(get_embedder_use)
 
@@ -1085,7 +948,8 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
-        return self._profiles.read(_find_owner(user_id, thread_id))
+        owner = find_owner(user_id, thread_id)
+        return self._turn_memory.profiles.reader.read_profile(owner)
 
     aprofile = to_async(profile)
 
@@ -1107,7 +971,10 @@ class ConversationMemory:
             ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
             LogError: If the log cannot be read or written.
         """
-        return self._profiles.update(_find_owner(user_id, thread_id), thread_id)
+        owner, profiler = find_owner(user_id, thread_id), self._turn_memory.profiles.profiler
+        if thread_id is not None:
+            return profiler.read_threads([ThreadKey(owner.user_id, thread_id)])
+        return profiler.read_threads([one.key for one in self.log.threads(owner.user_id)])
 
     aupdate_profile = to_async(update_profile)
 
@@ -1137,7 +1004,7 @@ class ConversationMemory:
         from langchain_convmem.logs.as_of import LogAsOf, LogBound
 
         bound = LogBound(when)
-        if self._has_own_recall:
+        if self._turn_memory.recaller.given is not None:
             msg = (
                 "as_of recalls with the lines of the log, and this memory was given a recall of "
                 "its own, which knows today's alone; make one without: ConversationMemory(log)"
@@ -1145,16 +1012,12 @@ class ConversationMemory:
             raise ConfigError(msg)
         log = self.log.log if isinstance(self.log, LogAsOf) else self.log
         past = ConversationMemory(LogAsOf(log, bound), **self._reads_as)
-        past.time_ms = bound.time_ms
-        past._profiles = Profiles(past.log, now_ms=bound.time_ms)
+        past._now_ms = bound.time_ms
+        profiles = Profiles(past.log, now_ms=bound.time_ms)
+        past._turn_memory = replace(past._turn_memory, profiles=profiles)
         return past
 
     # -- Summaries --------------------------------------------------------------------------------
-
-    @property
-    def summarizes(self) -> bool:
-        """Whether the memory has a summarizer."""
-        return self._summaries.has_summarizer
 
     def summarize(
         self, thread_id: str, *, user_id: str | None = None, force: bool = False
@@ -1172,83 +1035,11 @@ class ConversationMemory:
         Raises:
             ConfigError: If the memory has no summarizer.
         """
-        return self._summaries.compactor.compact(ThreadKey(user_id, thread_id), force=force)
+        return self._turn_memory.summaries.compactor.compact(
+            ThreadKey(user_id, thread_id), force=force
+        )
 
     asummarize = to_async(summarize)
-
-    def resummarize(
-        self,
-        thread_id: str,
-        *,
-        user_id: str | None = None,
-        summarizer: SummarizerLike | None = None,
-    ) -> SummaryReport:
-        """Rewrite the live summary of a thread from everything it covers.
-
-        Args:
-            thread_id: The thread.
-            user_id: Whose.
-            summarizer: Writes it, such as another model; by default the memory's own.
-
-        Raises:
-            ConfigError: If the memory has no summarizer.
-        """
-        return self._summaries.rewrite(ThreadKey(user_id, thread_id), summarizer)
-
-    aresummarize = to_async(resummarize)
-
-    def summary_record(self, thread_id: str, *, user_id: str | None = None) -> SummaryRecord:
-        """Return what became of every fact that the summaries of a thread stand for.
-
-        Read from the whole log, so it is what a full reading finds, however many summaries there
-        were: told by a summary, listed by one, left to recall with words that find it, or lost.
-        Works without a summarizer, too. Takes a recall for each fact that is neither told nor
-        listed.
-
-        Args:
-            thread_id: The thread.
-            user_id: Whose.
-
-        Raises:
-            LogError: If the log cannot be read.
-        """
-        return self._summaries.record(ThreadKey(user_id, thread_id))
-
-    asummary_record = to_async(summary_record)
-
-    def explain_summary(
-        self, thread_id: str, *, user_id: str | None = None, summary_id: str | None = None
-    ) -> list[CitedSentence]:
-        """Return the sentences of a summary, each with the entries that it comes from.
-
-        Those are the entries whose ids it names in square brackets; where no sentence of a summary
-        names any, each comes from all that the summary covers. What a summary was made of may be
-        forgotten since: its sentences then have fewer sources.
-
-        Args:
-            thread_id: The thread.
-            user_id: Whose.
-            summary_id: Entry id of a summary of the thread, such as `last_summary.id`, whether it
-                is shown or not; None is all that the model's view shows, in its order.
-
-        Raises:
-            ConfigError: If the thread has no such summary.
-        """
-        from langchain_convmem.summarizing.citations import explain_summaries
-
-        entries = self.log.entries(ThreadKey(user_id, thread_id))
-        live = find_live_entries(entries)
-        known = find_frontier(live) if summary_id is None else entries
-        wanted = [one for one in known if one.role == "summary" and summary_id in (None, one.id)]
-        if summary_id is not None and not wanted:
-            msg = (
-                f"thread {thread_id!r} has no summary {describe_value(summary_id)}; "
-                "pass the id of one, such as history.last_summary.id, or None for what is shown"
-            )
-            raise ConfigError(msg)
-        return explain_summaries(entries, wanted)
-
-    aexplain_summary = to_async(explain_summary)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait for what goes on behind the turns: compactions, and the profiler's reading.
@@ -1259,8 +1050,8 @@ class ConversationMemory:
         Returns:
             Whether all ended in time.
         """
-        are_done = self._summaries.flush(timeout_s)
-        return self._profiles.flush(timeout_s) and are_done
+        are_done = self._turn_memory.summaries.flush(timeout_s)
+        return self._turn_memory.profiles.flush(timeout_s) and are_done
 
     async def aflush(self, timeout_s: float | None = None) -> bool:
         """Wait for what goes on behind the turns, without blocking the event loop; see `flush`."""
@@ -1274,6 +1065,8 @@ class ConversationMemory:
         user_id: str | None = None,
         thread_id: str | None = None,
         entry_ids: Iterable[str] | None = None,
+        before: PointInTime | None = None,
+        all_users: bool = False,
     ) -> ForgetReceipt:
         """Permanently erase a user with all threads, a thread, or entries of a thread.
 
@@ -1285,49 +1078,32 @@ class ConversationMemory:
             user_id: Alone: everything of this user.
             thread_id: This thread of the user, or the thread of no user.
             entry_ids: Only these entries of the thread, by entry id or message id.
+            before: Only what was written before this time, in each of the threads: a datetime with
+                its zone, milliseconds since the epoch or ISO 8601. Time is that of writing, as with
+                `as_of`. What fails half way goes on with another call.
+            all_users: With `before`: in the threads of all users and of none.
 
         Returns:
             What was erased, in counts.
 
         Raises:
-            ConfigError: If the call names nobody, or entries of no thread.
+            ConfigError: If the call names nobody, or entries of no thread, or all users without a
+                time.
         """
-        owner = _find_owner(user_id, thread_id)
-        if thread_id is None and entry_ids is not None:
-            raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
-        if isinstance(entry_ids, str):
-            raise ConfigError(f"entry_ids must be a list of ids, got {describe_value(entry_ids)}")
-        ids = None if entry_ids is None else list(entry_ids)
-        key = None if thread_id is None else ThreadKey(user_id, thread_id)
-        copies = self._recaller.list_copies(key or owner, ids)
-        if key is not None and ids:
-            receipt = _erase_entries(self.log, key, ids)
-        else:
-            receipt = self.log.forget(key or owner, ids)
-        self._recaller.drop_forgotten(owner, copies)
-        from langchain_convmem.summarizing.branches import BRANCHES
-
-        BRANCHES.drop(self._turn_memory.log_place, owner)
-        if key is not None and ids:
-            # What else the summaries covered is shown again.
-            self._turn_memory.compact(key)
-        return receipt
+        if before is None and not all_users:
+            owner = find_owner(user_id, thread_id)
+            scope = owner if thread_id is None else ThreadKey(user_id, thread_id)
+            return forget_scope(self._turn_memory, scope, entry_ids)
+        if before is None or entry_ids is not None:
+            raise ConfigError("all_users needs before=, and neither goes with entry_ids")
+        return forget_before(
+            self._turn_memory, before, user_id=user_id, thread_id=thread_id, all_users=all_users
+        )
 
     aforget = to_async(forget)
 
 
 # -- Whose lines are meant ------------------------------------------------------------------------
-
-
-def _find_owner(user_id: str | None, thread_id: str | None) -> Owner:
-    """Return the owner that the arguments name.
-
-    Raises:
-        ConfigError: If neither a user nor a thread is given.
-    """
-    if user_id is None and thread_id is None:
-        raise ConfigError("pass user_id, or thread_id for a thread of no user")
-    return ThreadKey(user_id, "-" if thread_id is None else thread_id).owner
 
 
 def _find_searched(
@@ -1339,627 +1115,25 @@ def _find_searched(
         ConfigError: If no owner is given, or the current thread's user is not in `user_ids`.
     """
     if user_ids is None:
-        return _find_owner(user_id, thread_id)
+        return find_owner(user_id, thread_id)
     from langchain_convmem.recall.options import make_owners
 
     owners = make_owners(user_ids)
     if (user_id is None) != (thread_id is None):
         msg = "with user_ids, pass both user_id and thread_id of the current thread, or neither"
         raise ConfigError(msg)
-    if user_id is not None and user_id not in user_ids:
+    if user_id is not None and Owner(user_id=user_id) not in owners:
         msg = f"user_id must be one of user_ids, got {describe_value(user_id)}"
         raise ConfigError(msg)
     return owners
 
 
-def _read_model(model: Any) -> ModelFacts:
+_NO_SHAPE = ChainShape(None, "strict")
+
+
+def _read_shape(model: Any) -> ChainShape:
     """Return what is known of a conversation's model; nothing of one that reads text."""
-    return ChainShape.from_chain(model).model if isinstance(model, Runnable) else NO_MODEL
-
-
-def _detect_provider(model: Any) -> Provider | None:
-    """Return whose rules a model's messages keep; None for one that reads text."""
-    return ChainShape.from_chain(model).provider if isinstance(model, Runnable) else None
-
-
-# -- What turns run over --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TurnServices:
-    """The parts of a memory that turns run over; see `TurnMemory`. Thread-safe, as they are.
-
-    Attributes:
-        log: Where entries are kept.
-        drafting: Makes drafts of messages, through the write hook.
-        recaller: Finds lines of earlier conversations.
-        summaries: Compacts threads after turns.
-        token_counters: What counts tokens, as models were seen to take them.
-        active_turns: The turns of chains and conversations that are under way.
-        profiles: Reads what is known of users.
-        profile_tokens: Budget of that in a turn whose options name none.
-    """
-
-    log: MessageLog
-    drafting: DraftBuilder
-    recaller: Recaller
-    summaries: Summaries
-    token_counters: TokenCounters = field(default_factory=TokenCounters)
-    active_turns: WritingTurns = field(default_factory=WritingTurns)
-    _: KW_ONLY
-    profiles: Profiles
-    profile_tokens: int = 0
-
-    @property
-    def log_place(self) -> Hashable:
-        """The identity of the log in this process; handles of one file are one log."""
-        return _find_place(self.log)
-
-    @property
-    def line_recall(self) -> DialogRecall:
-        """Finds lines of earlier conversations."""
-        return self.recaller.recall
-
-    def get_recall_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for recalled lines of a turn with these options."""
-        return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
-
-    def get_profile_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for what is known of the user in a turn with these options."""
-        return self.profile_tokens if options.profile_tokens is None else options.profile_tokens
-
-    def read_profile(self, owner: Owner) -> FollowedProfile:
-        """Return what is known of a user."""
-        return self.profiles.reader.read(owner)
-
-    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
-        """Have threads summarised before the window of a turn's model is full."""
-        self.summaries.use_model(model, chain)
-
-    def check_options(self, options: TurnOptions) -> None:
-        """Have threads summarised before these options drop messages."""
-        self.summaries.fit_budget(options.history_tokens)
-        if options.budget is not None:
-            self.summaries.fit_budget(
-                options.budget.list_message_budgets(self.get_recall_budget(options))[0]
-            )
-
-    def check_call(self, *, recalls: bool = False) -> None:
-        """Refuse a synchronous turn that would need a coroutine; nothing is stored yet."""
-        self.summaries.check_call()
-        if recalls:
-            self.recaller.check_call()
-
-    def note_turn(self, key: ThreadKey) -> None:
-        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
-        self.recaller.embed_soon(key.owner)
-        self.profiles.note_turn(key)
-
-    def compact(
-        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> None:
-        """Compact a thread if that is due, now or later; see `TurnMemory.compact`."""
-        self.summaries.compact(key, view, replies)
-
-
-# -- The recall of a memory -----------------------------------------------------------------------
-
-
-class Recaller:
-    """The recall over a memory's log, made on first use; its questions pass the write hook.
-
-    Thread-safe. What has not been made yet has nothing to embed, to drop or to close.
-    """
-
-    def __init__(
-        self,
-        log: MessageLog,
-        drafting: DraftBuilder,
-        *,
-        embeddings: Embedder,
-        settings: RecallSettings | None,
-        rewriter: Rewriter | None,
-        reranker: BaseDocumentCompressor | None,
-        given: DialogRecall | None,
-        counters: TokenCounters,
-    ) -> None:
-        """Take what a recall is made of, or a recall that is given; see `ConversationMemory.open`.
-
-        Raises:
-            ConfigError: If a part makes no sense, or comes with a recall that is given.
-        """
-        # Recall is imported only where there is something to check: it loads numpy.
-        if rewriter is not None or reranker is not None:
-            from langchain_convmem.recall.recall import check_hooks
-
-            check_hooks(rewriter, reranker)
-        if isinstance(embeddings, str) and embeddings != "auto":
-            from langchain_convmem.recall.embedding import EmbedderChoice
-
-            EmbedderChoice.check(embeddings)
-        if given is not None:
-            parts = {"settings": settings, "rewriter": rewriter, "reranker": reranker}
-            _check_given(given, log, {"embeddings": embeddings, **parts})
-        self._log = log
-        self._drafting = drafting
-        self._embeddings: Embedder = embeddings
-        self._settings = settings
-        self._hooks = rewriter, reranker
-        self._given = given
-        self._counter = CurrentCounter(counters)
-        self._lock = make_lock()
-        self._recall: DialogRecall | None = None
-
-    @property
-    def recall(self) -> DialogRecall:
-        """The recall, made on first use."""
-        with self._lock:
-            if self._recall is None:
-                recall = (self._given or self._make()).bind_counter(self._counter.count_text)
-                hook = self._drafting.hook and self._drafting.filter_question
-                self._recall = recall if hook is None else recall.bind_query_hook(hook)
-            return self._recall
-
-    def _make(self) -> DialogRecall:
-        from langchain_convmem.recall import LineRecall
-
-        rewriter, reranker = self._hooks
-        return LineRecall(
-            self._log, self._embeddings, self._settings, rewriter=rewriter, reranker=reranker
-        )
-
-    @property
-    def default_tokens(self) -> int:
-        """Budget of recalled text where a call names none."""
-        settings = self._settings if self._given is None else self._given.settings
-        return (settings and settings.max_tokens) or _DEFAULT_RECALL_TOKENS
-
-    def check_call(self) -> None:
-        """Refuse a turn that would ask a rewriter whose coroutine it cannot await."""
-        rewriter = self._hooks[0] or getattr(self._given, "rewriter", None)
-        check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
-
-    def embed_soon(self, owner: Owner) -> None:
-        """Have what was just stored of an owner embedded, if the owner was searched before."""
-        recall = self._recall or self._given
-        if recall is not None:
-            recall.embed_later(owner)
-
-    def list_copies(self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> list[str]:
-        """List which lines are kept outside the log, before they are forgotten."""
-        recall = self._recall or self._given
-        return [] if recall is None else recall.list_copies(scope, entry_ids)
-
-    def drop_forgotten(self, owner: Owner, copies: Sequence[str]) -> None:
-        """Drop what the log has forgotten of an owner."""
-        recall = self._recall or self._given
-        if recall is not None:
-            recall.drop_forgotten(owner, copies)
-
-    def close(self) -> None:
-        """End the work in the background; a recall that was given goes on."""
-        if self._recall is not None and self._given is None:
-            self._recall.close()
-
-
-def _check_given(given: object, log: MessageLog, parts: Mapping[str, object]) -> None:
-    """Refuse a recall that is none, searches elsewhere, or comes with parts of another one.
-
-    Raises:
-        ConfigError: If it is so; the message names what does not fit.
-    """
-    from langchain_convmem.recall import DialogRecall
-
-    if not isinstance(given, DialogRecall):
-        msg = (
-            f"recall must be a DialogRecall such as VectorStoreRecall, got {describe_value(given)}"
-        )
-        raise ConfigError(msg)
-    if given.log is not log:
-        msg = (
-            f"recall searches {given.log!r}, and this memory keeps {log!r}: make both of one "
-            "log, ConversationMemory(log, recall=...)"
-        )
-        raise ConfigError(msg)
-    for name, part in parts.items():
-        if part not in (None, "auto"):
-            raise ConfigError(f"recall has its own {name}; pass one or the other")
-
-
-# -- What is known of users -----------------------------------------------------------------------
-
-
-class Profiles:
-    """The profiles of a memory's users, read on first use. Thread-safe."""
-
-    def __init__(
-        self, log: MessageLog, *, now_ms: int | None = None, profiler: ProfilerLike | None = None
-    ) -> None:
-        """Take a log, the time at which profiles are read if that is not now, and a profiler.
-
-        Raises:
-            ConfigError: If the profiler can be asked nothing.
-        """
-        self._log = log
-        self._now_ms = now_ms
-        self._lock = make_lock()
-        self._reader: ProfileReader | None = None
-        self._profiler: Profiler | None = None
-        self._jobs: BackgroundJobs[ThreadKey] | None = None
-        if profiler is not None:
-            from langchain_convmem.profile.profiler import Profiler
-
-            self._profiler = Profiler(log, profiler)
-            self._jobs = BackgroundJobs(self._read_waiting, name="profile", workers=1)
-
-    @property
-    def reader(self) -> ProfileReader:
-        """What follows the log; made on first use, since it loads the rules of languages."""
-        with self._lock:
-            if self._reader is None:
-                from langchain_convmem.profile.reader import ProfileReader
-
-                self._reader = ProfileReader(self._log, now_ms=self._now_ms)
-            return self._reader
-
-    def read(self, owner: Owner) -> UserProfile:
-        """Return the profile of an owner, which people can decide of."""
-        return self.reader.read_profile(owner)
-
-    # -- a model that proposes --------------------------------------------------------------------
-
-    def update(self, owner: Owner, thread_id: str | None) -> ProfilerReport:
-        """Have the profiler read a thread, or all threads of an owner.
-
-        Raises:
-            ConfigError: If there is no profiler.
-        """
-        if self._profiler is None:
-            msg = "this memory has no profiler; pass one, such as a chat model, as profiler="
-            raise ConfigError(msg)
-        if thread_id is not None:
-            keys = [ThreadKey(owner.user_id, thread_id)]
-        else:
-            keys = [thread.key for thread in self._log.threads(owner.user_id)]
-        return self._profiler.read_threads(keys)
-
-    def note_turn(self, key: ThreadKey) -> None:
-        """Have what was said read in the background, if it is time."""
-        if self._jobs is None or self._profiler is None or not self._profiler.note_turn(key):
-            return
-        self._jobs.submit(key)
-
-    def _read_waiting(self, key: ThreadKey) -> None:
-        if self._profiler is not None:
-            with allow_own_loop():
-                self._profiler.read_waiting(key.owner)
-
-    def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait for the readings under way; return whether they ended within this time."""
-        return self._jobs is None or self._jobs.flush(timeout_s)
-
-    def close(self) -> None:
-        """Finish the reading under way, and start no more in the background."""
-        if self._jobs is not None:
-            self._jobs.close()
-
-
-# -- The summaries of a memory --------------------------------------------------------------------
-
-
-_MOST_SOUGHT = 200
-"""How many facts are searched for when a summary is written; the others are listed first."""
-
-_BLOCKS = 3
-"""How many recalled blocks may hold a fact."""
-
-
-_CROWDED = 1.25
-"""A message of summaries so many times as long as it should be may need parents."""
-
-
-class Summaries:
-    """Compacts the threads of a memory, if it has a summarizer. Thread-safe."""
-
-    def __init__(
-        self,
-        log: MessageLog,
-        drafting: DraftBuilder,
-        recaller: Recaller,
-        *,
-        summarizer: SummarizerLike | Literal["auto"] | None,
-        settings: SummarySettings | None,
-        when: SummarizeWhen,
-        counters: TokenCounters,
-        on_summary: OnSummary | None,
-    ) -> None:
-        """Take what threads are compacted by and when; see `ConversationMemory.open`.
-
-        Raises:
-            ConfigError: If a part makes no sense.
-        """
-        if not callable(when) and when not in ("background", "foreground"):
-            msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
-            raise ConfigError(msg)
-        if on_summary is not None:
-            check_plain_function("on_summary", on_summary, of="an event")
-        if summarizer is None and settings is not None:
-            _logger.warning("summary_settings do nothing without a summarizer; pass one, too")
-        self._log = log
-        self._drafting = drafting
-        self._recaller = recaller
-        self._summarizer: Summarizer | None = None
-        self._waits_for_model = False
-        if isinstance(summarizer, str) and summarizer == "auto":
-            from langchain_convmem.offline.extractive import ExtractiveSummarizer
-
-            self._waits_for_model = True
-            self._summarizer = ExtractiveSummarizer()  # until a chain's model is known
-        elif summarizer is not None:
-            from langchain_convmem.summarizing.summarizers import as_summarizer
-
-            self._summarizer = as_summarizer(summarizer)
-        self._settings = settings
-        self._when = when
-        self._counter = CurrentCounter(counters)
-        self._on_summary = on_summary
-        self._lock = make_lock()
-        self._compactor: Compactor | None = None
-        self._jobs: BackgroundJobs[ThreadKey] | None = None
-
-    @property
-    def has_summarizer(self) -> bool:
-        """Whether threads are ever compacted."""
-        return self._summarizer is not None
-
-    @property
-    def compactor(self) -> Compactor:
-        """What compacts threads, made on first use.
-
-        Raises:
-            ConfigError: If the memory has no summarizer.
-        """
-        with self._lock:
-            if self._compactor is None:
-                self._compactor = self._make_compactor()
-            return self._compactor
-
-    def _make_compactor(self) -> Compactor:
-        from langchain_convmem.summarizing import SummarySettings
-        from langchain_convmem.summarizing.compactor import Compactor, Leases
-
-        if self._summarizer is None:
-            msg = (
-                "this memory has no summarizer; pass one, such as a chat model or "
-                "langchain_convmem.offline.ExtractiveSummarizer(), as summarizer="
-            )
-            raise ConfigError(msg)
-        given = self._settings or SummarySettings()
-        settings = replace(given, token_counter=given.token_counter or self._counter)
-        return Compactor(
-            log=self._log,
-            summarizer=self._summarizer,
-            settings=settings,
-            leases=Leases(self._log, settings),
-            drafting=self._drafting,
-            read=self._read,
-            findable=self._find_some,
-            on_report=self._report,
-        )
-
-    def _report(self, report: SummaryReport) -> None:
-        """Tell the application what came of a compaction, if it wants to know."""
-        if self._on_summary is None:
-            return
-        from langchain_convmem.summarizing.compactor import list_events
-
-        for event in list_events(report):
-            self._on_summary(event)
-
-    def rewrite(self, key: ThreadKey, summarizer: SummarizerLike | None) -> SummaryReport:
-        """Write the live summary of a thread anew; see `ConversationMemory.resummarize`."""
-        from langchain_convmem.summarizing.summarizers import as_summarizer
-
-        compactor = self.compactor
-        if summarizer is not None:
-            compactor = replace(compactor, summarizer=as_summarizer(summarizer))
-        return compactor.redo(key)
-
-    # -- after turns ------------------------------------------------------------------------------
-
-    def check_call(self) -> None:
-        """Refuse a turn that would end with a summary whose coroutine it cannot await."""
-        if self._summarizer is not None and self._when == "foreground":
-            from langchain_convmem.summarizing.summarizers import check_summarizer
-
-            check_summarizer(self._summarizer, self.compactor.settings.judge)
-
-    def fit_budget(self, budget: int | None) -> None:
-        """Have threads compacted before a model gets more of one than this; None is any number.
-
-        Several hosts of one memory share its settings: the smallest budget decides.
-        """
-        if budget is None or self._summarizer is None:
-            return
-        with self._lock:
-            compactor = self.compactor
-            self._compactor = replace(compactor, settings=compactor.settings.fit_to(budget))
-
-    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
-        """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
-
-        What is not known of it changes nothing. Of several models, the first summarises; on top of
-        the requests of the chain, where it can be seen what these begin with.
-        """
-        if self._summarizer is None:
-            return
-        with self._lock:
-            compactor = self.compactor
-            settings = compactor.settings
-            if model.window_tokens is not None:
-                settings = settings.fit_window(model.window_tokens)
-            if self._waits_for_model and model.chat_model is not None:
-                from langchain_convmem.summarizing.prefix import PrefixSummarizer
-                from langchain_convmem.summarizing.summarizers import as_summarizer
-
-                on_top = None if chain is None else PrefixSummarizer.from_chain(chain)
-                self._summarizer = on_top or as_summarizer(model.chat_model)
-                self._waits_for_model = False
-                if model.window_tokens is not None:
-                    settings = settings.fit_input(model.window_tokens)
-            # A compaction under way goes on with those it began with.
-            self._compactor = replace(compactor, settings=settings, summarizer=self._summarizer)
-
-    def compact(self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]) -> None:
-        """Compact a thread if that is due, now or later; see `TurnMemory.compact`."""
-        if self._summarizer is None or not self._may_be_due(view, replies):
-            return
-        if self._when == "background":
-            self._background.submit(key)
-        elif self._when == "foreground":
-            try:
-                self.compactor.compact(key)
-            except ConvMemError:
-                # The reply is there and stored; the next turn tries again.
-                _logger.exception("could not compact thread %r", key.thread_id)
-        elif self.compactor.is_due(key):
-            from langchain_convmem.summarizing.summarizers import notify_application
-
-            notify_application(self._when, key, f"the compaction of thread {key.thread_id!r}")
-
-    def _may_be_due(self, view: Context | None, replies: Sequence[BaseMessage]) -> bool:
-        """Return whether a thread may be due, without a look into the log."""
-        if view is None:
-            return True
-        from langchain_convmem.summarizing.planning import Size, count_excess
-
-        settings = self.compactor.settings
-        framing = [one for one in view.messages if is_framing(one)]
-        told = [
-            one for one in view.messages if one.additional_kwargs.get("source") == SUMMARY_SOURCE
-        ]
-        told_tokens = self._counter(told)
-        size = Size(
-            view.tokens - self._counter(framing) + self._counter(replies),
-            len(view.messages) - len(framing) + len(replies),
-        ).add_tokens(count_excess(told_tokens, settings))
-        is_crowded = told_tokens > _CROWDED * settings.shown_tokens
-        return not view.is_whole or is_crowded or settings.is_due(size)
-
-    # -- the background ---------------------------------------------------------------------------
-
-    @property
-    def _background(self) -> BackgroundJobs[ThreadKey]:
-        with self._lock:
-            if self._jobs is None:
-                self._jobs = BackgroundJobs(self._compact_and_prepare, name="compaction")
-            return self._jobs
-
-    def _compact_and_prepare(self, key: ThreadKey) -> None:
-        """Compact a thread, and take up what is folded now, which the next turn would have to."""
-        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
-        from langchain_convmem.summarizing.branches import BRANCHES, find_folding, read_folded
-
-        with allow_own_loop():
-            self.compactor.compact(key)
-        roots = find_folding(find_live_entries(self._read(key)))
-        if roots:
-            branches = BRANCHES.get(_find_place(self._log), key)
-            read_folded(branches, roots, partial(read_stretches, self._log, key))
-            branches.prepare(EmbeddedEmbeddings().embed_documents)
-
-    def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait for the compactions under way; return whether they ended within this time."""
-        return self._jobs is None or self._jobs.flush(timeout_s)
-
-    def close(self) -> None:
-        """Finish the compactions under way, and start no more in the background."""
-        if self._jobs is not None:
-            self._jobs.close()
-
-    # -- what the compactor asks ------------------------------------------------------------------
-
-    def _read(self, key: ThreadKey) -> Sequence[Entry]:
-        thread = read_live(self._log, key)
-        if not thread.is_whole:
-            # Noted for a budget: what it leaves out is covered by no summary yet.
-            thread = read_all(self._log, thread)
-        return thread.entries
-
-    def record(self, key: ThreadKey) -> SummaryRecord:
-        """Return what became of all that is covered in a thread."""
-        from langchain_convmem.summarizing.record import record
-
-        return record(key, self._log.entries(key), self._find_words)
-
-    def _find_some(self, key: ThreadKey, facts: Sequence[Fact]) -> list[str]:
-        """Return the words by which recall finds facts, of as many as a compaction looks for."""
-        found = self._find_words(key, facts[:_MOST_SOUGHT])
-        return found + [""] * (len(facts) - len(found))
-
-    def _find_words(self, key: ThreadKey, facts: Sequence[Fact]) -> list[str]:
-        """Return for each fact words that are not its own and by which recall finds it, or ""."""
-        from langchain_convmem.summarizing.record import pick_words
-        from langchain_convmem.words.facts import check_told
-
-        recall = self._recaller.recall.drop_hooks()
-        by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
-        by_asked: dict[str, list[Fact]] = {}
-        for fact in facts:
-            by_asked.setdefault(pick_words(fact), []).append(fact)
-        found: dict[str, str] = {}
-        for words, wanted in by_asked.items():
-            if words:
-                lines = recall.recall(key.owner, words, k=_BLOCKS, ranking=0, settings=by_words)
-                text = "\n".join(block.text for block in lines.blocks)
-                told = zip(wanted, check_told(wanted, text), strict=True)
-                found |= {one.key: words for one, so in told if so or one.sentence in text}
-        return [found.get(fact.key, "") for fact in facts]
-
-
-def _find_place(log: MessageLog) -> Hashable:
-    """Return the identity of a log in this process."""
-    return getattr(log, "path", None) or id(log)
-
-
-# -- Erasing entries, with the summaries that tell of them ----------------------------------------
-
-
-def _erase_entries(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt:
-    """Erase entries, the summaries that cover them and what a provider compacted of them."""
-    known: list[Entry] = log.entries(key)
-    named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
-    drafts, compacted = plan_without_compactions(known, named)
-    if drafts:
-        log.append(key, drafts)
-    telling = [*_list_telling(known, named), *compacted]
-    receipt: ForgetReceipt = log.forget(key, [*ids, *telling])
-    while True:
-        # A summary may have been written since the thread was read.
-        seen = known[-1].position if known else 0
-        known = [*known, *log.entries(key, after=seen)]
-        late = [name for name in _list_telling(known, named) if name not in telling]
-        if not late:
-            return receipt
-        telling += late
-        more: ForgetReceipt = log.forget(key, late)
-        receipt = _add_receipts(receipt, more)
-
-
-def _list_telling(entries: Sequence[Entry], ids: Collection[str]) -> list[str]:
-    """Return the ids of the summaries that cover entries, and of the pins that quote them."""
-    summaries = find_summaries_over([entry for entry in entries if entry.control is None], ids)
-    return [*summaries, *find_pins_over(entries, {*ids, *summaries})]
-
-
-def _add_receipts(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:
-    return replace(
-        second,
-        entries=first.entries + second.entries,
-        threads=first.threads + second.threads,
-        segments=first.segments + second.segments,
-        documents=first.documents + second.documents,
-    )
+    return ChainShape.from_chain(model) if isinstance(model, Runnable) else _NO_SHAPE
 
 
 # -- Pickling: what may be written down of where a memory is kept ---------------------------------
@@ -1983,36 +1157,6 @@ def _reopen(
     return kind.open(address, **options, signing_key=signing_key)
 
 
-_WAY_OUT = "pass the address instead, and call ConversationMemory.open(...) where it is needed"
-
-
-def make_address_portable(address: str) -> str:
-    """Return an address as any process of this machine can open it; paths become absolute.
-
-    Args:
-        address: What a memory was opened with.
-
-    Raises:
-        ConfigError: If nobody else can open it, or it holds a password.
-    """
-    if address == ":memory:":
-        msg = (
-            'a memory opened with ":memory:" cannot be pickled, since it lives in this process '
-            "alone; keep it in a file: ConversationMemory.open('memory.db')"
-        )
-        raise ConfigError(msg)
-    if "://" not in address:
-        return str(Path(address).resolve())
-    parts = urlsplit(address)
-    if parts.password is not None or any(name == "password" for name, _ in parse_qsl(parts.query)):
-        msg = (
-            "a memory whose address holds a password cannot be pickled, since the password would "
-            f"be readable in the pickle; {_WAY_OUT}"
-        )
-        raise ConfigError(msg)
-    return address
-
-
 # -- A thread in numbers: a pure function of its entries ------------------------------------------
 
 
@@ -2032,7 +1176,8 @@ class ThreadStats:
             that was replaced later: it was paid for.
         output_tokens: Sum of the output tokens that replies report; counted the same way.
         unreported: Replies without reported usage.
-        own_calls: Calls of models that the memory itself made in turns of `memory.wrap`.
+        own_calls: Calls of models that the memory itself made: in turns, for summaries that were
+            written, and for what a profiler read.
         own_input_tokens: Input tokens of these calls.
         own_output_tokens: Output tokens of these calls.
         first_ms: Creation of the first entry, milliseconds since the epoch; None without one.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import UUID
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
@@ -44,21 +45,24 @@ class Owner:
             )
             raise ConfigError(msg)
         name = "thread_id" if self.user_id is None else "user_id"
-        _check_id(name, getattr(self, name))
+        object.__setattr__(self, name, read_id(name, getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadKey:
-    """The identity of a thread: always the pair, so equal names of two users never meet."""
+    """The identity of a thread: always the pair, so equal names of two users never meet.
+
+    Both are text; a UUID or a whole number becomes its text.
+    """
 
     user_id: str | None
     thread_id: str
 
     def __post_init__(self) -> None:
         """Refuse ids that cannot be kept, before anything is written under them."""
-        _check_id("thread_id", self.thread_id)
+        object.__setattr__(self, "thread_id", read_id("thread_id", self.thread_id))
         if self.user_id is not None:
-            _check_id("user_id", self.user_id)
+            object.__setattr__(self, "user_id", read_id("user_id", self.user_id))
 
     @property
     def owner(self) -> Owner:
@@ -68,19 +72,45 @@ class ThreadKey:
         return Owner(user_id=self.user_id)
 
 
-def _check_id(name: str, value: object) -> None:
-    """Refuse an id that is not text, is empty or too long for an index, or holds surrogates."""
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name} must be a non-empty string, got {describe_value(value)}")
+def find_owner(user_id: str | None, thread_id: str | None) -> Owner:
+    """Return the owner that the arguments of a call name.
+
+    Raises:
+        ConfigError: If neither a user nor a thread is given.
+    """
+    if user_id is None and thread_id is None:
+        raise ConfigError("pass user_id, or thread_id for a thread of no user")
+    return ThreadKey(user_id, "-" if thread_id is None else thread_id).owner
+
+
+def read_id(name: str, value: object) -> str:
+    """Return an id as text: a UUID or a whole number as `str()` writes it.
+
+    Raises:
+        ConfigError: If it is anything else, blank, too long for an index, or holds surrogates.
+    """
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    text = str(value) if is_number or isinstance(value, UUID) else value
+    if not isinstance(text, str) or not text.strip():
+        msg = f"{name} must be text that is not blank, a UUID or a whole number, got "
+        raise ConfigError(msg + describe_value(value))
     try:
-        size = len(value.encode())
+        size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{name} {value!r} is not valid Unicode: {error.reason}") from error
+        raise ConfigError(f"{name} {text!r} is not valid Unicode: {error.reason}") from error
     if size > LONGEST_ID:
         msg = (
             f"{name} has {size:,} bytes in UTF-8; pass at most {LONGEST_ID:,}, such as a hash of it"
         )
         raise ConfigError(msg)
+    return text
+
+
+TIMINGS = (
+    *("creation", "listenStart", "listenEnd", "llmStart", "firstToken", "llmEnd"),
+    *("playStart", "playEnd"),
+)
+"""Names of times that an entry may have, in the order of a spoken turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +119,8 @@ class Metadata:
 
     Attributes:
         attributes: Marks in order of arrival, repeats allowed (`fake`, `merged`, `interrupted`).
-        timing: Milliseconds since the epoch by name (`creation`, `llmStart`, `firstToken`, ...).
+        timing: Milliseconds since the epoch by name: one of `TIMINGS`, or an
+            application's own, which begins with `x_` or `app.`.
         summary_ids: For a summary: the previous summary's id, then the covered ids in order.
         aux: Plain values by key, free for the application.
     """

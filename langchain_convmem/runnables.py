@@ -11,6 +11,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import (
     Runnable,
@@ -19,10 +20,12 @@ from langchain_core.runnables import (
     RunnableLambda,
     RunnableSequence,
 )
+from langchain_core.tracers.context import register_configure_hook
 
 from langchain_convmem.background import ask, can_await
 from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import ConfigError, SummaryError
+from langchain_convmem.forks import make_lock
 
 INTERNAL_TAG = "langchain_convmem:internal"
 """Tag of every run that the memory itself starts."""
@@ -144,3 +147,67 @@ def ask_safely(call: Callable[[], Any], acall: Callable[[], Awaitable[Any]]) -> 
     with ErrorTrap(Exception, passes=SummaryError) as trap:
         return AskedAnswer(ask(call, acall))
     return AskedAnswer(None, trap.reason)
+
+
+# -- What the memory's own calls take -------------------------------------------------------------
+
+OWN_TOKENS = "own_tokens"
+"""Key in an entry's `aux`: what the memory's own model calls for it took."""
+
+
+class OwnTokens(BaseCallbackHandler):
+    """Counts the tokens of the memory's own model calls. Thread-safe."""
+
+    run_inline = True
+    ignore_chain = True
+    ignore_retriever = True
+    ignore_agent = True
+    ignore_custom_event = True
+    ignore_chat_model = True
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._lock = make_lock()
+        self.calls = self.input_tokens = self.output_tokens = 0
+
+    def on_llm_end(self, response: Any, **_: Any) -> None:
+        """Add the usage of one call."""
+        found = [
+            getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
+            for generations in response.generations
+            for generation in generations
+        ]
+        with self._lock:
+            self.calls += 1
+            self.input_tokens += sum(usage.get("input_tokens") or 0 for usage in found)
+            self.output_tokens += sum(usage.get("output_tokens") or 0 for usage in found)
+
+    def to_aux(self) -> dict[str, dict[str, int]]:
+        """Return the counts for an entry's `aux`; empty if no model was called."""
+        counts = self.to_counts()
+        return {OWN_TOKENS: counts} if counts else {}
+
+    def to_counts(self) -> dict[str, int]:
+        """Return the counts; empty if no model was called."""
+        if not self.calls:
+            return {}
+        return {
+            "calls": self.calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+        }
+
+
+_COUNTING: ContextVar[OwnTokens | None] = ContextVar("convmem_own_tokens", default=None)
+register_configure_hook(_COUNTING, inheritable=True)
+
+
+@contextmanager
+def count_own_calls() -> Iterator[OwnTokens]:
+    """Count the tokens of all models that are called within, also by Runnables around them."""
+    counted = OwnTokens()
+    token = _COUNTING.set(counted)
+    try:
+        yield counted
+    finally:
+        _COUNTING.reset(token)

@@ -21,6 +21,7 @@ from langchain_convmem.history import cut_reply, fork_thread, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
+from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import (
     check_question,
     mark_unstored,
@@ -29,7 +30,7 @@ from langchain_convmem.turns.messages import (
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
 from langchain_convmem.turns.recalled import fold_recalled
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
+from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE
 from langchain_convmem.turns.view import (
     ModelContext,

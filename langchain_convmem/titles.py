@@ -13,7 +13,7 @@ from typing import Any
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import StateDocument, ThreadInfo, ThreadKey
+from langchain_convmem.records import StateDocument, ThreadInfo, ThreadKey, read_id
 
 MAX_TITLE = 200
 """Characters of a title at most."""
@@ -85,7 +85,7 @@ def read_title(log: MessageLog, key: ThreadKey) -> str:
 
 def list_threads(log: MessageLog, user_id: str | None) -> list[ThreadInfo]:
     """Return a user's threads, latest first, with their titles and whether they are archived."""
-    infos = log.threads(user_id)
+    infos = log.threads(None if user_id is None else read_id("user_id", user_id))
     found = log.get_states([info.key for info in infos], DOCUMENT)
     return [_add_document(info, found.get(info.key)) for info in infos]
 

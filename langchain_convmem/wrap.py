@@ -31,7 +31,9 @@ from langchain_convmem.conversation.streams import (
 from langchain_convmem.history import LiveThread, read_all, read_live
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.chains import ChainShape
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import (
     CallInput,
     Reconciled,
@@ -49,7 +51,7 @@ from langchain_convmem.turns.replies import (
     read_reply,
     settle_unfinished,
 )
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
+from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, measure_times, store_reply
 from langchain_convmem.turns.view import (
     CallContext,
@@ -262,12 +264,12 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         configurable = config.get("configurable", {})
         options = self.options.merge_call(configurable, self.inner)
         shape = self._read_shape(configurable)
-        self.memory.turn_memory.use_model(shape.model, self.inner)
+        get_turn_memory(self.memory).use_model(shape.model, self.inner)
         keys = DictKeys(
             self.input_messages_key, self.history_messages_key, self.output_messages_key
         )
         return WrappedTurn(
-            memory=self.memory.turn_memory,
+            memory=get_turn_memory(self.memory),
             key=read_key(configurable, host="the chain"),
             options=options,
             incoming=read_input(

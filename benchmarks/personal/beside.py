@@ -76,7 +76,7 @@ def serve() -> None:
 
     given = json.loads(sys.stdin.readline())
     user_id = given["user_id"]
-    memory = ConversationMemory.open(":memory:", embeddings=EmbeddedEmbeddings())
+    memory: Any = ConversationMemory.open(":memory:", embeddings=EmbeddedEmbeddings())
     last_ms = 0
     for name, said in given["threads"].items():
         messages = []

@@ -16,6 +16,7 @@ from benchmarks.recall.data import Line
 from benchmarks.recall.systems import DAY_MS, Units, UnitSystem, count_characters
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
 
 __all__ = [
     "BUDGET",
@@ -126,7 +127,7 @@ class PersonalMemory:
             **options: Those of `LineRecall.recall`.
         """
         # As `memory.recall` does, which takes no time of asking.
-        found = self._memory.line_recall.recall(
+        found = get_turn_memory(self._memory).line_recall.recall(
             Owner(user_id=self._user_id),
             question,
             buffer=ThreadKey(self._user_id, _ASKED_IN),

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from langchain_convmem.cli.options import (
 from langchain_convmem.cli.output import Terminal, format_count
 from langchain_convmem.cli.profile import as_of_option
 from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.turns.memory import get_turn_memory
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 # -- import ---------------------------------------------------------------------------------------
 
 _SHOWN_UNREAD = 20
+_LONGEST_AGE = 5
+"""Digits of an age in days or hours at most."""
 
 
 @command(
@@ -108,7 +112,7 @@ def _store(
             memory.log,
             file,
             user_id=user_id,
-            drafting=memory.turn_memory.drafting,
+            drafting=get_turn_memory(memory).drafting,
             progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
         )
         reports.append(report)
@@ -209,6 +213,7 @@ def recall(
     Prints blocks of lines, best first, with speaker, time, thread and the reasons for each match.
     """
     from langchain_convmem.cli.rendering import encode_recall, format_recall
+    from langchain_convmem.logs.as_of import LogBound
     from langchain_convmem.records import Owner
 
     if count is not None and max_tokens is not None:
@@ -217,13 +222,13 @@ def recall(
         past = memory if as_of is None else memory.as_of(as_of)
         within = None if thread is None else find_thread(past, user, thread).key
         # Not `memory.recall`: a thread named there is the current one, whose lines are left out.
-        found = past.line_recall.recall(
+        found = get_turn_memory(past).line_recall.recall(
             Owner(user_id=user),
             question,
             within=within,
             max_tokens=max_tokens,
             k=count,
-            now_ms=past.time_ms,
+            now_ms=None if as_of is None else LogBound(as_of).time_ms,
         )
     for problem in found.problems:
         terminal.note(problem)
@@ -496,14 +501,24 @@ def _encode_copy(report: CopyReport) -> dict[str, Any]:
 # -- forget ---------------------------------------------------------------------------------------
 
 
-@command("forget", "convmem forget --thread garden", "convmem forget --user ana --everything --yes")
+@command("forget", "convmem forget --thread garden", "convmem forget --everything --before 90d")
 @db_option
 @user_option
 @click.option("--thread", metavar="ID", help="Erase this thread.")
 @click.option("--everything", is_flag=True, help="Erase all threads of the user.")
+@click.option(
+    "--before", metavar="WHEN", help="Erase only what is older: 90d, 12h, or a day, 2026-05-01."
+)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(
-    terminal: Terminal, *, db: str, user: str, thread: str | None, everything: bool, yes: bool
+    terminal: Terminal,
+    *,
+    db: str,
+    user: str,
+    thread: str | None,
+    everything: bool,
+    before: str | None,
+    yes: bool,
 ) -> int:
     """Erase a thread, or all of a user's threads, for good.
 
@@ -515,15 +530,28 @@ def forget(
         refuse_usage("expected either --thread ID or --everything")
     with open_memory(db) as memory:
         scope = _describe_scope(memory, user, thread)
+        end = None if before is None else _read_end(before)
+        if end is not None:
+            scope = f"what is older than {end:%Y-%m-%d %H:%M} UTC of {scope}"
         if not yes and not _confirm(terminal, scope):
             terminal.note("nothing was erased")
             return 1
-        receipt = memory.forget(user_id=user, thread_id=thread)
+        receipt = memory.forget(user_id=user, thread_id=thread, before=end)
     if terminal.as_json:
         terminal.print_json({"user_id": user, "thread_id": thread, **encode_receipt(receipt)})
     else:
         terminal.print_line(format_receipt(receipt))
     return 0
+
+
+def _read_end(text: str) -> datetime:
+    """Return the time that a person names: so many days or hours ago, or ISO 8601."""
+    from langchain_convmem.logs.as_of import LogBound
+
+    count, unit = text[:-1], {"d": "days", "h": "hours"}.get(text[-1:])
+    if unit is not None and count.isdecimal() and len(count) <= _LONGEST_AGE:
+        return datetime.now(UTC) - timedelta(**{unit: int(count)})
+    return datetime.fromtimestamp(LogBound(text).time_ms / 1000, UTC)
 
 
 def _describe_scope(memory: ConversationMemory, user: str, thread: str | None) -> str:

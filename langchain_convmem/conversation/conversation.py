@@ -46,7 +46,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
 from langchain_convmem.background import hop, run_in_thread, start_in_thread, to_async
-from langchain_convmem.causes import describe_value
+from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.conversation.chat_backend import (
     Backend,
     ChatModelBackend,
@@ -1026,7 +1026,10 @@ def _apply_settings(config: ConversationConfig, settings: dict[str, Any]) -> Con
     unknown = sorted(set(settings) - set(ConversationConfig.model_fields))
     if unknown:
         known = sorted(ConversationConfig.model_fields)
-        raise ConfigError(f"there is no setting {unknown[0]!r}; there are {', '.join(known)}")
+        way = suggest_name(unknown[0], known)
+        if "system" in unknown[0]:
+            way = '; what the model is told first is preface={"messages": [("system", "...")]}'
+        raise ConfigError(f"there is no setting {unknown[0]!r}; there are {', '.join(known)}{way}")
     if not settings:
         return config
     given = {name: getattr(config, name) for name in config.model_fields_set}

@@ -17,6 +17,7 @@ from langchain_convmem.background import finish, hop
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.provenance import NodeContext
@@ -134,7 +135,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self.keep_state = keep_state
         self.tools = []
         self._options = _check_options(TurnOptions.from_settings(options, where="an agent"))
-        self._turn_memory = memory.turn_memory
+        self._turn_memory = get_turn_memory(memory)
         self._turn_memory.check_options(self._options)
         self._provider = None if provider is None else resolve_provider(provider)
 

@@ -21,6 +21,7 @@ from langchain_convmem.records import ThreadKey
 from langchain_convmem.transfer.imports import list_threads, store_file
 from langchain_convmem.transfer.messages import repair_timestamp
 from langchain_convmem.transfer.threads import build_thread
+from langchain_convmem.turns.memory import get_turn_memory
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -164,7 +165,7 @@ def _store(
     ]
     thread = build_thread(key.thread_id, found, path, number_repeats=True)
     file = list_threads(path, [thread])
-    drafting = memory.turn_memory.drafting
+    drafting = get_turn_memory(memory).drafting
     stored = store_file(memory.log, file, user_id=key.user_id, drafting=drafting)
     entries = memory.log.find(key, [str(one.id) for one in thread.messages])
     latest = {entry.message_id: entry.message for entry in entries}

@@ -27,7 +27,7 @@ from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.provenance import NodeContext
@@ -150,7 +150,7 @@ def create_memory_graph(
         "model": _make_model_node(nodes),
         "record": _make_node("record", nodes, NodeRun.record, is_last=True),
     }
-    if memory.summarizes:
+    if get_turn_memory(memory).summaries.has_summarizer:
         runnables["summarize"] = _make_node("summarize", nodes, NodeRun.summarize)
 
     from langgraph.graph import END, START, StateGraph
@@ -329,10 +329,10 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
     """
     _require_langgraph()
     chosen = TurnOptions.from_settings(options, where="a node")
-    memory.turn_memory.check_options(chosen)
+    get_turn_memory(memory).check_options(chosen)
     if parts.get("provider") is not None:
         resolve_provider(parts["provider"])
-    return MemoryNodes(memory.turn_memory, chosen, **parts)
+    return MemoryNodes(get_turn_memory(memory), chosen, **parts)
 
 
 def _make_node(

@@ -14,6 +14,7 @@ from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, Owner, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
 from langchain_convmem.turns.recalled import fence_blocks, select_visible
 from langchain_convmem.turns.view import SPOKEN
@@ -191,7 +192,7 @@ def _search(
     exclude: dict[ThreadKey, set[int]] = {}
     if asking is not None:
         exclude[asking] = _find_open_turn(memory.log.entries(asking, last=_LATEST))
-    engine = memory.line_recall
+    engine = get_turn_memory(memory).line_recall
     found = engine.recall(owner, query, exclude=exclude, buffer=asking, **limits)
     has_buffer = asking is not None and bool(engine.settings.buffer_size)
     blocks, by_time = select_visible(found, has_buffer=has_buffer)
@@ -239,7 +240,7 @@ def _read(
     text = get_text(message)
     if start >= len(text):
         return f"The message ends before: it has {len(text):,} characters.", {}
-    counter = CurrentCounter(memory.turn_memory.token_counters)
+    counter = CurrentCounter(get_turn_memory(memory).token_counters)
     end = start + max(find_prefix(text[start:], max_tokens, counter.count_text), 1)
     more = f'; read on with {READ_TOOL}("{message_id}", start={end})' if end < len(text) else ""
     shown = (

@@ -69,8 +69,8 @@ def _read_time(when: Any) -> int:
     if type(when) is int and when >= 0:
         return when
     msg = (
-        "as_of takes a datetime with its zone, milliseconds since the epoch, ISO 8601 such as "
-        f"'2026-05-01T12:00Z', or the id of an entry, got {describe_value(when)}"
+        "as_of and before take a datetime with its zone, milliseconds since the epoch, ISO 8601 "
+        f"such as '2026-05-01T12:00Z', or the id of an entry, got {describe_value(when)}"
     )
     raise ConfigError(msg)
 

@@ -30,7 +30,13 @@ from langchain_convmem.profile.proposals import (
     read_proposals,
 )
 from langchain_convmem.records import DialogLine, Owner, ThreadKey
-from langchain_convmem.runnables import RunnableLike, as_runnable, ask_runnable, check_askable
+from langchain_convmem.runnables import (
+    RunnableLike,
+    as_runnable,
+    ask_runnable,
+    check_askable,
+    count_own_calls,
+)
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
@@ -191,13 +197,14 @@ class Profiler:
         ]
         report = ProfilerReport()
         for batch in _split(lines):
-            one, proposals = self._ask(batch)
+            with count_own_calls() as own:
+                one, proposals = self._ask(batch)
             report += one
             if one.reason:
                 return report
             last = until if batch[-1] is lines[-1] else batch[-1].position
             read = ThreadReading(batch[0].position - 1, last, tuple(proposals))
-            self._log.append(key, [draft_proposals(read)])
+            self._log.append(key, [draft_proposals(read, own.to_aux())])
         self._keep_mark(key, until)
         return report
 

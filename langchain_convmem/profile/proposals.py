@@ -137,12 +137,13 @@ class ThreadReading:
     proposals: tuple[ProposedItem, ...] = ()
 
 
-def draft_proposals(read: ThreadReading) -> Draft:
-    """Return the control entry that holds proposals; it retracts no entry."""
+def draft_proposals(read: ThreadReading, aux: Mapping[str, Any]) -> Draft:
+    """Return the control entry that holds proposals, and `aux` besides; it retracts no entry."""
     items = [one.to_json() for one in read.proposals]
-    return draft_control(
+    draft = draft_control(
         {"verdict": PROPOSE, "after": read.after, "until": read.until, "items": items}
     )
+    return replace(draft, metadata=replace(draft.metadata, aux={**draft.metadata.aux, **aux}))
 
 
 def read_proposals(entry: Entry) -> ThreadReading | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Literal, NamedTuple, TypeAlias
 
+from langchain_convmem.causes import suggest_name
 from langchain_convmem.prompts.diagnostics import Diagnostic, Findings
 from langchain_convmem.prompts.scanner import (
     SUMMARY_TITLE_KEY,
@@ -295,17 +295,6 @@ class _Names:
         """Return '; did you mean ...?' for a name that is near to one that there is."""
         same = self._by_letters.get(_fold_letters(name))
         return suggest_name(name, self.defined) if same is None else f"; did you mean '{same}'?"
-
-
-_NEAR = 0.66
-"""How much of two names is the same where one is taken for a slip of the other."""
-
-
-def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return '; did you mean ...?' for the known name that is nearest; nothing if none is near."""
-    by_fold = {one.casefold(): one for one in sorted(known)}
-    near = get_close_matches(name.casefold(), by_fold, n=1, cutoff=_NEAR)
-    return f"; did you mean '{by_fold[near[0]]}'?" if near else ""
 
 
 def _fold_letters(name: str) -> str:

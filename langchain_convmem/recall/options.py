@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall.vectors import IndexName, VectorBits
-from langchain_convmem.records import Owner, Scalar, ThreadKey
+from langchain_convmem.records import Owner, Scalar, ThreadKey, read_id
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.tokens import count_text_tokens
@@ -542,11 +542,7 @@ def make_owners(user_ids: Collection[str]) -> tuple[Owner, ...]:
             f"user_ids must be a set of user ids that is not empty, got {describe_value(user_ids)}"
         )
         raise ConfigError(msg)
-    blank = [one for one in user_ids if not isinstance(one, str) or not one.strip()]
-    if blank:
-        msg = f"user_ids must hold texts that are not blank, got {blank[0]!r} among them"
-        raise ConfigError(msg)
-    return sort_owners([Owner(user_id=one) for one in user_ids])
+    return sort_owners([Owner(user_id=read_id("user_ids", one)) for one in user_ids])
 
 
 def _check_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:

@@ -618,4 +618,32 @@ class BranchCache:
 
 
 BRANCHES = BranchCache()
+
+
+def prepare_branches(
+    place: Hashable,
+    key: ThreadKey,
+    live: Sequence[Entry],
+    read: Callable[..., list[Entry]],
+    embed: Embed,
+) -> None:
+    """Take up what the summaries of a thread fold, which the next turn would have to.
+
+    Args:
+        place: Identifies the log.
+        key: The thread.
+        live: Its live entries.
+        read: `MessageLog.entries` of it.
+        embed: What a turn asks for vectors.
+    """
+
+    def read_stretches(stretches: Sequence[Stretch]) -> list[Entry]:
+        return [one for after, until in stretches for one in read(after=after, until=until)]
+
+    if roots := find_folding(live):
+        branches = BRANCHES.get(place, key)
+        read_folded(branches, roots, read_stretches)
+        branches.prepare(embed)
+
+
 """One per process."""

@@ -23,11 +23,14 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
+from langchain_convmem.runnables import OwnTokens, count_own_calls
 from langchain_convmem.summarizing.checks import Details, find_missing_sections, list_details
 from langchain_convmem.summarizing.citations import cite
 from langchain_convmem.summarizing.planning import (
+    Size,
     SummaryPlan,
     SummarySettings,
+    count_excess,
     make_plan_again,
     plan_leaves,
 )
@@ -43,9 +46,11 @@ from langchain_convmem.summarizing.summarizers import (
     write,
 )
 from langchain_convmem.summarizing.tree import plan_parent
+from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
 from langchain_convmem.views.markup import render_facts
 from langchain_convmem.views.messages import DraftBuilder
+from langchain_convmem.views.shown import Context
 from langchain_convmem.views.summaries import (
     CITES,
     DAYS,
@@ -57,6 +62,9 @@ from langchain_convmem.views.summaries import (
 
 ReadThread: TypeAlias = Callable[[ThreadKey], Sequence[Entry]]
 """Reads the entries of a thread that its next view needs, by position."""
+
+_CROWDED = 1.25
+"""A message of summaries so many times as long as it should be may need parents."""
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -110,6 +118,26 @@ class Compactor:
         if plan_leaves(key, entries, self.settings, force=force):
             return True
         return plan_parent(entries, self.settings) is not None
+
+    def may_be_due(self, view: Context | None, replies: Sequence[BaseMessage]) -> bool:
+        """Return whether a thread may be due, without a look into the log.
+
+        Args:
+            view: The thread as a model saw it; None if that is not known.
+            replies: What was said since.
+        """
+        if view is None:
+            return True
+        count = self.settings.counter
+        framing = [one for one in view.messages if is_framing(one)]
+        told = [one for one in framing if one.additional_kwargs.get("source") == SUMMARY_SOURCE]
+        told_tokens = count(told)
+        size = Size(
+            view.tokens - count(framing) + count(replies),
+            len(view.messages) - len(framing) + len(replies),
+        ).add_tokens(count_excess(told_tokens, self.settings))
+        is_crowded = told_tokens > _CROWDED * self.settings.shown_tokens
+        return not view.is_whole or is_crowded or self.settings.is_due(size)
 
     def redo(self, key: ThreadKey) -> SummaryReport:
         """Write the live summary of a thread anew, of what it covers; see `compact`."""
@@ -170,11 +198,12 @@ class Compactor:
         key = lease.key
         try:
             shown = self._show(plan.window)
-            written = write(self.summarizer, plan.window, self.settings, shown)
+            with count_own_calls() as own:
+                written = write(self.summarizer, plan.window, self.settings, shown)
             pieces, report = self._check(key, written)
             left_out = find_missing_sections(written.text, self.settings.sections)
             report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
-            entry = self._commit(lease, plan, pieces, report)
+            entry = self._commit(lease, plan, pieces, report, own)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
@@ -219,8 +248,9 @@ class Compactor:
         plan: SummaryPlan,
         pieces: Sequence[str],
         report: SummaryReport,
+        own: OwnTokens,
     ) -> Entry:
-        """Write the summary.
+        """Write the summary, with what its calls took.
 
         Raises:
             StaleWindowError: If what it was made of changed, or another one took over.
@@ -238,7 +268,9 @@ class Compactor:
         draft = make(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
         cites = {CITES: found} if (found := cite(kept, plan.window)) else {}
         record = {**report.to_record(), LEVEL: 0, **_note_days(plan.window), **cites}
-        draft = replace(draft, metadata=replace(draft.metadata, aux={RECORD: record}))
+        draft = replace(
+            draft, metadata=replace(draft.metadata, aux={RECORD: record, **own.to_aux()})
+        )
         [added] = self.log.append(lease.key, [draft])
         self._check_kept(plan.window, added)
         return added

@@ -287,9 +287,9 @@ class SummarySettings:
     def clauses(self) -> list[dict[Measure, float]]:
         """The trigger as a list of clauses; one that holds in all its amounts suffices."""
         trigger: Any = self.trigger
-        if isinstance(trigger, Mapping) or _is_pair(trigger):
+        if _is_pair(trigger) or not isinstance(trigger, list | tuple):
             trigger = [trigger]
-        if not isinstance(trigger, Sequence) or isinstance(trigger, str) or not trigger:
+        if not trigger:
             raise ConfigError(f"trigger must be an amount, a dict or a list of them: {trigger!r}")
         return [
             dict(one) if isinstance(one, Mapping) else dict([_read_pair("trigger", one)])
@@ -353,7 +353,8 @@ def _is_pair(value: Any) -> bool:
 
 def _read_pair(name: str, value: Any) -> tuple[Measure, float]:
     if not _is_pair(value):
-        raise ConfigError(f'{name} must look like ("tokens", 6000), got {value!r}')
+        amount = value if isinstance(value, int) else 6000
+        raise ConfigError(f'{name} must look like ("tokens", {amount}), got {value!r:.60}')
     return value[0], value[1]
 
 

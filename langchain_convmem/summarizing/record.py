@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.checks import TITLE, list_said
@@ -15,6 +16,9 @@ from langchain_convmem.views.markup import render_table
 from langchain_convmem.views.pins import find_pins
 from langchain_convmem.views.summaries import DAYS_LINE
 from langchain_convmem.words.facts import Fact, Kind, check_told, find_facts
+
+if TYPE_CHECKING:
+    from langchain_convmem.recall import DialogRecall
 
 FactState: TypeAlias = Literal["told", "listed", "left", "lost"]
 """Told by a summary's text, or a pin; by its list of details; left to recall; in the log alone."""
@@ -25,6 +29,9 @@ FindWords: TypeAlias = Callable[[ThreadKey, Sequence[Fact]], list[str]]
 """Returns for each fact the words by which recall finds it; empty for one that it does not find."""
 
 _MOST_WORDS = 6
+
+_BLOCKS = 3
+"""How many recalled blocks may hold a fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +151,28 @@ def pick_words(fact: Fact) -> str:
     own = fact.text.casefold()
     words = dict.fromkeys(re.findall(r"[^\W\d_]{3,}", fact.sentence))
     return " ".join([word for word in words if word.casefold() not in own][:_MOST_WORDS])
+
+
+def find_words(
+    recall: DialogRecall, key: ThreadKey, facts: Sequence[Fact], *, most: int | None = None
+) -> list[str]:
+    """Return for each fact words that are not its own and by which recall finds it, or "".
+
+    Args:
+        recall: Recalls the lines of the thread's owner.
+        key: The thread.
+        facts: What is looked for.
+        most: Look for so many of them, the first ones; None looks for all.
+    """
+    by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
+    search = partial(recall.drop_hooks().recall, key.owner, k=_BLOCKS, ranking=0, settings=by_words)
+    by_asked: dict[str, list[Fact]] = {}
+    for fact in facts[:most]:
+        by_asked.setdefault(pick_words(fact), []).append(fact)
+    by_asked.pop("", None)
+    found: dict[str, str] = {}
+    for words, wanted in by_asked.items():
+        text = "\n".join(block.text for block in search(words).blocks)
+        told = zip(wanted, check_told(wanted, text), strict=True)
+        found |= {one.key: words for one, so in told if so or one.sentence in text}
+    return [found.get(fact.key, "") for fact in facts]

@@ -9,9 +9,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.forks import make_lock
+from langchain_convmem.turns.runtime import Profiles, Recaller, Summaries, find_place
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -28,89 +29,6 @@ if TYPE_CHECKING:
     from langchain_convmem.views.shown import Context
 
 
-class TurnMemory(Protocol):
-    """A memory as a turn sees it: `ConversationMemory.turn_memory`.
-
-    Thread-safe: the turns of all threads share it.
-    """
-
-    @property
-    def log(self) -> MessageLog:
-        """Where entries are kept."""
-        ...
-
-    @property
-    def log_place(self) -> Hashable:
-        """Identifies the log in this process."""
-        ...
-
-    @property
-    def active_turns(self) -> WritingTurns:
-        """The turns under way: who closes the memory waits for them."""
-        ...
-
-    @property
-    def drafting(self) -> DraftBuilder:
-        """Makes drafts of messages, through the write hook."""
-        ...
-
-    @property
-    def line_recall(self) -> DialogRecall:
-        """Finds lines of earlier conversations."""
-        ...
-
-    @property
-    def token_counters(self) -> TokenCounters:
-        """What counts tokens, as the models of the turns were seen to take them."""
-        ...
-
-    def get_recall_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for recalled lines of a turn with these options."""
-        ...
-
-    def get_profile_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for what is known of the user in a turn with these options."""
-        ...
-
-    def read_profile(self, owner: Owner) -> FollowedProfile:
-        """Return what is known of a user."""
-        ...
-
-    def check_options(self, options: TurnOptions) -> None:
-        """Have threads summarised before these options leave something out."""
-        ...
-
-    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
-        """Have threads summarised before the window of a turn's model is full."""
-        ...
-
-    def check_call(self, *, recalls: bool = False) -> None:
-        """Refuse a synchronous turn that would need a coroutine, before anything is stored.
-
-        Raises:
-            ConfigError: If a summary in the foreground would be one that only an event loop awaits,
-                or a recall of the turn would ask such a rewriter.
-        """
-        ...
-
-    def note_turn(self, key: ThreadKey) -> None:
-        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
-        ...
-
-    def compact(
-        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> None:
-        """Compact a thread if that is due, now or later.
-
-        Args:
-            key: The thread.
-            view: The thread as the model saw it; None if not available.
-            replies: What was stored of the answer.
-        """
-        ...
-
-
-# -- The turns of one memory that have begun and are not over -------------------------------------
 class WritingTurns:
     """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
 
@@ -177,3 +95,97 @@ class _ActiveTurn:
     over: Future[None] = field(default_factory=Future)
     thread: int = field(default_factory=threading.get_ident)
     process: int = field(default_factory=os.getpid)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TurnMemory:
+    """A memory as a turn sees it: the parts of a `ConversationMemory` that turns run over.
+
+    Thread-safe, as they are: the turns of all threads share it.
+
+    Attributes:
+        log: Where entries are kept.
+        drafting: Makes drafts of messages, through the write hook.
+        recaller: Finds lines of earlier conversations.
+        summaries: Compacts threads after turns.
+        profiles: Reads what is known of users.
+        token_counters: What counts tokens, as the models of the turns were seen to take them.
+        profile_tokens: Budget of the profile in a turn whose options name none.
+        active_turns: The turns under way: who closes the memory waits for them.
+    """
+
+    log: MessageLog
+    drafting: DraftBuilder
+    recaller: Recaller
+    summaries: Summaries
+    profiles: Profiles
+    token_counters: TokenCounters
+    profile_tokens: int = 0
+    active_turns: WritingTurns = field(default_factory=WritingTurns)
+
+    @property
+    def log_place(self) -> Hashable:
+        """Identifies the log in this process."""
+        return find_place(self.log)
+
+    @property
+    def line_recall(self) -> DialogRecall:
+        """Finds lines of earlier conversations."""
+        return self.recaller.recall
+
+    def get_recall_budget(self, options: TurnOptions) -> int:
+        """Return the token budget for recalled lines of a turn with these options."""
+        return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
+
+    def get_profile_budget(self, options: TurnOptions) -> int:
+        """Return the token budget for what is known of the user in a turn with these options."""
+        return self.profile_tokens if options.profile_tokens is None else options.profile_tokens
+
+    def read_profile(self, owner: Owner) -> FollowedProfile:
+        """Return what is known of a user."""
+        return self.profiles.reader.read(owner)
+
+    def check_options(self, options: TurnOptions) -> None:
+        """Have threads summarised before these options leave something out."""
+        self.summaries.fit_budget(options.history_tokens)
+        if options.budget is not None:
+            recalled = self.get_recall_budget(options)
+            self.summaries.fit_budget(options.budget.list_message_budgets(recalled)[0])
+
+    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
+        """Have threads summarised before the window of a turn's model is full."""
+        self.summaries.use_model(model, chain)
+
+    def check_call(self, *, recalls: bool = False) -> None:
+        """Refuse a synchronous turn that would need a coroutine, before anything is stored.
+
+        Raises:
+            ConfigError: If a summary in the foreground would be one that only an event loop awaits,
+                or a recall of the turn would ask such a rewriter.
+        """
+        self.summaries.check_call()
+        if recalls:
+            self.recaller.check_call()
+
+    def note_turn(self, key: ThreadKey) -> None:
+        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
+        self.recaller.embed_soon(key.owner)
+        self.profiles.note_turn(key)
+
+    def compact(
+        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
+    ) -> None:
+        """Compact a thread if that is due, now or later.
+
+        Args:
+            key: The thread.
+            view: The thread as the model saw it; None if not available.
+            replies: What was stored of the answer.
+        """
+        self.summaries.compact(key, view, replies)
+
+
+def get_turn_memory(memory: Any) -> TurnMemory:
+    """Return what the turns of a `ConversationMemory` run over; for the package's own hosts."""
+    found: TurnMemory = memory._turn_memory  # noqa: SLF001 - no application has a use for it
+    return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from typing_extensions import TypedDict
 
-from langchain_convmem.causes import describe_value
+from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.context import ContextBudget
@@ -132,6 +132,23 @@ class TurnOptions:
         """
         return cls(**_check_names(settings, where))
 
+    @classmethod
+    def pick(cls, options: TurnOptions | None, given: Mapping[str, Any]) -> TurnOptions:
+        """Return options with those that a call names on top of them.
+
+        Args:
+            options: Options as one value; None takes the defaults.
+            given: Arguments by name; None leaves an option as it is, and other names are ignored.
+
+        Raises:
+            ConfigError: If a value is invalid, or `options` is no such value.
+        """
+        if not isinstance(options, TurnOptions | None):
+            raise ConfigError(f"options must be TurnOptions, got {describe_value(options)}")
+        names = (one.name for one in fields(cls))
+        changes = {name: given[name] for name in names if given.get(name) is not None}
+        return replace(options or cls(), **changes)
+
     @property
     def budget(self) -> ContextBudget | None:
         """The budget of all that the model gets, if there is one."""
@@ -228,9 +245,9 @@ def _check_names(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
     known = [field.name for field in fields(TurnOptions)]
     for name in settings:
         if name not in known:
-            instead = f"; use {_RENAMED[name]!r}" if name in _RENAMED else ""
+            instead = f"; use {_RENAMED[name]!r}" if name in _RENAMED else suggest_name(name, known)
             msg = (
-                f"{where} has no option {describe_value(name)}{instead}; it has {', '.join(known)}"
+                f"{where} has no option {describe_value(name)}; it has {', '.join(known)}{instead}"
             )
             raise ConfigError(msg)
     return dict(settings)
@@ -287,7 +304,7 @@ def read_thread_id(configurable: Mapping[str, Any]) -> Any:
         ConfigError: If it names two different threads.
     """
     thread_id, session_id = configurable.get("thread_id"), configurable.get("session_id")
-    if thread_id is not None and session_id is not None and thread_id != session_id:
+    if thread_id is not None and session_id is not None and str(thread_id) != str(session_id):
         msg = (
             f"configurable names the thread_id {thread_id!r} and the session_id {session_id!r}, "
             "which are two names for the same thing; pass one, or the same in both"
@@ -305,7 +322,7 @@ def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
     said = configurable.get("user_id")
     is_map = isinstance(context, Mapping)
     meant = context.get("user_id") if is_map else getattr(context, "user_id", None)
-    if said is not None and meant is not None and said != meant:
+    if said is not None and meant is not None and str(said) != str(meant):
         msg = (
             f"the config names the user {said!r} and the context {meant!r}; "
             "name one, or the same in both"

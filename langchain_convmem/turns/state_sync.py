@@ -21,6 +21,7 @@ from langchain_convmem.history import LiveThread, read_all, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata
+from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import (
     ContinuedTurn,
     Reconciled,
@@ -30,7 +31,7 @@ from langchain_convmem.turns.messages import (
 )
 from langchain_convmem.turns.provenance import NodeContext, Provenance, Unit
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
+from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import SPOKEN, CallContext, has_same_content
 from langchain_convmem.views.codec import get_role, make_draft, make_storable
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE

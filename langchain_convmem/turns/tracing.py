@@ -15,7 +15,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.callbacks import (
-    BaseCallbackHandler,
     BaseCallbackManager,
     adispatch_custom_event,
     dispatch_custom_event,
@@ -30,16 +29,12 @@ from langchain_core.runnables.config import (
 )
 
 from langchain_convmem.background import ask
-from langchain_convmem.forks import make_lock
-from langchain_convmem.runnables import INTERNAL_TAGS
+from langchain_convmem.runnables import INTERNAL_TAGS, OwnTokens
 from langchain_convmem.turns.replies import INTERRUPTED
 
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft
     from langchain_convmem.views.shown import Recall
-
-OWN_TOKENS = "own_tokens"
-"""Key in a reply's `aux`: what the memory's own model calls of its turn took."""
 
 _RECALL = "recall"
 
@@ -81,44 +76,6 @@ def _hash_user(user_id: str, key: str) -> str:
     # With a key: names and addresses are few enough to try them all against a plain hash.
     secret = hashlib.sha256(key.encode()).digest()
     return hashlib.blake2b(user_id.encode(), key=secret, digest_size=12).hexdigest()
-
-
-class OwnTokens(BaseCallbackHandler):
-    """Counts the tokens of the memory's own model calls. Thread-safe."""
-
-    run_inline = True
-    ignore_chain = True
-    ignore_retriever = True
-    ignore_agent = True
-    ignore_custom_event = True
-    ignore_chat_model = True
-
-    def __init__(self) -> None:
-        """Start at zero."""
-        self._lock = make_lock()
-        self.calls = self.input_tokens = self.output_tokens = 0
-
-    def on_llm_end(self, response: Any, **_: Any) -> None:
-        """Add the usage of one call."""
-        found = [
-            getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
-            for generations in response.generations
-            for generation in generations
-        ]
-        with self._lock:
-            self.calls += 1
-            self.input_tokens += sum(usage.get("input_tokens", 0) for usage in found)
-            self.output_tokens += sum(usage.get("output_tokens", 0) for usage in found)
-
-    def to_counts(self) -> dict[str, int]:
-        """Return the counts; empty if no model was called."""
-        if not self.calls:
-            return {}
-        return {
-            "calls": self.calls,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-        }
 
 
 class TurnTrace:

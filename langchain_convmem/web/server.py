@@ -32,6 +32,7 @@ from langchain_convmem.ids import make_ulid
 from langchain_convmem.profile.statements import KINDS
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.transfer import export_rows
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.web.access import COOKIE, Access, Guard, set_session
 from langchain_convmem.web.live import LiveReplies, LiveReply
@@ -368,14 +369,14 @@ class WebChat:
             "summaries.html",
             place,
             summaries=summaries,
-            summarizes=self.memory.summarizes,
+            summarizes=get_turn_memory(self.memory).summaries.has_summarizer,
         )
 
     async def show_profile(self, request: Request) -> Response:
         """Show what is known of a user, in their own words."""
         place = self._find_place(request)
         profile = await self.memory.aprofile(place.user_id)
-        is_used = self.memory.turn_memory.get_profile_budget(TurnOptions()) > 0
+        is_used = get_turn_memory(self.memory).get_profile_budget(TurnOptions()) > 0
         items = {kind: profile.list_kind(kind) for kind in KINDS}
         return self._render(
             request, "profile.html", place, items=items, past=profile.past[::-1], is_used=is_used
@@ -534,7 +535,7 @@ class WebChat:
         """Show what a thread sets of its turns, and what holds otherwise."""
         place = self._find_place(request)
         settings = await self.reader.read_settings(place.key)
-        budget = self.memory.turn_memory.get_recall_budget(TurnOptions())
+        budget = get_turn_memory(self.memory).get_recall_budget(TurnOptions())
         use = await self.memory.aget_embedder_use(user_id=place.user_id)
         return self._render(
             request,
@@ -542,7 +543,7 @@ class WebChat:
             place,
             settings=settings,
             recall_budget=budget,
-            summarizes=self.memory.summarizes,
+            summarizes=get_turn_memory(self.memory).summaries.has_summarizer,
             embedder=type(use.embeddings).__name__,
             log=type(self.memory.log).__name__,
         )

@@ -16,6 +16,7 @@ from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import Entry, StateDocument, ThreadInfo, ThreadKey
+from langchain_convmem.summarizing import aexplain_summary
 from langchain_convmem.titles import list_titles
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.edits import plan_redo
@@ -375,7 +376,7 @@ class ThreadReader:
         nodes = await history.asummaries()
         if not nodes:
             return []
-        cited = await self.memory.aexplain_summary(key.thread_id, user_id=key.user_id)
+        cited = await aexplain_summary(self.memory, key.thread_id, user_id=key.user_id)
         latest = await history.alast_summary()
         entries = await self.memory.log.aentries(key)
         return [

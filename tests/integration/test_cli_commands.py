@@ -231,6 +231,15 @@ def test_forgetting_a_thread_erases_it_alone_and_prints_the_receipt(convmem, db,
     assert len(entries_of(db, "kept")) == 7
 
 
+def test_forgetting_by_age_leaves_what_is_newer(convmem, db, weeks):
+    convmem("import", weeks)
+    assert convmem("forget", "--everything", "--before", "90d", "--yes")[1].startswith("erased 0")
+    code, _, err = convmem("forget", "--thread", "weeks", "--before", "soon", "--yes")
+    assert (code, "'soon'" in err, len(entries_of(db))) == (1, True, 7)
+    out = convmem("forget", "--thread", "weeks", "--before", "0h", "--yes")[1]
+    assert ", 1 thread" in out
+
+
 def test_forgetting_everything_is_of_one_user(convmem, db, weeks):
     convmem("import", weeks)
     convmem("import", weeks, "--thread", "second")

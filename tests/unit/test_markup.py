@@ -11,6 +11,7 @@ import pytest
 from langchain_convmem import ConversationMemory, PromptFile
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import DialogLine, ThreadKey
+from langchain_convmem.summarizing import summary_record
 from langchain_convmem.views.markup import render_facts, render_recall
 from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
 
@@ -112,7 +113,7 @@ def test_a_summary_says_what_it_covers_and_a_report_what_came_of_it():
         summary = history.last_summary
         assert f"covers {len(summary.metadata.summary_ids)} turns" in summary._repr_html_()
         assert "written" in report._repr_html_()
-        record = memory.summary_record("t", user_id="ana")
+        record = summary_record(memory, "t", user_id="ana")
         parse(record._repr_html_())
 
 

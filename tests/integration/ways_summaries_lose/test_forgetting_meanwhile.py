@@ -10,6 +10,7 @@ import pytest
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import StaleWindowError
 from langchain_convmem.message_log import MessageLog
+from langchain_convmem.summarizing import resummarize
 
 SECRET = "My secret word is marzipan."
 
@@ -94,7 +95,7 @@ FORGETTING = {
 
 WRITING = {
     "first": lambda memory: memory.summarize("t", user_id="ana", force=True),
-    "anew": lambda memory: memory.resummarize("t", user_id="ana"),
+    "anew": lambda memory: resummarize(memory, "t", user_id="ana"),
 }
 
 

@@ -7,6 +7,7 @@ from scripted_chat import ScriptedChatModel
 from summaries import ScriptedSummarizer
 
 from langchain_convmem.errors import StaleWindowError
+from langchain_convmem.summarizing import aresummarize, resummarize
 
 CHANGES = {
     "forgotten": lambda thread: thread.memory.forget(
@@ -81,7 +82,7 @@ def test_a_summary_can_be_written_anew_by_another_model(thread):
     rest = thread.shown[1:]
     other = ScriptedSummarizer("In other words.")
     other.name = "other-model"
-    report = thread.memory.resummarize("t", user_id="ana", summarizer=other)
+    report = resummarize(thread.memory, "t", user_id="ana", summarizer=other)
     assert report
     request = other.requests[0]
     assert request.previous == ""
@@ -98,7 +99,7 @@ def test_a_summary_can_be_written_anew_by_another_model(thread):
 
 def test_without_a_summary_there_is_nothing_to_write_anew(thread):
     thread.talk(2)
-    assert thread.memory.resummarize("t", user_id="ana").outcome == "not_due"
+    assert resummarize(thread.memory, "t", user_id="ana").outcome == "not_due"
 
 
 def test_a_newer_summary_is_not_put_aside_by_an_older_one_written_anew(thread):
@@ -112,7 +113,7 @@ def test_a_newer_summary_is_not_put_aside_by_an_older_one_written_anew(thread):
         return request.transcript
 
     thread.summarizer.replies = [meanwhile]
-    assert thread.memory.resummarize("t", user_id="ana").outcome == "stale"
+    assert resummarize(thread.memory, "t", user_id="ana").outcome == "stale"
     assert thread.shown[0] == "Newer."
     thread.check()
 
@@ -137,7 +138,7 @@ def test_forgetting_erases_every_summary_that_ever_told_of_it(thread):
     thread.say(secret, "Noted.")
     thread.talk(4)
     assert thread.summarize()
-    assert thread.memory.resummarize("t", user_id="ana")
+    assert resummarize(thread.memory, "t", user_id="ana")
     thread.history.undo_summary()
     assert thread.summarize(force=True)
     thread.talk(3, start=4)
@@ -163,5 +164,5 @@ async def test_the_asynchronous_twins_compact_alike(thread):
     report = await memory.asummarize("t", user_id="ana")
     assert report
     assert (await memory.asummarize("t", user_id="ana")).outcome == "not_due"
-    assert await memory.aresummarize("t", user_id="ana")
+    assert await aresummarize(memory, "t", user_id="ana")
     thread.check()

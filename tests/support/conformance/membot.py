@@ -19,6 +19,7 @@ from conformance.cases import (
 )
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.shown import Recall, RecalledBlock
 
 CONFIG = {"top_k", "threshold", "before", "after", "buffer_size", "exclude_recent"}
@@ -88,7 +89,7 @@ class Membot:
         spoken = self.memory.history(thread, user_id=user).entries
         recent = [entry.position for entry in spoken[max(len(spoken) - self.recent, 0) :]]
         query = spoken[-1].contents[0]
-        return self.memory.line_recall.recall(
+        return get_turn_memory(self.memory).line_recall.recall(
             Owner(user_id=user), query, exclude={key: recent}, buffer=key
         )
 

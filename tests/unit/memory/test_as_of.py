@@ -122,7 +122,9 @@ def test_a_plan_is_not_over_before_its_day_was(memory):
     message = HumanMessage("My exam is on 14 January.", additional_kwargs={"timestamp": at})
     [entry] = memory.add_messages([message], thread_id="t1", user_id="ana")
     assert memory.profile("ana").items[0].state == "expired"
-    assert memory.as_of(entry.id).time_ms == get_ulid_ms(entry.id)
+    then = ConversationMemory(memory.log).as_of(at - 1)
+    assert memory.as_of(entry.id).profile("ana").items[0].state == "expired"
+    assert then.profile("ana").items == ()
 
 
 async def test_the_async_twins_see_the_same_past(memory):

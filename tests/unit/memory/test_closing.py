@@ -11,6 +11,7 @@ from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogClosedError
+from langchain_convmem.turns.memory import get_turn_memory
 
 
 def _stored(path):
@@ -146,6 +147,6 @@ def test_a_turn_that_failed_is_not_waited_for(tmp_path):
     for door in ("wrap", "conversation"):
         with pytest.raises(ValueError, match="no"):
             _talk(memory, failing, door).invoke("Hello?", at())
-    assert memory.turn_memory.active_turns.wait(0)
-    assert asyncio.run(memory.turn_memory.active_turns.await_all(0))
+    assert get_turn_memory(memory).active_turns.wait(0)
+    assert asyncio.run(get_turn_memory(memory).active_turns.await_all(0))
     memory.close()

@@ -16,6 +16,7 @@ from summaries import ScriptedSummarizer
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
 from langchain_convmem.errors import (
+    ConfigError,
     ConversationError,
     InvalidMessageError,
     LogError,
@@ -391,24 +392,32 @@ def test_a_wrong_setting_is_named(memory):
         talk(memory, answering("x"), prefase=1)
 
 
-def test_every_setting_is_a_keyword_that_help_shows():
+def test_what_people_set_is_a_keyword_that_help_shows_and_none_leaves_it_as_it_is():
     shown = inspect.signature(ConversationMemory.conversation).parameters
-    assert all(one.kind is not one.VAR_KEYWORD for one in shown.values())
-    options = {one.name: one.default for one in fields(TurnOptions)}
-    assert {name: shown[name].default for name in options} == options
-    own = {"self", "model", "thread_id", "user_id", "provider", "config", *options}
-    assert list(ConversationConfig.model_fields) == [name for name in shown if name not in own]
-    assert "on_cancel: \"Literal['discard', 'keep']\" = UNSET" in pydoc.plain(
-        pydoc.render_doc(ConversationMemory.conversation)
-    )
+    assert {one.name for one in fields(TurnOptions)} <= set(shown)
+    settings = set(ConversationConfig.model_fields) & set(shown)
+    assert {"preface", "auto_tools", "on_cancel"} <= settings
+    assert {shown[name].default for name in settings} == {None}
+    told = pydoc.plain(pydoc.render_doc(ConversationMemory.conversation))
+    assert "on_cancel: \"Literal['discard', 'keep'] | None\" = None" in told
+
+
+def test_an_argument_of_the_call_goes_before_the_options(memory):
+    memory.add_messages([HumanMessage("The car is red.")], thread_id="old", user_id="ana")
+    options = TurnOptions(recall=False)
+    for model, given in ((answering("x"), {}), (answering("x"), {"recall": True})):
+        talk(memory, model, options=options, **given).send_message("Which colour has the car?")
+        assert ("recalled" in model.seen[0][-1].text) is bool(given)
+    with pytest.raises(ConfigError, match="options must be TurnOptions, got a dict"):
+        talk(memory, answering("x"), options={"recall": False})
 
 
 def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(memory):
     defaults = ConversationConfig(on_cancel="keep", busy_timeout_s=5, max_tool_rounds=3)
     engine = Engine(answering("x"), defaults=defaults)
     assert talk(memory, engine).config == defaults
-    found = talk(memory, engine, on_cancel="discard", busy_timeout_s=None).config
-    assert (found.on_cancel, found.busy_timeout_s, found.max_tool_rounds) == ("discard", None, 3)
+    found = talk(memory, engine, on_cancel="discard").config
+    assert (found.on_cancel, found.busy_timeout_s, found.max_tool_rounds) == ("discard", 5, 3)
     config = ConversationConfig(busy_timeout_s=7)
     found = talk(memory, engine, config=config, on_busy="error").config
     assert (found.on_cancel, found.busy_timeout_s, found.on_busy) == ("discard", 7, "error")

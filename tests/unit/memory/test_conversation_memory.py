@@ -16,6 +16,7 @@ from langchain_convmem.errors import (
     LogClosedError,
     LogError,
 )
+from langchain_convmem.turns.memory import get_turn_memory
 
 TALK = [HumanMessage("My bicycle is behind the library."), AIMessage("Noted.")]
 
@@ -200,7 +201,7 @@ def test_a_message_that_the_thread_has_is_not_stored_again(memory):
 
 @pytest.mark.parametrize("ids", [{"thread_id": ""}, {"thread_id": "t", "user_id": ""}])
 def test_messages_need_a_thread_with_a_name(memory, ids):
-    with pytest.raises(ConfigError, match="non-empty"):
+    with pytest.raises(ConfigError, match="not blank"):
         memory.add_messages(TALK, **ids)
 
 
@@ -261,7 +262,7 @@ async def test_an_async_call_that_names_nobody_is_refused(memory, call):
 )
 def test_a_call_with_an_empty_name_is_refused(memory, call, ids):
     arguments = ["bicycle"] if call == "recall" else []
-    with pytest.raises(ConfigError, match="non-empty"):
+    with pytest.raises(ConfigError, match="not blank"):
         getattr(memory, call)(*arguments, **ids)
 
 
@@ -300,7 +301,7 @@ def test_the_embeddings_and_settings_of_a_memory_are_those_of_its_recall():
     embeddings = DeterministicFakeEmbedding(size=8)
     settings = RecallSettings(k=1, max_tokens=None)
     with ConversationMemory.open(":memory:", embeddings=embeddings, settings=settings) as memory:
-        assert memory.line_recall.embeddings is embeddings
+        assert get_turn_memory(memory).line_recall.embeddings is embeddings
         for number in range(3):
             memory.add_messages(
                 [HumanMessage(f"Bicycle {number}")], thread_id=f"t{number}", user_id="a"

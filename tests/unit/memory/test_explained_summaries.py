@@ -10,6 +10,7 @@ from summary_trees import add_chat, add_leaf, add_parent
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.summarizing import aexplain_summary, explain_summary
 from langchain_convmem.summarizing.citations import CitedSentence, SentenceSource
 from langchain_convmem.transfer import copy_log
 
@@ -25,7 +26,7 @@ WHOLE = [1, 2, 3, 4]
 
 
 def _explain(memory, summary_id=None):
-    return memory.explain_summary("t", user_id="ana", summary_id=summary_id)
+    return explain_summary(memory, "t", user_id="ana", summary_id=summary_id)
 
 
 def _positions(sentences):
@@ -58,7 +59,7 @@ async def test_each_sentence_comes_with_its_entries(memory):
         entries[0].id, entries[0].message_id, entries[0].position, "user", "2026-05-08"
     )
     assert _positions([first, second, third]) == [WHOLE] * 3
-    assert await memory.aexplain_summary("t", user_id="ana") == [first, second, third]
+    assert await aexplain_summary(memory, "t", user_id="ana") == [first, second, third]
 
 
 def test_a_sentence_is_printed_with_its_sources():
@@ -127,7 +128,7 @@ def test_what_is_taken_back_or_forgotten_is_no_source_any_more(memory):
 
 
 def test_without_a_summary_there_is_nothing_to_explain(memory):
-    assert memory.explain_summary("elsewhere", user_id="ana") == []
+    assert explain_summary(memory, "elsewhere", user_id="ana") == []
 
 
 @pytest.mark.parametrize("summary_id", ["nobody", "", 3])
@@ -159,7 +160,7 @@ def folded():
 
 def _check_copy(memory, key):
     entries = memory.history(key.thread_id, user_id=key.user_id).entries
-    [sentence] = memory.explain_summary(key.thread_id, user_id=key.user_id)
+    [sentence] = explain_summary(memory, key.thread_id, user_id=key.user_id)
     [source] = sentence.sources
     [cited] = [entry for entry in entries if entry.id == source.entry_id]
     assert cited.contents == ("Well: The boat lies at pier 14.",)

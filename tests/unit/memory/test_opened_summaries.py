@@ -18,7 +18,9 @@ from langchain_convmem import (
     SummarySettings,
 )
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.summarizing import explain_summary
 from langchain_convmem.summarizing.branches import BRANCHES, find_folding
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.tokens import count_text_tokens
 
 KEY = ThreadKey("ana", "t")
@@ -165,7 +167,7 @@ def test_forgetting_what_a_summary_tells_of_closes_it(memory, model):
 def test_forgetting_drops_what_this_process_keeps(memory, model):
     _fold(memory)
     memory.wrap(model).invoke(QUESTION, at())
-    place = memory.turn_memory.log_place
+    place = get_turn_memory(memory).log_place
     kept = BRANCHES.get(place, KEY)
     memory.forget(user_id="ben")
     assert BRANCHES.get(place, KEY) is kept
@@ -229,7 +231,7 @@ def test_what_real_compactions_folded_is_opened_and_explained():
             name = f"{places[number % 10][:3]}{number}"
             memory.wrap(model).invoke(f"Where is the parcel of {name}?", at())
             assert f"of cousin {name} waits in" in _shown(model)
-        shown = memory.explain_summary("t", user_id="ana")
+        shown = explain_summary(memory, "t", user_id="ana")
         entries = {one.id: one for one in memory.history("t", user_id="ana").entries}
         assert len(shown) > 5
         for sentence in shown:

@@ -20,6 +20,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.summarizing import SummarySettings
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.messages import TOKENS_PER_MESSAGE, count_tokens, list_counted
 
 DATA = Path(__file__).parents[1] / "views" / "data" / "texts.json"
@@ -156,7 +157,7 @@ def test_auto_has_the_chains_own_model_summarise():
     with ConversationMemory.open(
         ":memory:", summarizer="auto", summarize_when="foreground"
     ) as memory:
-        assert memory.summarizes
+        assert get_turn_memory(memory).summaries.has_summarizer
         chain = memory.wrap(model, recall=False, context_tokens=1000)
         for _ in range(12):
             chain.invoke(said * 4, AT)

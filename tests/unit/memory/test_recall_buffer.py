@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import WAYS, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, RecallSettings
+from langchain_convmem.turns.memory import get_turn_memory
 
 TOPICS = ("boat", "dog", "soup")
 SETTINGS = replace(RecallSettings.spec(), window=1)
@@ -156,7 +157,7 @@ def test_recalled_text_is_never_indexed(memory, model):
     kept = [
         piece for entry in memory.history("now", user_id="ana").entries for piece in entry.contents
     ]
-    embedded = memory.line_recall.embeddings.lines
+    embedded = get_turn_memory(memory).line_recall.embeddings.lines
     assert not [text for text in (*kept, *embedded) if "recalled" in text]
     assert embedded.count(str(TALK[0].content)) == 1
 

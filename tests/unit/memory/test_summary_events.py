@@ -20,6 +20,7 @@ from langchain_convmem import (
 )
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.summarizing import aresummarize
 from langchain_convmem.summarizing.compactor import list_events
 from langchain_convmem.views.context import NOTED_TEXT, describe_left_out, is_framing
 
@@ -80,7 +81,7 @@ async def test_what_is_asked_for_is_told_too():
     ) as memory:
         chat(memory, "one", "two")
         assert await memory.asummarize("t", user_id="ana", force=True)
-        assert await memory.aresummarize("t", user_id="ana")
+        assert await aresummarize(memory, "t", user_id="ana")
     assert kinds(events) == ["compacted", "compacted"]
 
 

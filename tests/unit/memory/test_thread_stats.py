@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
+from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.memory import ThreadStats
 
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
@@ -137,6 +138,24 @@ def test_what_an_application_keeps_under_our_key_breaks_nothing(memory):
     turn = memory.history("t", user_id="ana").add("user", "Hi!")
     turn.add_data("own_tokens", ["mine"])
     assert _stats(memory).own_calls == 0
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_what_a_summariser_and_a_profiler_take_is_counted(way):
+    usage = {"input_tokens": 90, "output_tokens": 10, "total_tokens": 100}
+    replies = [AIMessage(text, usage_metadata=usage) for text in ("They live in Porto.", "[]")]
+    model = ScriptedChatModel(replies=replies)
+    with ConversationMemory(InMemoryLog(), summarizer=model, profiler=model) as memory:
+        memory.history("t").add("user", "I live in Porto, near the river.")
+        memory.history("t").add("assistant", "Noted.")
+        if way == "sync":
+            assert memory.summarize("t", force=True)
+            assert memory.update_profile(thread_id="t").calls == 1
+        else:
+            assert await memory.asummarize("t", force=True)
+            assert (await memory.aupdate_profile(thread_id="t")).calls == 1
+        found = memory.stats("t")
+    assert (found.own_calls, found.own_input_tokens, found.own_output_tokens) == (2, 180, 20)
 
 
 def test_no_turn_counts_the_thread(memory, monkeypatch):

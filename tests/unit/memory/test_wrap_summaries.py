@@ -20,6 +20,8 @@ from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.summarizing import aresummarize, resummarize, summary_record
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.models import ModelFacts
 
 KEY = ThreadKey("ana", "t")
@@ -142,13 +144,13 @@ async def test_an_async_summariser_or_judge_is_awaited_or_refused_at_once(asynch
     async with summarising(lambda key: None, **asynchronous) as memory:
         await memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False).ainvoke("one", at())
         before = memory.log.entries(KEY)
-        for call in (partial(memory.summarize, force=True), memory.resummarize):
+        for call in (partial(memory.summarize, force=True), partial(resummarize, memory)):
             with pytest.raises(ConfigError, match="asummarize, aresummarize, ainvoke"):
                 call("t", user_id="ana")
         assert memory.log.entries(KEY) == before
         assert memory.log.get_state(KEY, "summary:lease") is None
         assert await memory.asummarize("t", user_id="ana", force=True)
-        assert await memory.aresummarize("t", user_id="ana")
+        assert await aresummarize(memory, "t", user_id="ana")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -182,14 +184,14 @@ def test_behind_turns_an_async_summariser_runs_whatever_the_turns_are():
 def test_a_summariser_that_is_replaced_meanwhile_still_signs_what_it_wrote():
     def take_over(message):
         if message.type == "system":  # the summary, on its way into the log
-            memory.turn_memory.use_model(ModelFacts.read(ScriptedChatModel(replies=["Hi."])))
+            get_turn_memory(memory).use_model(ModelFacts.read(ScriptedChatModel(replies=["Hi."])))
         return message
 
     with summarising("foreground", "auto", before_write=take_over) as memory:
         memory.add_messages(["one", AIMessage("Fine.")], thread_id="t", user_id="ana")
         report = memory.summarize("t", user_id="ana", force=True)
         assert report.summary.cover.model == "extractive"
-        report = memory.resummarize("t", user_id="ana")
+        report = resummarize(memory, "t", user_id="ana")
         assert report.summary.cover.model == "ScriptedChatModel"
 
 
@@ -388,7 +390,7 @@ def test_what_a_summary_leaves_to_recall_is_sought_without_rewriter_and_reranker
         said = [HumanMessage("I met Carla at 12:30."), AIMessage("The answer to it is 42.")]
         memory.add_messages(said, thread_id="t", user_id="ana")
         assert memory.summarize("t", user_id="ana", force=True).recallable
-        assert memory.summary_record("t", user_id="ana").pick("left")
+        assert summary_record(memory, "t", user_id="ana").pick("left")
         assert asked == []
         memory.recall("Whom did I meet?", user_id="ana")
         assert len(asked) == 2

@@ -20,7 +20,9 @@ from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Owner
+from langchain_convmem.summarizing import aresummarize
 from langchain_convmem.transfer import export_rows
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.wrap import RememberingRunnable
 
 SECRET = "sk-4242"
@@ -174,7 +176,7 @@ def _resummarize(memory, _):
     history = _history(memory)
     history.add_messages([HumanMessage(SHOUTED), AIMessage("Yes?")])
     history.add_summary("They met.", history.summary_window())
-    assert asyncio.run(memory.aresummarize("t", user_id="ana"))
+    assert asyncio.run(aresummarize(memory, "t", user_id="ana"))
 
 
 def _fork(memory, _):
@@ -269,7 +271,7 @@ WAYS_IN = {
 
 WRITING = {
     ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
-    "history wrap conversation conversation_thread summarize asummarize resummarize aresummarize",
+    "history wrap conversation conversation_thread summarize asummarize",
     ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
     "add_ai_message replace areplace cut_reply acut_reply add_summary aadd_summary pin apin "
     "edit_summary aedit_summary",
@@ -277,13 +279,12 @@ WRITING = {
 """What takes words of anybody; each stands in `WAYS_IN`."""
 
 NOT_WRITING = {
-    ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
+    ConversationMemory: "open close aclose threads athreads retriever recall arecall "
     "search asearch refresh arefresh reindex areindex "
     "get_embedder_use aget_embedder_use forget aforget stats astats "
-    "flush aflush summarizes turn_memory "
-    "profile aprofile update_profile aupdate_profile as_of time_ms get_title aget_title set_title "
-    "aset_title archive aarchive "
-    "explain_summary aexplain_summary summary_record asummary_record",
+    "flush aflush "
+    "profile aprofile update_profile aupdate_profile as_of get_title aget_title set_title "
+    "aset_title archive aarchive",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
     "alast_summary summaries asummaries summary_window asummary_window undo aundo redo aredo "
@@ -337,7 +338,9 @@ QUESTIONS = {
     "arecall": lambda memory: asyncio.run(memory.arecall(SAID, user_id="ana")),
     "retriever": lambda memory: memory.retriever(user_id="ana").invoke(SAID),
     "async retriever": lambda memory: asyncio.run(memory.retriever(user_id="ana").ainvoke(SAID)),
-    "the engine": lambda memory: memory.line_recall.recall(Owner(user_id="ana"), SAID),
+    "the engine": lambda memory: get_turn_memory(memory).line_recall.recall(
+        Owner(user_id="ana"), SAID
+    ),
 }
 
 
@@ -551,7 +554,7 @@ def test_a_hook_that_cannot_be_one_is_refused_before_anything_is_opened(tmp_path
 
 
 def test_the_parts_of_a_memory_share_its_hook(memory):
-    assert _history(memory).drafting.hook is memory.turn_memory.drafting.hook is redact
+    assert _history(memory).drafting.hook is get_turn_memory(memory).drafting.hook is redact
     chain = memory.wrap(ScriptedChatModel(replies=["Aye."]))
     assert isinstance(chain, RememberingRunnable)
     assert chain.memory is memory

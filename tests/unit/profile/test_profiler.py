@@ -425,7 +425,7 @@ def test_proposals_that_somebody_forged_quote_no_other_thread():
     [entry] = say(memory, MISSED)
     for key, part in ((ThreadKey("ana", "t2"), 0), (ThreadKey("ben", "t1"), 0), (KEY, 3)):
         proposal = ProposedItem(entry.id, part, "health", "", 0, 6)
-        memory.log.append(key, [draft_proposals(ThreadReading(0, 1, (proposal,)))])
+        memory.log.append(key, [draft_proposals(ThreadReading(0, 1, (proposal,)), {})])
     assert memory.profile("ana").items == memory.profile("ben").items == ()
 
 
@@ -444,7 +444,7 @@ def test_proposals_that_somebody_forged_quote_no_other_thread():
 def test_proposals_that_cannot_be_read_are_none(damage):
     memory = ConversationMemory(InMemoryLog())
     say(memory, MISSED)
-    draft = draft_proposals(ThreadReading(0, 1))
+    draft = draft_proposals(ThreadReading(0, 1), {})
     draft.metadata.aux["profile"].update(damage)
     memory.log.append(KEY, [draft])
     assert memory.profile("ana").items == ()

@@ -15,6 +15,7 @@ from langchain_convmem import ConversationMemory, background
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
 
 ANA = Owner(user_id="ana")
 BEN = Owner(user_id="ben")
@@ -128,7 +129,7 @@ def test_a_reply_is_embedded_without_another_recall(log, encoder):
     memory = ConversationMemory(log, embeddings=encoder)
     chain = memory.wrap(RunnableLambda(lambda _: "It is in the garden."))
     chain.invoke("Which house?", {"configurable": {"user_id": "ana", "thread_id": "t"}})
-    settled(memory.line_recall)
+    settled(get_turn_memory(memory).line_recall)
     assert sorted(encoder.embedded) == ["It is in the garden.", "Which house?"]
     memory.close()
 
@@ -169,7 +170,7 @@ def test_closing_finishes_the_batch_under_way_and_leaves_the_rest_for_later(
     memory = ConversationMemory.open(path, embeddings=encoder)
     say(memory.log, TEXTS)
     encoder.hold()
-    memory.line_recall.recall(ANA, "car", patience_s=0)
+    get_turn_memory(memory).line_recall.recall(ANA, "car", patience_s=0)
     assert encoder.is_reached.wait(60)
     given_up = threading.Event()
 
@@ -196,7 +197,7 @@ def test_closing_finishes_the_batch_under_way_and_leaves_the_rest_for_later(
 async def test_closing_from_an_event_loop(path, say, encoder):
     async with ConversationMemory.open(path, embeddings=encoder) as memory:
         say(memory.log, ["the car"])
-        await memory.line_recall.arecall(ANA, "car", patience_s=0)
+        await get_turn_memory(memory).line_recall.arecall(ANA, "car", patience_s=0)
     assert encoder.embedded == ["the car"]
 
 
@@ -314,6 +315,7 @@ from pathlib import Path
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner
+from langchain_convmem.turns.memory import get_turn_memory
 from tiny_encoder import WatchedEncoder
 
 LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2]))).recall(

@@ -6,6 +6,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.summarizing import explain_summary
 
 SAID = [
     HumanMessage("The rent is 1,240 euros.", id="m1"),
@@ -21,7 +22,7 @@ def explain(text):
         memory.add_messages(SAID, thread_id="t")
         report = memory.summarize("t", force=True)
         noted = report.summary.metadata.aux["summary"].get("cites")
-        found = memory.explain_summary("t")
+        found = explain_summary(memory, "t")
     return noted, [[one.position for one in sentence.sources] for sentence in found]
 
 

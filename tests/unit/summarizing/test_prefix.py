@@ -14,7 +14,7 @@ from scripted_chat import ScriptedChatModel, at
 from langchain_convmem import ConversationMemory, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import SummaryRequest
-from langchain_convmem.summarizing import PrefixSummarizer
+from langchain_convmem.summarizing import PrefixSummarizer, resummarize
 from langchain_convmem.summarizing.summarizers import build_messages
 
 MARKS = SummarySettings(trigger=("messages", 6), keep=("messages", 2))
@@ -123,7 +123,7 @@ def test_a_summary_that_is_written_anew_is_made_of_the_transcript():
         memory.add_messages(said, thread_id="t", user_id="ana")
         assert memory.summarize("t", user_id="ana", force=True)
         assert len(model.seen[-1]) > 2
-        memory.resummarize("t", user_id="ana")
+        resummarize(memory, "t", user_id="ana")
     assert [message.type for message in model.seen[-1]] == ["system", "human"]
     assert TOPICS[0] in model.seen[-1][1].text
 

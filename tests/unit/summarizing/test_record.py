@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.summarizing import asummary_record, summary_record
 from langchain_convmem.summarizing.record import pick_words
 from langchain_convmem.words.facts import FactSource, find_facts
 
@@ -37,17 +38,17 @@ def say(memory, *texts):
 
 
 def states(memory):
-    record = memory.summary_record("t", user_id="ana")
-    assert asyncio.run(memory.asummary_record("t", user_id="ana")) == record
+    record = summary_record(memory, "t", user_id="ana")
+    assert asyncio.run(asummary_record(memory, "t", user_id="ana")) == record
     return {fact.text: fact.state for fact in record.facts}
 
 
 def test_a_thread_without_a_summary_has_an_empty_record():
     with remember(*SAID) as memory:
-        record = memory.summary_record("t", user_id="ana")
+        record = summary_record(memory, "t", user_id="ana")
         assert (record.facts, record.summaries, record.covered) == ((), 0, 0)
         assert repr(record) == "SummaryRecord(thread 't', 0 entries in 0)"
-        assert memory.summary_record("nobody", user_id="ana").facts == ()
+        assert summary_record(memory, "nobody", user_id="ana").facts == ()
 
 
 def test_a_fact_is_told_listed_left_or_lost():
@@ -73,7 +74,7 @@ def test_a_fact_is_told_listed_left_or_lost():
 def test_what_is_left_is_found_by_words_that_are_not_its_own():
     with remember(*SAID) as memory:
         memory.summarize("t", user_id="ana", force=True)
-        left = memory.summary_record("t", user_id="ana").pick("left")
+        left = summary_record(memory, "t", user_id="ana").pick("left")
         assert left
         for fact in left:
             assert fact.words
@@ -90,7 +91,7 @@ def test_it_counts_over_all_summaries_and_not_what_the_last_one_covers():
         assert states(memory) == {"1,240 euros": "told"}
         say(memory, SAID[1])
         memory.summarize("t", user_id="ana", force=True)
-        record = memory.summary_record("t", user_id="ana")
+        record = summary_record(memory, "t", user_id="ana")
         assert {fact.text for fact in record.facts} == {"1,240 euros", "8 May"}
         assert record.covered == 4
 
@@ -121,7 +122,7 @@ def test_the_day_on_which_something_was_said_tells_no_date():
     teller = ScriptedSummarizer(f"They talked.\n({today:%Y-%m-%d})\nOf a garden and a boiler.")
     with remember(moved, SAID[0], SAID[2], teller=teller) as memory:
         memory.summarize("t", user_id="ana", force=True)
-        record = memory.summary_record("t", user_id="ana")
+        record = summary_record(memory, "t", user_id="ana")
         assert [fact.state for fact in record.facts if fact.kind == "date"] == ["left"]
 
 
@@ -136,7 +137,7 @@ def test_what_is_forgotten_is_in_no_record():
 def test_its_repr_and_dict_count_by_kind_and_quote_nothing():
     with remember(*SAID) as memory:
         memory.summarize("t", user_id="ana", force=True)
-        record = memory.summary_record("t", user_id="ana")
+        record = summary_record(memory, "t", user_id="ana")
     shown = f"{record!r} {record.facts!r} {json.dumps(record.to_dict())}"
     assert "amount 1 left; date 1 left; id 1 left; number 1 lost" in shown
     assert not any(word in shown for word in ("1,240", "boiler", "fence", "XK", "42."))

@@ -13,6 +13,7 @@ from summaries import ScriptedSummarizer, bare
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import BudgetError, ConvMemError
 from langchain_convmem.records import Cover, Metadata, ThreadKey
+from langchain_convmem.summarizing import resummarize
 from langchain_convmem.summarizing.tree import (
     choose_sentences,
     count_summary_tokens,
@@ -265,7 +266,7 @@ class Talk:
         self.history.add_summary(f"By hand {self.count}.", self.history.summary_window())
 
     def resummarize(self):
-        self.memory.resummarize(self.thread_id, user_id="ana")
+        resummarize(self.memory, self.thread_id, user_id="ana")
 
     def undo(self, exchanges):
         before = self.list_written()

@@ -1,0 +1,130 @@
+"""Erasing what was said, with the summaries and pins that tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from langchain_convmem.causes import describe_value
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.ids import get_ulid_ms, is_ulid
+from langchain_convmem.logs.as_of import LogBound, PointInTime
+from langchain_convmem.message_log import MessageLog
+from langchain_convmem.records import Entry, ForgetReceipt, Owner, ThreadKey, find_owner
+from langchain_convmem.titles import DOCUMENT
+from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.views.edits import plan_without_compactions
+from langchain_convmem.views.pins import find_pins_over
+from langchain_convmem.views.summaries import find_summaries_over
+
+
+def forget_scope(
+    memory: TurnMemory, scope: Owner | ThreadKey, entry_ids: Iterable[str] | None = None
+) -> ForgetReceipt:
+    """Erase all of an owner, a thread, or entries of a thread; see `ConversationMemory.forget`.
+
+    Raises:
+        ConfigError: If the entries are of no thread, or no list of ids.
+    """
+    if entry_ids is not None and isinstance(scope, Owner):
+        raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
+    if isinstance(entry_ids, str):
+        raise ConfigError(f"entry_ids must be a list of ids, got {describe_value(entry_ids)}")
+    ids = None if entry_ids is None else list(entry_ids)
+    owner = scope.owner if isinstance(scope, ThreadKey) else scope
+    copies = memory.recaller.list_copies(scope, ids)
+    if isinstance(scope, ThreadKey) and ids:
+        receipt = _erase_entries(memory.log, scope, ids)
+    else:
+        receipt = memory.log.forget(scope, ids)
+    memory.recaller.drop_forgotten(owner, copies)
+    from langchain_convmem.summarizing.branches import BRANCHES
+
+    BRANCHES.drop(memory.log_place, owner)
+    if isinstance(scope, ThreadKey) and ids:
+        memory.compact(scope)  # what else the summaries covered is shown again
+    return receipt
+
+
+def forget_before(
+    memory: TurnMemory,
+    before: PointInTime,
+    *,
+    user_id: str | None,
+    thread_id: str | None,
+    all_users: bool,
+) -> ForgetReceipt:
+    """Erase what was written before a time, thread by thread; see `ConversationMemory.forget`.
+
+    Raises:
+        ConfigError: If the call names nobody, or somebody and everybody.
+    """
+    keys = _list_threads(memory.log, user_id, thread_id, all_users=all_users)
+    end_ms = LogBound(before).time_ms
+    receipt = ForgetReceipt()
+    for key in keys:
+        old = [
+            entry.id
+            for entry in memory.log.entries(key)
+            if is_ulid(entry.id) and get_ulid_ms(entry.id) < end_ms
+        ]
+        if old:
+            receipt = _add_receipts(receipt, forget_scope(memory, key, old))
+            if not memory.log.entries(key, last=1):
+                # Not the whole thread: somebody may speak in it at this moment.
+                memory.log.delete_state(key, DOCUMENT)
+                receipt = replace(receipt, threads=receipt.threads + 1)
+    return receipt
+
+
+def _list_threads(
+    log: MessageLog, user_id: str | None, thread_id: str | None, *, all_users: bool
+) -> list[ThreadKey]:
+    if all_users and (user_id is not None or thread_id is not None):
+        raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
+    if thread_id is not None:
+        return [ThreadKey(user_id, thread_id)]
+    owners = log.owners() if all_users else [find_owner(user_id, thread_id)]
+    keys: list[ThreadKey] = []
+    for owner in owners:
+        if owner.thread_id is not None:
+            keys.append(ThreadKey(None, owner.thread_id))
+        else:
+            keys.extend(info.key for info in log.threads(owner.user_id))
+    return keys
+
+
+def _erase_entries(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt:
+    """Erase entries, the summaries that cover them and what a provider compacted of them."""
+    known: list[Entry] = log.entries(key)
+    named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
+    drafts, compacted = plan_without_compactions(known, named)
+    if drafts:
+        log.append(key, drafts)
+    telling = [*_list_telling(known, named), *compacted]
+    receipt: ForgetReceipt = log.forget(key, [*ids, *telling])
+    while True:
+        # A summary may have been written since the thread was read.
+        seen = known[-1].position if known else 0
+        known = [*known, *log.entries(key, after=seen)]
+        late = [name for name in _list_telling(known, named) if name not in telling]
+        if not late:
+            return receipt
+        telling += late
+        receipt = _add_receipts(receipt, log.forget(key, late))
+
+
+def _list_telling(entries: Sequence[Entry], ids: Collection[str]) -> list[str]:
+    """Return the ids of the summaries that cover entries, and of the pins that quote them."""
+    summaries = find_summaries_over([entry for entry in entries if entry.control is None], ids)
+    return [*summaries, *find_pins_over(entries, {*ids, *summaries})]
+
+
+def _add_receipts(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:
+    return replace(
+        second,
+        entries=first.entries + second.entries,
+        threads=first.threads + second.threads,
+        segments=first.segments + second.segments,
+        documents=first.documents + second.documents,
+    )
