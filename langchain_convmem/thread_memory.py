@@ -24,8 +24,8 @@ from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractRe
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import (
     check_question,
+    join_thread,
     mark_unstored,
-    reconcile_thread,
 )
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
 from langchain_convmem.turns.recalled import fold_recalled
@@ -97,7 +97,7 @@ class MemoryThread:
         """Return what is new of what is sent, and what only this call shows; see `ThreadMemory`.
 
         System messages steer the call that brings them. A list that holds replies and fits the
-        thread is a chat that is shown again: see `reconcile`.
+        thread is a chat that is shown again: see `join`.
         """
         steering = [mark_unstored(one) for one in sent if get_role(one) == "system"]
         said = [one for one in sent if get_role(one) != "system"]
@@ -112,7 +112,7 @@ class MemoryThread:
         thread = read_live(log, self.key)
         shown = {entry.id for entry in thread.entries}
         form = self.memory.drafting.filter_message
-        thread, meant = reconcile_thread(log, thread, said, form)
+        thread, meant = join_thread(log, thread, said, form)
         if meant.replaces is not None:
             if meant.replaces.id not in shown:
                 return said[-1:]  # the archive is not taken back
@@ -122,10 +122,7 @@ class MemoryThread:
             live = [entry for entry in find_live_entries(thread.entries) if entry.role != "summary"]
             is_latest = meant.again.turn_id == live[-1].turn_id
             return [build_message(meant.again)] if is_latest else said[-1:]
-        if len(meant.new) + len(meant.context_only) == len(said):
-            return said  # nothing of it was ever said here
-        aside = meant.context_only if meant.context_before is None else ()
-        return [*map(mark_unstored, aside), *meant.new]
+        return list(meant.new)
 
     # -- what the model sees ----------------------------------------------------------------------
 

@@ -36,10 +36,10 @@ from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import (
     CallInput,
-    Reconciled,
+    Joined,
     continue_turn,
+    join_thread,
     read_input,
-    reconcile_thread,
 )
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.recalled import RECALLED
@@ -390,7 +390,7 @@ class WrappedTurn:
             self._pass_hook()
             thread = read_live(self.memory.log, self.key)
             if self.incoming.continues:
-                opening = self._continue(thread)
+                thread, opening = self._continue(thread)
             else:
                 thread, opening = self._open(thread)
             shape = self.shape
@@ -423,15 +423,15 @@ class WrappedTurn:
         """Store what is new, and return the thread as it was before, with the turn."""
         human = cast("HumanMessage", self.incoming.human)
         asked = self._find_attempt(thread.entries, human)
-        meant = Reconciled(new=[human])
+        meant = Joined(new=[human])
         if asked is None:
-            whole, meant = reconcile_thread(
+            whole, meant = join_thread(
                 self.memory.log, thread, self.incoming.said, self._to_stored_form
             )
             if meant.again is not None or meant.replaces is not None:
                 thread = whole  # else only the comparison took all of it
         asked = asked or meant.again
-        aside = list(meant.context_only)
+        aside = [one for one in self.incoming.said[:-1] if not is_remembered(one)]
         earlier: Sequence[Entry] = ()
         if asked is None:
             if self.options.remember and self.kept is not None:
@@ -449,7 +449,6 @@ class WrappedTurn:
             earlier,
             instructions=self.incoming.instructions,
             context_only=aside,
-            context_before=meant.context_before,
         )
 
     def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
@@ -460,7 +459,7 @@ class WrappedTurn:
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
     def _store_new(
-        self, thread: LiveThread, meant: Reconciled, turn_id: str
+        self, thread: LiveThread, meant: Joined, turn_id: str
     ) -> tuple[Sequence[Entry], Entry]:
         """Return the entries of what is new; the last is what the user says, in a turn of this id.
 
@@ -524,45 +523,61 @@ class WrappedTurn:
             and entry.message.content == self.kept.content
         )
 
-    def _continue(self, thread: LiveThread) -> Opening:
-        """Store the results of tools that an open turn goes on with, and return that turn."""
-        found = continue_turn(thread.entries, self.incoming.results)
-        asked = found.asked
-        last = thread.entries[-1].position
-        results = self._store_results(found.results, asked, last)
-        others = {asked.id, *(entry.id for entry in results)}
+    def _continue(self, thread: LiveThread) -> tuple[LiveThread, Opening]:
+        """Store what leads to the results of tools that a turn goes on with, and them."""
+        results = self.incoming.results
+        before = self.incoming.said[: len(self.incoming.said) - len(results)]
+        entries = list(thread.entries)
+        if before:
+            thread, joined = join_thread(self.memory.log, thread, before, self._to_stored_form)
+            drafts = list(self._draft_earlier(joined.new))
+            entries = [*thread.entries, *self._keep(drafts, thread.entries)]
+        found = continue_turn(entries, results)
+        drafts = self.memory.drafting.build_all(found.results, turn_id=found.turn_id)
+        if len(drafts) < len(results):  # the write hook takes one away, which the model has to see
+            drafts = [make_draft(result, turn_id=found.turn_id) for result in found.results]
+            kept = self._make_entries(drafts, entries)
+        else:
+            kept = self._keep(drafts, entries)
+        asked, stored = found.asked, {entry.id for entry in kept}
         loop = [
             entry
-            for entry in find_live_entries(thread.entries)
-            if entry.id in found.kept and entry.id not in others
+            for entry in find_live_entries(entries)
+            if entry.id in found.kept and entry.id not in {asked.id, *stored}
         ]
-        return Opening(
+        earlier = [entry for entry in entries[len(thread.entries) :] if entry.id not in found.kept]
+        return thread, Opening(
             self.key,
             cast("HumanMessage", build_message(asked)),
             asked.message,
             asked,
-            loop=[*loop, *results],
+            earlier,
+            loop=[*loop, *kept],
             instructions=self.incoming.instructions,
         )
 
-    def _store_results(
-        self, results: Sequence[BaseMessage], asked: Entry, last: int
-    ) -> Sequence[Entry]:
-        drafts = self.memory.drafting.build_all(results, turn_id=asked.turn_id)
-        if not self.options.remember or len(drafts) < len(results):
-            return [
-                make_entry(
-                    message,
-                    entry_id=make_ulid(),
-                    key=self.key,
-                    position=last + number,
-                    turn_id=asked.turn_id,
-                )
-                for number, message in enumerate(results, 1)
-            ]
+    def _keep(self, drafts: Sequence[Draft], entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Store messages, if this turn is stored, and return their entries."""
         if not drafts:
             return []
+        if not self.options.remember:
+            return self._make_entries(drafts, entries)
         return self.memory.log.append(self.key, drafts)
+
+    def _make_entries(self, drafts: Sequence[Draft], entries: Sequence[Entry]) -> list[Entry]:
+        """Return messages as the entries that they would be after these."""
+        last = entries[-1].position if entries else 0
+        return [
+            make_entry(
+                draft.message,
+                entry_id=make_ulid(),
+                key=self.key,
+                position=last + number,
+                turn_id=str(draft.turn_id),
+            )
+            for number, draft in enumerate(drafts, 1)
+            if draft.message is not None
+        ]
 
     # -- after the model --------------------------------------------------------------------------
 
@@ -625,7 +640,7 @@ class WrappedTurn:
                 self.key,
                 self.memory.drafting,
                 messages,
-                turn_id=context.turn.own[0].turn_id,
+                turn_id=context.turn.own[-1].turn_id,
                 start=context.turn.start,
                 metadata=Metadata(attributes, timing, aux=aux),
                 rounds=opening.rounds,
@@ -664,8 +679,7 @@ class Opening:
         earlier: Entries of what was said before it and came with the same call.
         loop: Entries that follow it: calls of its earlier rounds, and their results.
         instructions: System messages of this call.
-        context_only: What else only this call shows.
-        context_before: The entry that this stands before; None for what the user says.
+        context_only: What else only this call shows, before what the user says.
     """
 
     key: ThreadKey
@@ -676,7 +690,6 @@ class Opening:
     loop: Sequence[Entry] = ()
     instructions: Sequence[BaseMessage] = ()
     context_only: Sequence[BaseMessage] = ()
-    context_before: Entry | None = None
 
     @property
     def rounds(self) -> frozenset[str]:
@@ -693,8 +706,7 @@ class Opening:
         shown = [*before, *(entry for entry in self.earlier if entry.id not in known)]
         asked = self._make_unstored(start) if self.asked is None else self._show_in_full(self.asked)
         turn = TurnEntries(shown, [asked, *self.loop], start)
-        stands_before = None if self.context_before is None else self.context_before.turn_id
-        return CallContext(self.instructions, self.context_only, stands_before).add_to(turn)
+        return CallContext(self.instructions, self.context_only).add_to(turn)
 
     def _show_in_full(self, asked: Entry) -> Entry:
         """Return the user's entry with what the user said: the write hook is not for this turn."""

@@ -28,7 +28,7 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
-from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
+from langchain_convmem.turns.messages import check_question, join, mark_unstored, read_input
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import (
@@ -957,8 +957,8 @@ def _store_asked(
         said = [asked.model_copy(update={"id": None})]
         entries = memory.log.entries(context.key, last=_PAGE)
         kept = None if draft is None else draft.message
-        meant = reconcile(entries, said, stored_form=lambda _: kept)
-        if meant is not None and meant.again is not None:
+        meant = join(entries, said, stored_form=lambda _: kept)
+        if meant.again is not None:
             return meant.again
     return memory.log.append(context.key, [*back, *filter(None, [draft])])[-1]
 

@@ -24,10 +24,10 @@ from langchain_convmem.records import Draft, Entry, Metadata
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import (
     ContinuedTurn,
-    Reconciled,
+    Joined,
     continue_turn,
+    join,
     name_result,
-    reconcile,
 )
 from langchain_convmem.turns.provenance import NodeContext, Provenance, Unit
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
@@ -236,9 +236,9 @@ class StateSync:
         is_named = any(entry.role == "user" for entry in found if entry not in mine)
         sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
         meant = self._reconcile(thread, sent, mine)
-        if meant is None or (meant.replaces is not None and thread.part is not None):
+        if thread.part is not None and (meant.replaces is not None or not meant.is_certain):
             thread = read_all(self.log, thread)
-            meant = cast("Reconciled", self._reconcile(thread, sent, mine))
+            meant = self._reconcile(thread, sent, mine)
         own = {id(one): message for one, message in zip(sent, said, strict=True)}
         old = meant.again or meant.replaces
         *earlier, asked = [said[-1]] if old else [own[id(one)] for one in meant.new]
@@ -252,15 +252,13 @@ class StateSync:
         gone = _find_replaced(thread.entries, meant, asked)
         back = self.context.retract(gone, "replaced")
         stored = self._append([*back, *differ.news])
-        before = meant.context_before
         return TurnNote(
             id=_find_turn(stored, asked) or differ.turns[-1] or make_ulid(),
             first=str(asked.id),
             user=self.context.key.user_id,
             generation=self._read_generation(),
             settled=None,
-            aside=[str(own[id(one)].id) for one in meant.context_only],
-            aside_before=None if before is None else before.turn_id,
+            aside=[],
             names=names,
         )
 
@@ -276,8 +274,8 @@ class StateSync:
         said = asked.model_copy(update={"id": None})
         if not _is_unanswered(entries) or self.drafting.filter_message(asked) is None:
             return None
-        meant = reconcile(entries, [said], stored_form=self.drafting.filter_message)
-        if meant is None or meant.again is None:
+        meant = join(entries, [said], stored_form=self.drafting.filter_message)
+        if meant.again is None:
             return None
         return self._go_on(meant.again, {str(asked.id): meant.again.message_id})
 
@@ -314,7 +312,7 @@ class StateSync:
 
     def _reconcile(
         self, thread: LiveThread, sent: Sequence[BaseMessage], mine: Sequence[Entry]
-    ) -> Reconciled | None:
+    ) -> Joined:
         """Compare a chat with the thread as it was before the question, while nobody answered it.
 
         Args:
@@ -322,11 +320,11 @@ class StateSync:
             sent: The chat.
             mine: Versions of the question that an earlier node of this run stored.
         """
-        entries, is_whole = thread.entries, thread.part is None
+        entries = thread.entries
         if mine and _is_unanswered(entries, mine[-1].message_id):
             turn_id = mine[-1].turn_id
             entries = [entry for entry in entries if entry.turn_id != turn_id]
-        return reconcile(entries, sent, is_whole=is_whole, stored_form=self.drafting.filter_message)
+        return join(entries, sent, stored_form=self.drafting.filter_message)
 
     # -- A turn goes on -------------------------------------------------------------------------
 
@@ -1016,7 +1014,7 @@ def _find_turn(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
     return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
 
 
-def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessage) -> list[str]:
+def _find_replaced(entries: Sequence[Entry], meant: Joined, asked: BaseMessage) -> list[str]:
     """Return the entries in whose place something else is said."""
     if meant.again is not None:
         # What was stored for a state makes way once there is another reply.

@@ -48,7 +48,7 @@ def test_who_sends_the_last_ten_messages_is_who_sends_what_is_new(door, actions,
 
 @pytest.mark.parametrize("door", DOORS)
 @settings(max_examples=2, deadline=None)
-@given(actions=_many(*ACTIONS), dated=st.booleans())
+@given(actions=_many("say", "yes"), dated=st.booleans())
 def test_without_ids_texts_tell_what_is_new(door, actions, dated):
     page = run(Page(door, with_ids=False), actions, dated=dated)
     news = run(News("wrap", with_ids=False), actions, dated=dated)
@@ -57,7 +57,7 @@ def test_without_ids_texts_tell_what_is_new(door, actions, dated):
 
 @pytest.mark.parametrize("door", DOORS)
 @settings(max_examples=2, deadline=None)
-@given(actions=_many("say", "yes", "again"), dated=st.booleans())
+@given(actions=_many("say", "yes"), dated=st.booleans())
 def test_without_ids_the_last_ten_messages_tell_what_is_new(door, actions, dated):
     page = run(Page(door, with_ids=False, most=10), actions, dated=dated)
     news = run(News("wrap", with_ids=False), actions, dated=dated)

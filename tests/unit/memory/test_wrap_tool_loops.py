@@ -195,3 +195,29 @@ def test_calls_that_a_parser_hands_on_with_their_ids_can_be_answered(memory):
     assert found["id"] == "c1"
     memory.wrap(model, recall=False).invoke([_result(1)], at())
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
+
+
+# -- calls of a thread that other hands have written ----------------------------------------------
+ASKED = [
+    HumanMessage("How warm is it?"),
+    AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "w1", "type": "tool_call"}]),
+]
+ANSWER = ToolMessage("30", tool_call_id="w1")
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [(ASKED, [ANSWER]), ([*ASKED, ANSWER], None), ([], [*ASKED, ANSWER])],
+    ids=["results alone", "nothing", "the whole chat"],
+)
+def test_calls_that_were_added_to_the_thread_go_on(memory, added, said):
+    model = ScriptedChatModel(replies=["Warm.", "Yes."])
+    history = memory.history("t", user_id="ana")
+    history.add_messages(added)
+    chain = memory.wrap(model, recall=False)
+    chain.invoke(said, at())
+    assert [one.type for one in model.seen[0]] == ["human", "ai", "tool"]
+    chain.invoke("Really?", at())
+    types = ["human", "ai", "tool", "ai", "human"]
+    assert [one.type for one in model.seen[1]] == types
+    assert [one.type for one in history.messages] == [*types, "ai"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 from whole_chats import make_model, make_words
 
@@ -41,45 +42,70 @@ def _say(chain, *texts):
         chain.invoke(text, at())
 
 
+FORMS = {
+    "strings": lambda texts: [text for _, text in texts],
+    "messages": lambda texts: [HumanMessage(text) if u else AIMessage(text) for u, text in texts],
+    "pairs": lambda texts: [("user" if u else "assistant", text) for u, text in texts],
+    "under messages": lambda texts: {
+        "messages": [{"role": "user" if u else "assistant", "content": t} for u, t in texts]
+    },
+}
+"""Ways to say a list of (whether the user says it, text)."""
+
+
 @pytest.mark.parametrize("way", WAYS)
-def test_a_list_that_shares_nothing_with_the_thread_says_its_last_message(
-    memory, model, chain, way
-):
-    _say(chain, "Where is the bike?")
-    WAYS[way](chain, _chat("Say it in Latin: yes", "Ita", "And no?"), at())
-    assert _stored(memory)[2:] == [("user", "And no?"), ("assistant", "Reply 2.")]
-    assert [one.text for one in model.seen[1]] == [
-        "Where is the bike?",
-        "Reply 1.",
-        "Say it in Latin: yes",
-        "Ita",
-        "And no?",
-    ]
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("is_prompted", [False, True])
+def test_every_new_message_of_the_user_is_stored_and_seen(memory, model, form, way, is_prompted):
+    inner = ChatPromptTemplate([MessagesPlaceholder("messages")]) | model if is_prompted else model
+    chain = memory.wrap(inner, recall=False)
+    said = ["My bike is red.", "What colour is it?"]
+    WAYS[way](chain, FORMS[form]([(True, text) for text in said]), at())
+    assert _stored(memory) == [*(("user", text) for text in said), ("assistant", "Reply 1.")]
+    assert all(text in "\n".join(one.text for one in model.seen[0]) for text in said)
 
 
-def test_examples_that_every_call_sends_along_stand_where_they_stood_and_are_not_stored(
-    memory, model, chain
-):
-    examples = _chat("Say it in Latin: yes", "Ita")
+@pytest.mark.parametrize("form", [name for name in FORMS if name != "strings"])
+@pytest.mark.parametrize("before", [[], ["Where is the bike?"]], ids=["new", "known"])
+def test_a_chat_that_began_elsewhere_is_stored_in_order(memory, model, chain, form, before):
+    _say(chain, *before)
+    chat = [(True, "Is it far?"), (False, "Two miles."), (True, "And back?")]
+    chain.invoke(FORMS[form](chat), at())
+    shown = [text for _, text in chat]
+    assert _view(memory)[-4:-1] == shown
+    assert [one.text for one in model.seen[-1]][-3:] == shown
+    chain.invoke(FORMS[form]([*chat, (False, "<i>in HTML</i>"), (True, "Thanks")]), at())
+    assert _view(memory)[-5:-1] == [*shown[1:], f"Reply {1 + len(before)}.", "Thanks"]
+
+
+def test_examples_that_are_not_to_be_remembered_are_for_the_call_alone(memory, model, chain):
+    aside = {"additional_kwargs": {"remember": False}}
+    examples = [HumanMessage("Say it in Latin: yes", **aside), AIMessage("Ita", **aside)]
     chain.invoke([*examples, HumanMessage("And no?")], at())
     chain.invoke([*examples, *_chat("And no?", "Reply 1.", "And who?")], at())
     assert [one.text for one in model.seen[1]] == [
-        "Say it in Latin: yes",
-        "Ita",
         "And no?",
         "Reply 1.",
+        "Say it in Latin: yes",
+        "Ita",
         "And who?",
     ]
     assert _view(memory) == ["And no?", "Reply 1.", "And who?", "Reply 2."]
 
 
-def test_a_greeting_is_shown_and_matches_nothing(memory, model, chain):
+def test_a_greeting_is_a_part_of_the_chat_that_it_opens(memory, model, chain):
     greeting = AIMessage("Hello, how can I help?")
     chain.invoke([greeting, HumanMessage("Where?")], at())
     chain.invoke([greeting, *_chat("Where?", "Reply 1.", "When?")], at())
-    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 2."]
+    assert [text for _, text in _stored(memory)] == [
+        greeting.text,
+        "Where?",
+        "Reply 1.",
+        "When?",
+        "Reply 2.",
+    ]
     assert [one.text for one in model.seen[1]][-4:] == [
-        "Hello, how can I help?",
+        greeting.text,
         "Where?",
         "Reply 1.",
         "When?",
@@ -121,22 +147,28 @@ def test_a_list_that_matches_further_up_is_stale_and_takes_nothing_back(memory, 
     assert len(model.seen[-1]) == 7
 
 
-def test_an_edited_question_takes_back_what_followed(memory, model, chain):
-    _say(chain, "Where is the bike?", "In which town?", "Thanks a lot")
-    chain.invoke(_chat("Where is the bike?", "Reply 1.", "In which city?"), at())
-    assert _view(memory) == ["Where is the bike?", "Reply 1.", "In which city?", "Reply 4."]
-    assert [one.text for one in model.seen[-1]] == [
-        "Where is the bike?",
-        "Reply 1.",
-        "In which city?",
-    ]
-    assert ("user", "Thanks a lot") in _stored(memory), "the log keeps it"
-
-
 def test_another_question_in_the_place_of_one_is_a_second_tabs(memory, chain):
     _say(chain, "Where is the bike?", "In which town?")
     chain.invoke(_chat("Where is the bike?", "Reply 1.", "Play some jazz"), at())
     assert _view(memory)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
+
+
+def test_a_question_said_otherwise_without_an_id_is_another_one(memory, chain):
+    _say(chain, "Where is the bike?", "In which town?")
+    chain.invoke(_chat("Where is the bike?", "Reply 1.", "In which town, please?"), at())
+    assert _view(memory)[2:] == [
+        "In which town?",
+        "Reply 2.",
+        "In which town, please?",
+        "Reply 3.",
+    ]
+
+
+def test_an_answered_question_at_the_end_of_a_list_is_asked_anew(memory, model, chain):
+    _say(chain, "Where?", "When?", "Why?")
+    chain.invoke(_chat("Where?", "Reply 1.", "When?"), at())
+    assert _view(memory)[-4:] == ["Why?", "Reply 3.", "When?", "Reply 4."]
+    assert len(model.seen[-1]) == 7
 
 
 def test_a_message_edited_under_its_id_need_not_resemble_itself(memory, model, chain):
@@ -146,13 +178,6 @@ def test_a_message_edited_under_its_id_need_not_resemble_itself(memory, model, c
     chain.invoke([*_chat("Where is the bike?", "Reply 1."), edited], at())
     assert _view(memory) == ["Where is the bike?", "Reply 1.", "Play some jazz", "Reply 4."]
     assert len(model.seen[-1]) == 3
-
-
-def test_a_list_that_ends_with_an_answered_question_asks_for_another_answer(memory, model, chain):
-    _say(chain, "Where?", "When?", "Why?")
-    chain.invoke(_chat("Where?", "Reply 1.", "When?"), at())
-    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 4.", "Why?", "Reply 3."]
-    assert [one.text for one in model.seen[-1]] == ["Where?", "Reply 1.", "When?"]
 
 
 def test_yes_and_yes_again_are_two(memory, chain):
@@ -331,13 +356,4 @@ def test_an_edit_far_back_is_seen_with_what_stood_before_it(archived):
     view = memory.history("t", user_id="ana").messages
     assert len(view) == 8
     assert [one.text for one in view[-2:]] == ["Other words", reply.text]
-    assert reply.text == "Of 7."
-
-
-def test_a_list_that_edits_far_back_is_seen_with_what_stood_before_it(archived):
-    memory, chain = archived
-    shown = [type(one)(one.content) for one in memory.history("t", user_id="ana").messages[:6]]
-    reply = chain.invoke([*shown, HumanMessage(make_words(3) + " indeed")], at())
-    view = memory.history("t", user_id="ana").messages
-    assert len(view) == 8
     assert reply.text == "Of 7."

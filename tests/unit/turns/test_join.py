@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_convmem import InMemoryLog
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.messages import continue_turn, reconcile
+from langchain_convmem.turns.messages import continue_turn, join
 from langchain_convmem.views.codec import make_draft
 
 KEY = ThreadKey("ana", "t")
@@ -33,60 +33,60 @@ TOLD = ("one?", "1", "two?", "2", "three?", "3")
 
 
 @pytest.mark.parametrize(
-    ("said", "new", "aside"),
+    ("said", "new"),
     [
-        (["new"], ["new"], []),
-        ([*TOLD, "new"], ["new"], []),
-        ([*TOLD[2:], "new"], ["new"], []),
-        ([*TOLD[4:], "new"], ["new"], []),
-        ([*TOLD, "x?", "y", "new"], ["x?", "y", "new"], []),
-        ([*TOLD[:4], "new"], ["new"], []),
-        ([*TOLD[2:4], "new"], ["new"], []),
-        (["x?", "y", "new"], ["new"], ["x?", "y"]),
-        (["x?", "y", *TOLD, "new"], ["new"], ["x?", "y"]),
-        (["one?", "1", "x?", "y", "new"], ["new"], ["x?", "y"]),
-        (["one?", "other", "two?", "other", "three?", "other", "new"], ["new"], []),
+        (["new"], ["new"]),
+        ([*TOLD, "new"], ["new"]),
+        ([*TOLD[2:], "new"], ["new"]),
+        ([*TOLD[4:], "new"], ["new"]),
+        ([*TOLD, "x?", "y", "new"], ["x?", "y", "new"]),
+        ([*TOLD[:4], "new"], ["new"]),
+        ([*TOLD[2:4], "new"], ["new"]),
+        (["x?", "y", "new"], ["x?", "y", "new"]),
+        (["x?", "y", *TOLD, "new"], ["new"]),
+        (["one?", "1", "x?", "y", "new"], ["x?", "y", "new"]),
+        (["one?", "other", "two?", "other", "three?", "other", "new"], ["new"]),
+        (["one?", "1", "two of them?"], ["two of them?"]),
+        (TOLD[:5], ["three?"]),
+        (TOLD[:3], ["two?"]),
+        (["  one? ", "1", "two?\n", "2", "new"], ["new"]),
     ],
     ids=" ".join,
 )
-def test_what_is_new_of_a_list(said, new, aside):
-    found = reconcile(_thread(*_chat(*TOLD)), _chat(*said))
+def test_what_is_new_of_a_list(said, new):
+    found = join(_thread(*_chat(*TOLD)), _chat(*said))
     assert _texts(found.new) == new
-    assert _texts(found.context_only) == aside
     assert (found.again, found.replaces) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("said", "again"),
-    [(TOLD[:5], "three?"), (TOLD[2:5], "three?"), (TOLD[:3], "two?"), (TOLD[2:3], None)],
-)
-def test_an_answered_question_at_the_end_is_answered_again(said, again):
-    found = reconcile(_thread(*_chat(*TOLD)), _chat(*said))
-    assert (None if found.again is None else found.again.contents[0]) == again
-    assert _texts(found.new) == ([] if again else ["two?"])
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_a_question_without_an_answer_goes_on(size):
+    thread = _thread(*_chat(*TOLD[:5]))
+    found = join(thread, _chat(*TOLD[5 - size : 5]))
+    assert (found.again, found.new) == (thread[-1], ())
 
 
-@pytest.mark.parametrize(
-    ("said", "replaced"),
-    [
-        (["one?", "1", "two, please?"], "two?"),
-        (["one?", "1", "two?", "2", "three of them?"], "three?"),
-        (["one?", "1", "something else"], None),
-        (["two?", "2", "three of them?"], None),
-        (["one of them?"], None),
-    ],
-)
-def test_only_a_list_from_the_first_message_on_that_resembles_the_thread_edits(said, replaced):
-    found = reconcile(_thread(*_chat(*TOLD)), _chat(*said))
-    assert (None if found.replaces is None else found.replaces.contents[0]) == replaced
-    assert _texts(found.new) == [said[-1]]
+def test_the_reply_to_a_question_that_nobody_answered_here_is_new():
+    found = join(_thread(*_chat(*TOLD[:3])), _chat(*TOLD[:3], "2", "new"))
+    assert _texts(found.new) == ["2", "new"]
+
+
+def test_a_window_that_begins_with_a_reply_has_a_reply_of_the_thread():
+    window = [AIMessage("<b>3</b>"), HumanMessage("new")]
+    assert _texts(join(_thread(*_chat(*TOLD)), window).new) == ["new"]
+
+
+def test_what_is_said_again_and_again_is_told_apart_by_its_order():
+    thread = _thread(*_chat("a", "1", *["yes", "ok"] * 3))
+    assert _texts(join(thread, _chat("a", "1", *["yes", "ok"] * 3, "yes")).new) == ["yes"]
+    assert _texts(join(thread, _chat(*["yes", "ok"] * 2, "yes", "ok", "b")).new) == ["b"]
 
 
 def test_ids_decide_where_there_are_ids():
     thread = _thread(HumanMessage("one?", id="q1"), AIMessage("1"), HumanMessage("yes", id="q2"))
-    fresh = reconcile(thread, [HumanMessage("one?", id="q1"), HumanMessage("yes", id="q3")])
-    edited = reconcile(thread, [HumanMessage("no such words", id="q2")])
-    again = reconcile(thread, [HumanMessage("one?", id="q1"), HumanMessage("yes", id="q2")])
+    fresh = join(thread, [HumanMessage("one?", id="q1"), HumanMessage("yes", id="q3")])
+    edited = join(thread, [HumanMessage("no such words", id="q2")])
+    again = join(thread, [HumanMessage("one?", id="q1"), HumanMessage("yes", id="q2")])
     assert _texts(fresh.new) == ["yes"]
     assert edited.replaces == again.again == thread[2]
 
@@ -94,17 +94,16 @@ def test_ids_decide_where_there_are_ids():
 def test_messages_that_were_handed_out_are_known_by_the_ids_of_their_entries():
     thread = _thread(*_chat(*TOLD))
     [first, *_] = thread
-    found = reconcile(thread, [HumanMessage("other words", id=first.id)])
+    found = join(thread, [HumanMessage("other words", id=first.id)])
     assert found.replaces == first
 
 
-def test_a_part_of_the_thread_tells_only_what_all_of_it_would_tell():
-    thread = _thread(*_chat(*TOLD))
-    part = thread[4:]
-    window = reconcile(part, _chat("three?", "3", "new"), is_whole=False)
-    assert _texts(window.new) == ["new"]
+def test_a_part_of_the_thread_says_whether_all_of_it_would_tell_the_same():
+    part = _thread(*_chat(*TOLD))[4:]
+    assert join(part, _chat("three?", "3", "new")).is_certain
+    assert join(part, _chat("new")).is_certain
     for said in ([*TOLD, "new"], ["x?", "y", "new"], ["three?", "3", "x?", "y", "new"]):
-        assert reconcile(part, _chat(*said), is_whole=False) is None
+        assert not join(part, _chat(*said)).is_certain
 
 
 def test_media_are_a_part_of_what_is_said():
@@ -113,10 +112,9 @@ def test_media_are_a_part_of_what_is_said():
         return HumanMessage([{"type": "text", "text": "What is this?"}, block])
 
     thread = _thread(picture("aGk="), AIMessage("A bike."))
-    same = reconcile(thread, [picture("aGk="), AIMessage("A bike."), HumanMessage("Sure?")])
-    other = reconcile(thread, [picture("eW8="), AIMessage("A bike."), HumanMessage("Sure?")])
-    assert list(same.context_only) == []
-    assert len(other.context_only) == 1
+    same = join(thread, [picture("aGk="), AIMessage("A bike."), HumanMessage("Sure?")])
+    other = join(thread, [picture("eW8="), AIMessage("A bike."), HumanMessage("Sure?")])
+    assert (len(same.new), len(other.new)) == (1, 3)
 
 
 # -- a turn that goes on --------------------------------------------------------------------------
@@ -153,11 +151,11 @@ def test_what_answers_nothing_is_refused(results):
 
 @pytest.mark.parametrize("text", ["", " ", "\n"])
 def test_a_blank_message_is_never_the_last_one_once_more(text):
-    found = reconcile(_thread(HumanMessage(text)), [HumanMessage(text)])
+    found = join(_thread(HumanMessage(text)), [HumanMessage(text)])
     assert (len(found.new), found.again) == (1, None)
 
 
 def test_a_message_under_the_id_of_a_reply_replaces_nothing():
     thread = _thread(HumanMessage("one?", id="q1"), AIMessage("1", id="r1"))
-    found = reconcile(thread, [HumanMessage("1", id="r1")])
+    found = join(thread, [HumanMessage("1", id="r1")])
     assert (_texts(found.new), found.again, found.replaces) == (["1"], None, None)
