@@ -45,7 +45,7 @@ from langchain_convmem.titles import (
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.forgetting import forget_before, forget_scope
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.options import TurnOptions, check_profile_tokens
+from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.runtime import OnSummary, Profiles, Recaller, Summaries, SummarizeWhen
 from langchain_convmem.views.codec import encode_body, encode_metadata
@@ -324,6 +324,7 @@ class ConversationMemory:
         reserved_tokens: int | None = None,
         profile_tokens: int | None = None,
         remember: bool | None = None,
+        recall_place: RecallPlace | None = None,
         queue_timeout_s: float = 300.0,
         provider: Provider | None = None,
         user_id_key: str | None = None,
@@ -345,7 +346,7 @@ class ConversationMemory:
                 returns is returned as it is; the log keeps the messages in it, or the one it was
                 read from.
             options: What the model gets in a turn, and whether the turn is stored. Each of the next
-                eight goes before it; `TurnOptions` says more of them, and what they are by default.
+                nine goes before it; `TurnOptions` says more of them, and what they are by default.
             recall: Whether to recall lines of earlier conversations.
             recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead.
@@ -354,6 +355,8 @@ class ConversationMemory:
             reserved_tokens: Of these, so many are left for what stands outside the messages.
             profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
+            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
+                prompt cache keeps all before them, or in the system message (`"system"`).
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
             provider: Provider rules for messages, as in `history.context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
@@ -407,6 +410,7 @@ class ConversationMemory:
         reserved_tokens: int | None = None,
         profile_tokens: int | None = None,
         remember: bool | None = None,
+        recall_place: RecallPlace | None = None,
         provider: Provider | None = None,
         config: ConversationConfig | None = None,
         preface: Preface | Mapping[str, Any] | None = None,
@@ -441,6 +445,8 @@ class ConversationMemory:
             reserved_tokens: Of these, so many are left free.
             profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
+            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
+                prompt cache keeps all before them, or in the system message (`"system"`).
             provider: Provider rules for the messages. None follows the chat model, and uses those
                 of all (`"strict"`) for text engines.
             config: Settings of the conversation; None uses the engine's defaults. Each argument
