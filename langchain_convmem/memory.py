@@ -49,7 +49,12 @@ from langchain_convmem.titles import (
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import WritingTurns
-from langchain_convmem.turns.options import TurnOptions, TurnSettings, check_profile_tokens
+from langchain_convmem.turns.options import (
+    RecallPlace,
+    TurnOptions,
+    TurnSettings,
+    check_profile_tokens,
+)
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.turns.view import read_stretches
@@ -385,6 +390,7 @@ class ConversationMemory:
         reserved_tokens: int = 0,
         profile_tokens: int | None = None,
         remember: bool = True,
+        recall_place: RecallPlace = "user",
         queue_timeout_s: float = 300.0,
         provider: Provider | None = None,
         user_id_key: str | None = None,
@@ -419,6 +425,8 @@ class ConversationMemory:
             profile_tokens: Budget of what is known of the user (`UserProfile`), in the system
                 messages; None is what the memory says.
             remember: Whether to store turns.
+            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
+                prompt cache keeps all before them, or in the system message (`"system"`).
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
             provider: Provider rules for messages, as in `history.context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
@@ -450,6 +458,7 @@ class ConversationMemory:
             reserved_tokens=reserved_tokens,
             profile_tokens=profile_tokens,
             remember=remember,
+            recall_place=recall_place,
         )
         self._turn_memory.check_options(options)
         return RememberingRunnable(
@@ -479,6 +488,7 @@ class ConversationMemory:
         reserved_tokens: int = 0,
         profile_tokens: int | None = None,
         remember: bool = True,
+        recall_place: RecallPlace = "user",
         provider: Provider | None = None,
         config: ConversationConfig | None = None,
         preface: Preface = UNSET,
@@ -518,7 +528,7 @@ class ConversationMemory:
             model: A chat model, a text engine, or an engine that several conversations share.
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            recall: Whether to recall lines of earlier conversations; this and the next seven as in
+            recall: Whether to recall lines of earlier conversations; this and the next eight as in
                 `wrap`.
             recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead.
@@ -527,6 +537,8 @@ class ConversationMemory:
             reserved_tokens: Of these, so many are left free.
             profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
+            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
+                prompt cache keeps all before them, or in the system message (`"system"`).
             provider: Provider rules for the messages. None follows the chat model, and uses those
                 of all (`"strict"`) for text engines.
             config: Settings of the conversation; None uses the engine's defaults. Each argument
@@ -587,6 +599,7 @@ class ConversationMemory:
         reserved_tokens: int = 0,
         profile_tokens: int | None = None,
         remember: bool = True,
+        recall_place: RecallPlace = "user",
         provider: Provider | None = None,
         model: Any = None,
     ) -> ThreadMemory:
@@ -598,7 +611,7 @@ class ConversationMemory:
         Args:
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            recall: Whether to recall lines of earlier conversations; this and the next seven as in
+            recall: Whether to recall lines of earlier conversations; this and the next eight as in
                 `wrap`.
             recall_tokens: Budget of the recalled text.
             recall_k: Number of blocks to recall instead.
@@ -607,6 +620,8 @@ class ConversationMemory:
             reserved_tokens: Of these, so many are left free.
             profile_tokens: Budget of what is known of the user; None is what the memory says.
             remember: Whether to store turns.
+            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
+                prompt cache keeps all before them, or in the system message (`"system"`).
             provider: Whose rules the messages keep; None keeps those of all (`"strict"`).
             model: What will read them, by whose window and usage tokens are counted; None if it is
                 not known yet.
@@ -625,6 +640,7 @@ class ConversationMemory:
             reserved_tokens=reserved_tokens,
             profile_tokens=profile_tokens,
             remember=remember,
+            recall_place=recall_place,
         )
         facts = _read_model(model)
         self._turn_memory.check_options(options)

@@ -27,7 +27,7 @@ from langchain_convmem.turns.messages import (
     mark_unstored,
 )
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
-from langchain_convmem.turns.recalled import fold_recalled
+from langchain_convmem.turns.recalled import RECALL_SOURCE, fold_recalled, join_system
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE
@@ -419,6 +419,9 @@ def _split_view(context: ModelContext, asked: Sequence[BaseMessage], note: _Note
     while first and messages[first - 1].id in names:
         first -= 1
     before, now = messages[:first], list(messages[first:])
+    if context.recall_place == "system":
+        before = join_system(before, context.recalled, source=RECALL_SOURCE)
+        return ThreadView(tuple(before), tuple(now), note)
     for number in reversed(range(len(now))):
         human = now[number]
         if isinstance(human, HumanMessage):

@@ -39,7 +39,13 @@ from langchain_convmem.turns.messages import (
     join_thread,
     read_input,
 )
-from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings, read_key
+from langchain_convmem.turns.options import (
+    NAMESPACE,
+    RecallPlace,
+    TurnOptions,
+    TurnSettings,
+    read_key,
+)
 from langchain_convmem.turns.recalled import RECALLED
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
@@ -88,6 +94,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     reserved_tokens: int = 0
     profile_tokens: int | None = None
     remember: bool = True
+    recall_place: RecallPlace = "user"
     queue_timeout_s: float = 300.0
     provider: Any = Field(default=None, repr=False)
     user_id_key: SecretStr | None = Field(default=None, repr=False)

@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 from typing_extensions import TypedDict
 
@@ -43,6 +43,10 @@ _NAMES = frozenset({NAMESPACE, *_PLAIN_NAMES, *_OWN_NAMES})
 """What of `configurable` may set an option."""
 
 
+RecallPlace: TypeAlias = Literal["user", "system"]
+"""Where recalled lines stand: in what the user says, or in the system message."""
+
+
 class TurnSettings(TypedDict, total=False):
     """Options of a turn by name, for a host or for a single call; see `TurnOptions`."""
 
@@ -54,6 +58,7 @@ class TurnSettings(TypedDict, total=False):
     reserved_tokens: int
     profile_tokens: int | None
     remember: bool
+    recall_place: RecallPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,11 @@ class TurnOptions:
             part of the system messages; 0 is none. None: what the memory says, which is 0 by
             default.
         remember: Whether the turn is stored.
+        recall_place: Where recalled lines stand. `"user"`: before what the user says in the turn,
+            where a provider's prompt cache keeps all that stands before. `"system"`: at the end of
+            the system message, for guardrails and routers that judge the last message; as the lines
+            change with every turn, the cache then ends before them, and what was said in the thread
+            is paid for anew in each turn.
 
     Raises:
         ConfigError: If a value is of the wrong type, or too small to be one.
@@ -92,6 +102,7 @@ class TurnOptions:
     reserved_tokens: int = 0
     profile_tokens: int | None = None
     remember: bool = True
+    recall_place: RecallPlace = "user"
 
     def __post_init__(self) -> None:
         """Validate the values."""
@@ -100,6 +111,10 @@ class TurnOptions:
                 raise ConfigError(
                     f"{name} must be True or False, got {describe_value(getattr(self, name))}"
                 )
+        if self.recall_place not in get_args(RecallPlace):
+            raise ConfigError(
+                f"recall_place must be 'user' or 'system', got {describe_value(self.recall_place)}"
+            )
         _check_count("recall_tokens", self.recall_tokens, least=1)
         _check_count("recall_k", self.recall_k, least=1)
         _check_count("history_tokens", self.history_tokens, least=0)

@@ -13,13 +13,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import LogError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import write_cache
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.records import CacheDraft, Entry, StateDocument, ThreadKey
+from langchain_convmem.turns.recalled import join_system
 from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.messages import TextCounter
 
@@ -96,22 +97,7 @@ class ProfileBlock:
 
     def add_to(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return messages with the block at the end of the first system message, or first."""
-        if not self.text:
-            return list(messages)
-        mark = {"source": PROFILE_SOURCE}
-        if not messages or not isinstance(messages[0], SystemMessage):
-            return [SystemMessage(self.text, additional_kwargs=mark), *messages]
-        first = messages[0]
-        content = first.content
-        own: list[str | dict[Any, Any]] = (
-            [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-        )
-        joined: str | list[str | dict[Any, Any]] = (
-            f"{content}\n\n{self.text}"
-            if isinstance(content, str)
-            else [*own, {"type": "text", "text": self.text}]
-        )
-        return [first.model_copy(update={"content": joined}), *messages[1:]]
+        return join_system(messages, self.text, source=PROFILE_SOURCE)
 
     def list_whole(self) -> set[tuple[ThreadKey, int]]:
         """Return the entries of which the block quotes nearly all: thread and position."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
 
 from langchain_convmem.forks import make_lock
 from langchain_convmem.records import (
@@ -42,6 +42,7 @@ RECALLED = "recalled"
 
 
 def note_block(block: RecalledBlock) -> dict[str, Any]:
+    """Return a block as ids and scores; see `note_recalled`."""
     at = {line.line_id: number for number, line in enumerate(block.lines)}
     return {
         "thread_id": block.lines[0].key.thread_id,
@@ -181,6 +182,7 @@ def fence_blocks(
 
 
 def write_fence(texts: Iterable[str], notice: str) -> str:
+    """Return texts between the marks of what is quoted, under a notice of what they are."""
     body = "\n\n".join(escape_tag(text, "recalled") for text in texts)
     return f"<recalled>\n{notice}\n\n{body}\n</recalled>"
 
@@ -214,11 +216,34 @@ def fold_recalled(message: HumanMessage, recalled: str) -> HumanMessage:
     """Return a copy of the message with the recalled text as its first text block."""
     if not recalled:
         return message
-    content = message.content
-    own: list[str | dict[Any, Any]] = (
-        [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    content = [{"type": "text", "text": recalled}, *_list_blocks(message)]
+    return message.model_copy(update={"content": content})
+
+
+def join_system(messages: Sequence[BaseMessage], text: str, *, source: str) -> list[BaseMessage]:
+    """Return messages with a text at the end of the first system message, or before all.
+
+    Args:
+        messages: What a model gets; left as they are.
+        text: What to add; nothing if it is empty.
+        source: Marks a system message that holds nothing else.
+    """
+    if not text:
+        return list(messages)
+    if not messages or not isinstance(messages[0], SystemMessage):
+        return [SystemMessage(text, additional_kwargs={"source": source}), *messages]
+    first = messages[0]
+    joined: Any = (
+        f"{first.content}\n\n{text}"
+        if isinstance(first.content, str)
+        else [*first.content, {"type": "text", "text": text}]
     )
-    return message.model_copy(update={"content": [{"type": "text", "text": recalled}, *own]})
+    return [first.model_copy(update={"content": joined}), *messages[1:]]
+
+
+def _list_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
+    content = message.content
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
 def make_recalled_messages(recalled: str) -> MessageList:

@@ -34,15 +34,17 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.profile_block import ProfileBlock, read_block
 from langchain_convmem.turns.recalled import (
     NOTICES,
+    RECALL_SOURCE,
     RECALLS,
     MessageList,
     RecalledLines,
     fit_blocks,
     fold_recalled,
+    join_system,
     make_recalled_messages,
     name_line,
     name_sentences,
@@ -190,7 +192,8 @@ class TurnView:
             write_cache(log, self.key, note)
             note = None
         asked = self._find_asked(view, turn.own)
-        return ModelContext(thread, turn, view, asked, self.slots, note=note)
+        place = self.options.recall_place
+        return ModelContext(thread, turn, view, asked, self.slots, note=note, recall_place=place)
 
     def recall_lines(
         self, seen: ModelContext, query: str, *, is_first: bool = True
@@ -480,6 +483,7 @@ class ModelContext:
         recalled: The text of both; may be empty.
         note: What the next view needs of the thread, to be written beside the reply, if anything.
         profile: What the messages hold of the user's profile.
+        recall_place: Where recalled lines stand, unless a slot takes them.
     """
 
     thread: LiveThread
@@ -492,6 +496,7 @@ class ModelContext:
     recalled: str = ""
     note: CacheDraft | None = None
     profile: ProfileBlock = field(default_factory=ProfileBlock)
+    recall_place: RecallPlace = "user"
 
     def add_recalled(
         self, found: RecalledLines, count: TextCounter = count_text_tokens
@@ -504,12 +509,14 @@ class ModelContext:
 
     @property
     def given(self) -> list[BaseMessage]:
-        """The messages, with the recalled lines in what the user says unless a slot takes them."""
+        """The messages, with the recalled lines in them unless a slot takes these."""
         return self.view.messages if "recalled" in (self.slots or ()) else self._whole
 
     @property
     def _whole(self) -> list[BaseMessage]:
         messages = list(self.view.messages)
+        if self.recall_place == "system":
+            return join_system(messages, self.recalled, source=RECALL_SOURCE)
         if self.asked is not None:
             message = messages[self.asked]
             if isinstance(message, HumanMessage):
@@ -527,7 +534,8 @@ class ModelContext:
         given = self.given
         if self.slots is None:
             return given
-        at = len(given) if self.asked is None else self.asked
+        framing = len(given) - len(self.view.messages)
+        at = len(given) if self.asked is None else self.asked + framing
         return {
             **(extra or {}),
             "history": MessageList(given[:at]),

@@ -84,6 +84,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "recall": Promise("`recall=False` recalls nothing"),
         "recall_tokens": Promise("`recall_tokens` is the budget of the recalled text"),
         "recall_k": Promise("`recall_k` is how many blocks; `recall_tokens` of a call goes first"),
+        "recall_place": Promise("`recall_place` is where recalled lines stand"),
         "history_tokens": Promise("`history_tokens` leaves out the oldest exchanges"),
         "context_tokens": Promise("`context_tokens` holds for all that the model gets"),
         "reserved_tokens": Promise("`reserved_tokens` of these stay free"),

@@ -65,6 +65,19 @@ def test_a_number_of_blocks_is_what_is_recalled(host, run, told, model):
     assert _blocks(model) == 3, "a budget of the call replaces the number of the host"
 
 
+@kept_by_all("recall_place")
+def test_recalled_lines_stand_in_the_system_message_where_that_is_asked_for(host, run, told, model):
+    text = _given_by_host_and_call(host, run, told, model, recall_place="system")
+    assert text.count("My bicycle is") == 3
+    first, *middle, last = model.seen[-1]
+    assert first.type == "system"
+    assert "<recalled>" in first.text
+    assert last.text == ASKED
+    assert all(one.type != "system" for one in middle)
+    with pytest.raises(ConfigError, match="'user' or 'system', got 'top'"):
+        run(host.app(told, model, recall_place="top"), ASKED, at())
+
+
 @kept_by_all("history_tokens")
 def test_the_budget_of_the_history_leaves_out_old_exchanges(host, run, told, model):
     run(host.app(told, model, recall=False, history_tokens=0), ASKED, at())
