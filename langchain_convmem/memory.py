@@ -24,7 +24,6 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.history import (
     ConversationHistory,
     fork_thread,
-    read_all,
     read_context,
     read_live,
 )
@@ -1880,11 +1879,7 @@ class Summaries:
     # -- what the compactor asks ------------------------------------------------------------------
 
     def _read(self, key: ThreadKey) -> Sequence[Entry]:
-        thread = read_live(self._log, key)
-        if not thread.is_whole:
-            # Noted for a budget: what it leaves out is covered by no summary yet.
-            thread = read_all(self._log, thread)
-        return thread.entries
+        return read_live(self._log, key).entries
 
     def record(self, key: ThreadKey) -> SummaryRecord:
         """Return what became of all that is covered in a thread."""

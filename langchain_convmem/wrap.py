@@ -28,7 +28,7 @@ from langchain_convmem.conversation.streams import (
     merge_chunks,
     require_complete,
 )
-from langchain_convmem.history import LiveThread, read_all, read_live
+from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
@@ -386,11 +386,6 @@ class WrappedTurn:
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
             self._pass_hook()
-            thread = read_live(self.memory.log, self.key)
-            if self.incoming.continues:
-                opening = self._continue(thread)
-            else:
-                thread, opening = self._open(thread)
             shape = self.shape
             view = TurnView(
                 self.memory,
@@ -401,8 +396,13 @@ class WrappedTurn:
                 shape.slots,
                 shape.model.name,
             )
+            thread = view.read_thread()
+            if self.incoming.continues:
+                opening = self._continue(thread)
+            else:
+                thread, opening = self._open(thread)
             query = "" if opening.kept is None else "\n".join(get_text_pieces(opening.kept))
-            context = view.build_context(opening.locate, query, thread=thread, note_later=True)
+            context = view.build_context(opening.locate, query, thread=thread)
             self.trace.dispatch_event("convmem.context", context.counts)
         self.opening, self.context, self.started_ms = opening, context, get_now_ms()
         payload = context.build_payload(self.incoming.extra)
@@ -627,7 +627,6 @@ class WrappedTurn:
                 start=context.turn.start,
                 metadata=Metadata(attributes, timing, aux=aux),
                 rounds=opening.rounds,
-                documents=() if context.note is None else (context.note,),
             )
             if drafts:
                 self.stored = drafts

@@ -251,7 +251,7 @@ def reconcile_thread(
     Returns:
         The thread, all of it where that had to be read, and what they mean.
     """
-    is_whole = thread.part is None
+    is_whole = not thread.floor
     meant = reconcile(thread.entries, said, is_whole=is_whole, stored_form=stored_form)
     if meant is None:
         thread = read_all(log, thread)

@@ -235,7 +235,7 @@ class StateSync:
         is_named = any(entry.role == "user" for entry in found if entry not in mine)
         sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
         meant = self._reconcile(thread, sent, mine)
-        if meant is None or (meant.replaces is not None and thread.part is not None):
+        if meant is None or (meant.replaces is not None and thread.floor):
             thread = read_all(self.log, thread)
             meant = cast("Reconciled", self._reconcile(thread, sent, mine))
         own = {id(one): message for one, message in zip(sent, said, strict=True)}
@@ -321,7 +321,7 @@ class StateSync:
             sent: The chat.
             mine: Versions of the question that an earlier node of this run stored.
         """
-        entries, is_whole = thread.entries, thread.part is None
+        entries, is_whole = thread.entries, not thread.floor
         if mine and _is_unanswered(entries, mine[-1].message_id):
             turn_id = mine[-1].turn_id
             entries = [entry for entry in entries if entry.turn_id != turn_id]
