@@ -268,28 +268,27 @@ class SqlLog(kit.StoredLog):
         with self._transaction() as tx:
             framing = self._read_rows(tx, key, _FRAMING, *_bind_thread(key))
             named = self._find(tx, key, plan.find_named(framing))
-            for stretch in reversed(plan.find_stretches(framing)):
-                for entries, has_more in self._read_pages(tx, key, stretch, page):
-                    found[:0] = entries
-                    if has_more and plan.is_enough(found):
-                        return merge_entries(framing, named, found)
+            for entries, has_more in self._read_pages(tx, key, plan.find_stretches(framing), page):
+                found[:0] = entries
+                if has_more and plan.is_enough(found):
+                    break
         return merge_entries(framing, named, found)
 
     def _read_pages(
-        self, tx: Transaction, key: ThreadKey, stretch: Stretch, size: int
+        self, tx: Transaction, key: ThreadKey, stretches: Sequence[Stretch], size: int
     ) -> Iterator[tuple[list[Entry], bool]]:
-        """Yield a stretch backwards, each page in order and twice as long as the one before.
+        """Yield stretches backwards, each page in order and twice as long as the one before.
 
-        With each page comes whether it may have another one before it.
+        With each page comes whether its stretch may have another one before it.
         """
-        after, until = stretch
-        has_more = True
-        while has_more:
-            values = *_bind_thread(key, after, until), size
-            entries = self._read_rows(tx, key, f"{_RANGE} DESC LIMIT ?", *values)[::-1]
-            has_more = len(entries) == size
-            yield entries, has_more
-            until, size = entries[0].position - 1 if entries else after, size * 2
+        for after, end in reversed(stretches):
+            until, has_more = end, True
+            while has_more:
+                values = *_bind_thread(key, after, until), size
+                entries = self._read_rows(tx, key, f"{_RANGE} DESC LIMIT ?", *values)[::-1]
+                has_more = len(entries) == size
+                yield entries, has_more
+                until, size = entries[0].position - 1 if entries else after, size * 2
 
     def _read_rows(self, tx: Transaction, key: ThreadKey, sql: str, *values: Any) -> list[Entry]:
         return [self._decode_kept(key, columns) for columns in tx.rows(sql, *values)]

@@ -191,9 +191,10 @@ def read_backwards(entries: Sequence[Entry], plan: ReadPlan, *, page: int) -> li
     ids = plan.find_named(framing)
     named = [entry for entry in entries if entry.message_id in ids]
     found: list[Entry] = []
+    size = page
     for after, until in reversed(plan.find_stretches(framing)):
         rest = [one for one in entries if after < one.position <= (until or one.position)]
-        size, has_more = page, True
+        has_more = True
         while has_more:
             has_more = len(rest) >= size
             rest, found, size = rest[:-size], [*rest[-size:], *found], 2 * size
