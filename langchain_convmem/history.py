@@ -6,7 +6,6 @@ hosts of a thread share with it: cutting a reply, forking, and reading its live 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,30 +20,23 @@ from langchain_convmem.errors import (
     BudgetError,
     ConfigError,
     InvalidMessageError,
-    LogError,
     StaleWindowError,
 )
 from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.message_log import MessageLog, Stretch
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     TIMINGS,
-    CacheDraft,
     Control,
     Draft,
     Entry,
     Metadata,
     Role,
-    StateDocument,
     ThreadKey,
 )
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import (
-    LivePart,
     SummaryPlace,
     build_context,
-    is_current,
-    is_self_contained,
-    narrow_live_part,
 )
 from langchain_convmem.views.edits import (
     Heard,
@@ -96,6 +88,7 @@ from langchain_convmem.views.pins import (
     read_pin,
 )
 from langchain_convmem.views.providers import Provider
+from langchain_convmem.views.reach import LiveReach, is_self_contained
 from langchain_convmem.views.shown import Context, Turn
 from langchain_convmem.views.summaries import (
     SummaryNode,
@@ -122,7 +115,6 @@ _MESSAGES: dict[str, Callable[..., BaseMessage]] = {
     "system": SystemMessage,
 }
 _ROLES = ", ".join(_MESSAGES)
-_logger = logging.getLogger(__name__)
 
 
 class ConversationHistory(BaseChatMessageHistory):
@@ -879,9 +871,9 @@ def fork_thread(
 
 
 # -- The live part of a thread: what its next view needs, read without the archive before it ------
-_DOCUMENT = "cache:live"
-_MANY = 40
-"""From this many entries read beyond those shown on, it is worth noting what a view needs."""
+_SAID = ("user", "assistant", "tool")
+_FURTHER = 4
+"""How many times more is read where a view shows all that was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -891,23 +883,22 @@ class LiveThread:
     Attributes:
         key: The thread.
         entries: By ascending position, control entries included.
-        part: What was noted of the entries that are left out; None if these are all.
-        version: Version of the note in the log, also of one that no longer holds.
+        floor: All entries after this position are among these; 0 where none is left out.
+        is_whole: Whether nothing that a model would read is left out.
+        max_tokens: The budget that was read for; None for all that a model would read.
+        token_counter: Counts the tokens of messages.
     """
 
     key: ThreadKey
     entries: Sequence[Entry]
-    part: LivePart | None
-    version: int | None
+    floor: int = 0
+    is_whole: bool = True
+    max_tokens: int | None = None
+    token_counter: TokenCounter = count_tokens
 
     def holds(self, position: int) -> bool:
         """Return whether all entries from this position on are among these."""
-        return self.part is None or position > self.part.floor
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing that a model would read is left out."""
-        return self.part is None or self.part.is_whole
+        return position > self.floor
 
     def build_view(self, **options: Any) -> Context | None:
         """Return the view of the whole thread.
@@ -916,95 +907,61 @@ class LiveThread:
         budget: the view of all entries tells which.
         """
         try:
-            view = build_context(
-                self.entries,
-                **({} if self.part is None else self.part.describe_earlier()),
-                **options,
-            )
+            view = build_context(self.entries, earlier_left_out=int(not self.is_whole), **options)
         except BudgetError:
             return None
+        if self.is_whole:
+            return view
         # Where something was cut, what lies before it is cut as well.
-        return None if view.is_whole and not self.is_whole else view
+        before = (entry for entry in self.entries if entry.position <= self.floor)
+        said = {entry.position for entry in before if entry.role in _SAID}
+        return None if view.is_whole or said & view.positions else view
 
 
 def read_context(log: MessageLog, key: ThreadKey, **options: Any) -> Context:
     """Return what a model gets of a thread; the options are those of `build_context`."""
-    thread = read_live(log, key)
+    thread = read_live(log, key, options["max_tokens"], options["token_counter"])
     view = thread.build_view(**options)
-    if view is None:
-        thread = read_all(log, thread)
-        view = build_context(thread.entries, **options)
-    note = make_note(thread, view, options)
-    if note is not None:
-        write_cache(log, key, note)
-    return view
+    while view is None and thread.floor:
+        thread = read_further(log, thread)
+        view = thread.build_view(**options)
+    return view or build_context(thread.entries, **options)
 
 
-def read_live(log: MessageLog, key: ThreadKey) -> LiveThread:
-    """Return a thread's live part; all of it where nothing was noted, or no longer holds.
+def read_live(
+    log: MessageLog,
+    key: ThreadKey,
+    max_tokens: int | None = None,
+    token_counter: TokenCounter = count_tokens,
+) -> LiveThread:
+    """Return a thread's live part, read backwards.
 
     The entries may be shared with others: read them, and change nothing.
+
+    Args:
+        log: The log.
+        key: The thread.
+        max_tokens: The largest budget of a view of it; None for all that no summary covers.
+        token_counter: Counts the tokens of messages.
+
+    Raises:
+        LogError: If an entry cannot be read.
     """
-    document, entries = log.read_thread(key, _DOCUMENT, _find_needed)
-    version = None if document is None else document.version
-    part = _read_part(document)
-    if part is None or is_current(part, entries):
-        return LiveThread(key, entries, part, version)
-    return LiveThread(key, log.entries(key), None, version)
+    reach = LiveReach(max_tokens, token_counter)
+    read = log.read_back(key, reach)
+    if not reach.is_certain(read):
+        return LiveThread(key, log.entries(key))
+    entries = reach.select_needed(read)
+    return LiveThread(key, entries, reach.floor, not reach.is_cut, max_tokens, token_counter)
+
+
+def read_further(log: MessageLog, thread: LiveThread) -> LiveThread:
+    """Return the same thread with more of its entries, if there are more."""
+    if thread.is_whole or thread.max_tokens is None:
+        return read_all(log, thread)
+    return read_live(log, thread.key, _FURTHER * thread.max_tokens, thread.token_counter)
 
 
 def read_all(log: MessageLog, thread: LiveThread) -> LiveThread:
     """Return the same thread with all its entries; nothing is read if it has them."""
-    if thread.part is None:
-        return thread
-    return LiveThread(thread.key, log.entries(thread.key), None, thread.version)
-
-
-def make_note(thread: LiveThread, view: Context, options: dict[str, Any]) -> CacheDraft | None:
-    """Return what to write down for the next view, if this one could have done with much less.
-
-    Args:
-        thread: What was read.
-        view: What a model gets of it.
-        options: Those of the view; see `context`.
-    """
-    if len(thread.entries) - len(view.positions) < _MANY:
-        return None
-    part = narrow_live_part(
-        thread.entries,
-        thread.part,
-        max_tokens=None if view.is_whole else options["max_tokens"],
-        token_counter=options.get("token_counter", count_tokens),
-    )
-    return None if part is None else CacheDraft(_DOCUMENT, part.write_document(), thread.version)
-
-
-def _read_part(document: StateDocument | None) -> LivePart | None:
-    return None if document is None else LivePart.read(document.value)
-
-
-def _find_needed(document: StateDocument | None) -> list[Stretch]:
-    """Return where the entries stand that a note says are needed; without one, all of them."""
-    part = _read_part(document)
-    if part is None:
-        return [(0, None)]
-    return [*_find_stretches(part.kept), (part.floor, None)]
-
-
-def _find_stretches(positions: Sequence[int]) -> list[Stretch]:
-    """Return every run of consecutive positions, ascending."""
-    found: list[tuple[int, int]] = []
-    for position in positions:
-        if found and position == found[-1][1] + 1:
-            found[-1] = (found[-1][0], position)
-        else:
-            found.append((position - 1, position))
-    return list(found)
-
-
-def write_cache(log: MessageLog, key: ThreadKey, document: CacheDraft) -> None:
-    """Write a document that is a cache; a log that refuses it costs time, and nothing else."""
-    try:
-        log.set_state(key, document.name, document.value, expected=document.expected)
-    except LogError as error:
-        _logger.info("could not write %s of %r: %s", document.name, key.thread_id, error)
+    return LiveThread(thread.key, log.entries(thread.key)) if thread.floor else thread

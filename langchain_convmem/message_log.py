@@ -8,14 +8,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import LogClosedError, LogError, LogUnavailableError
 from langchain_convmem.records import (
-    CacheDraft,
     Changes,
     Draft,
     Entry,
@@ -24,6 +22,7 @@ from langchain_convmem.records import (
     Owner,
     StateDocument,
     StoredSegment,
+    Stretch,
     ThreadInfo,
     ThreadKey,
 )
@@ -33,12 +32,35 @@ T = TypeVar("T")
 
 CACHE_PREFIX = "cache:"
 """How the names of state documents begin that are caches; see `MessageLog.set_state`."""
-Stretch: TypeAlias = tuple[int, int | None]
-"""Positions of a thread: after the first, up to the second, itself included; None: to the end."""
+
+
+class ReadPlan(Protocol):
+    """What is needed of a thread that is read backwards; see `MessageLog.read_back`."""
+
+    def find_stretches(self, framing: Sequence[Entry]) -> Sequence[Stretch]:
+        """Return where to read: ascending, without overlap.
+
+        Args:
+            framing: The thread's system messages, summaries and control entries, by position.
+        """
+        ...
+
+    def find_named(self, framing: Sequence[Entry]) -> Collection[str]:
+        """Return the ids of messages that are needed wherever they stand, in all their versions."""
+        ...
+
+    def is_enough(self, page: Sequence[Entry]) -> bool:
+        """Return whether nothing is needed before these entries; not asked where none are.
+
+        Args:
+            page: What was read so far of the stretches, by position.
+        """
+        ...
+
 
 _SHORTCUTS = {
-    "append_planned": {"append", "entries", "find", "set_state"},
-    "read_thread": {"entries", "get_state"},
+    "append_planned": {"append", "entries", "find"},
+    "read_back": {"entries"},
     "line_changes": {"changes"},
     "load_snapshot": {"changes", "line_changes"},
     "save_snapshot": {"changes", "line_changes"},
@@ -267,29 +289,23 @@ class MessageLog(ABC):
             is_last=limit is None or len(changes.entries) < limit,
         )
 
-    def read_thread(
-        self,
-        key: ThreadKey,
-        name: str,
-        stretches: Callable[[StateDocument | None], Sequence[Stretch]],
-    ) -> tuple[StateDocument | None, list[Entry]]:
-        """Return a document and entries of its thread; by a shorter way, from one state of the log.
+    def read_back(self, key: ThreadKey, plan: ReadPlan, *, page: int = 64) -> list[Entry]:
+        """Return the entries that a plan asks for, in order of position, and perhaps more.
 
-        The entries may be the same objects as at an earlier call: read them, and change nothing.
+        By default these are all of the thread, and the plan is not asked. A log that can select
+        entries by role reads the thread backwards instead, from one state of itself. The entries
+        may be the same objects as at an earlier call: read them, and change nothing.
 
         Args:
             key: The thread.
-            name: The document.
-            stretches: Tells from the document which entries to read, in ascending order and
-                without overlap; called inside the transaction, so it must be quick.
+            plan: Tells from system messages, summaries and control entries, which are read anyway,
+                what else is needed. Called inside the transaction, so it must be quick.
+            page: How many entries are read first; each page is twice as long as the one before.
 
         Raises:
-            LogError: If the document or an entry cannot be read.
+            LogError: If an entry cannot be read.
         """
-        document, entries = self.get_state(key, name), list[Entry]()
-        for after, until in stretches(document):
-            entries += self.entries(key, after=after, until=until)
-        return document, entries
+        return self.entries(key)
 
     def append_planned(
         self,
@@ -298,7 +314,6 @@ class MessageLog(ABC):
         *,
         after: int,
         message_ids: Collection[str] = (),
-        documents: Sequence[CacheDraft] = (),
     ) -> list[Entry]:
         """Append what `plan` makes of what is there, as `append` does.
 
@@ -312,16 +327,11 @@ class MessageLog(ABC):
                 it has to begin anew: so it must be quick, and do nothing else.
             after: The position.
             message_ids: The ids; see `MessageLog.find`.
-            documents: Caches to write as well; one whose version is not as expected is left out.
         """
         found = self.find(key, message_ids) if message_ids else []
         there = {entry.position: entry for entry in (*found, *self.entries(key, after=after))}
         planned = plan([there[at] for at in sorted(there)])
-        appended = self.append(key, planned) if planned else []
-        for one in documents:
-            with suppress(LogError):  # a cache
-                self.set_state(key, one.name, one.value, expected=one.expected)
-        return appended
+        return self.append(key, planned) if planned else []
 
     # -- what a log may keep for recall: it can be made again -------------------------------------
     # Rows belong to their entry: `forget` erases them with it. A fingerprint names what made their
@@ -390,7 +400,7 @@ class MessageLog(ABC):
     aset_state = to_async(set_state)
     adelete_state = to_async(delete_state)
     aowners = to_async(owners)
-    aread_thread = to_async(read_thread)
+    aread_back = to_async(read_back)
     aappend_planned = to_async(append_planned)
 
     async def _run_off_loop(self, call: Callable[[], T]) -> T:

@@ -147,6 +147,10 @@ class Control:
     replacement: str | None = None
 
 
+Stretch: TypeAlias = tuple[int, int | None]
+"""Positions of a thread: after the first, up to the second, itself included; None: to the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cover:
     """Which entries a summary stands for.
@@ -331,21 +335,6 @@ class StateDocument:
 
     value: Any
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class CacheDraft:
-    """A state document that is a cache, to be written beside entries.
-
-    Attributes:
-        name: Begins with `CACHE_PREFIX`.
-        value: Plain JSON.
-        expected: The version that it takes the place of; None where there is none yet.
-    """
-
-    name: str
-    value: Any
-    expected: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

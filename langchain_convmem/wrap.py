@@ -28,7 +28,7 @@ from langchain_convmem.conversation.streams import (
     merge_chunks,
     require_complete,
 )
-from langchain_convmem.history import LiveThread, read_all, read_live
+from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.runnables import OWN_TOKENS
@@ -395,11 +395,6 @@ class WrappedTurn:
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
             self._pass_hook()
-            thread = read_live(self.memory.log, self.key)
-            if self.incoming.continues:
-                thread, opening = self._continue(thread)
-            else:
-                thread, opening = self._open(thread)
             shape = self.shape
             view = TurnView(
                 self.memory,
@@ -410,8 +405,13 @@ class WrappedTurn:
                 shape.slots,
                 shape.model.name,
             )
+            thread = view.read_thread()
+            if self.incoming.continues:
+                thread, opening = self._continue(thread)
+            else:
+                thread, opening = self._open(thread)
             query = "" if opening.kept is None else "\n".join(get_text_pieces(opening.kept))
-            context = view.build_context(opening.locate, query, thread=thread, note_later=True)
+            context = view.build_context(opening.locate, query, thread=thread)
             self.trace.dispatch_event("convmem.context", context.counts)
         self.opening, self.context, self.started_ms = opening, context, get_now_ms()
         payload = context.build_payload(self.incoming.extra)
@@ -545,7 +545,7 @@ class WrappedTurn:
             drafts = [make_draft(result, turn_id=found.turn_id) for result in found.results]
             kept = self._make_entries(drafts, entries)
         else:
-            kept = self._keep(drafts, entries)
+            kept = list(self._keep(drafts, entries))
         asked, stored = found.asked, {entry.id for entry in kept}
         loop = [
             entry
@@ -651,7 +651,6 @@ class WrappedTurn:
                 start=context.turn.start,
                 metadata=Metadata(attributes, timing, aux=aux),
                 rounds=opening.rounds,
-                documents=() if context.note is None else (context.note,),
             )
             if drafts:
                 self.stored = drafts

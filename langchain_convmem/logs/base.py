@@ -234,12 +234,6 @@ def build_line_changes(
     return LineChanges(tuple(lines), tuple(controls), cursor, generation, is_last)
 
 
-def merge_entries(*lists: Iterable[Entry]) -> list[Entry]:
-    """Return the entries of several lists, each once, in order of position."""
-    by_position = {entry.position: entry for entries in lists for entry in entries}
-    return [by_position[position] for position in sorted(by_position)]
-
-
 def annotate_metadata(
     text: str | None,
     *,

@@ -30,9 +30,8 @@ from langchain_convmem.ids import get_now_ms, get_ulid_number, is_ulid, make_num
 from langchain_convmem.logs import base as kit
 from langchain_convmem.logs.checksums import Signer, check_key
 from langchain_convmem.logs.verify import StorageProblem
-from langchain_convmem.message_log import CACHE_PREFIX, Stretch
+from langchain_convmem.message_log import CACHE_PREFIX, ReadPlan
 from langchain_convmem.records import (
-    CacheDraft,
     Changes,
     Draft,
     Entry,
@@ -41,11 +40,13 @@ from langchain_convmem.records import (
     Owner,
     StateDocument,
     StoredSegment,
+    Stretch,
     ThreadInfo,
     ThreadKey,
 )
 from langchain_convmem.views.codec import load_json
 from langchain_convmem.views.lines import IMPORTED
+from langchain_convmem.views.live import merge_entries
 
 SCHEMA_VERSION = 1
 
@@ -62,7 +63,9 @@ _NUMBER = "(SELECT owner FROM owners WHERE name = ?)"
 _OWNED = f"place > ({_NUMBER} << 32) + ? AND place <= ({_NUMBER} << 32) + ?"
 _THREAD = f"SELECT {_COLUMNS} FROM entries WHERE thread = ? AND {_OWNED}"
 _RANGE = f"{_THREAD} ORDER BY place"
-_CONTROLS = f"{_THREAD} AND role = 'control' ORDER BY place"
+_IS_FRAMING = "role IN ('system', 'summary', 'control')"
+_FRAMING = f"{_THREAD} AND {_IS_FRAMING} ORDER BY place"
+_CONTROLS = f"{_THREAD} AND {_IS_FRAMING} AND role = 'control' ORDER BY place"
 _DOCUMENT = f"FROM documents WHERE owner = {_NUMBER} AND thread = ? AND name = ?"
 _OF_USER = "o.name BETWEEN ? AND ?"
 _OF_OWNER = "e.place > o.owner << 32 AND e.place < (o.owner + 1) << 32"
@@ -200,18 +203,14 @@ class SqlLog(kit.StoredLog):
         *,
         after: int,
         message_ids: Collection[str] = (),
-        documents: Sequence[CacheDraft] = (),
     ) -> list[Entry]:
         """Read, plan and append in one transaction; see `MessageLog.append_planned`."""
         kit.check_ids(message_ids)
         with self._transaction(write=True) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
             later = [self._decode(key, row) for row in tx.rows(_RANGE, *_bind_thread(key, after))]
-            there = kit.merge_entries(self._find(tx, key, message_ids), later)
+            there = merge_entries(self._find(tx, key, message_ids), later)
             appended = self._append(tx, owner, key, kit.encode_drafts(plan(there)))
-            for one in documents:
-                text = kit.encode_state(one.value)
-                self._set_state(tx, owner, key, replace(one, value=text))
         return appended.build_entries(key)
 
     def annotate(
@@ -263,18 +262,36 @@ class SqlLog(kit.StoredLog):
         rows = _select_named(tx, key, message_ids)
         return [kit.decode_entry(key, row, self._signer) for row in rows]
 
-    def read_thread(
-        self,
-        key: ThreadKey,
-        name: str,
-        stretches: Callable[[StateDocument | None], Sequence[Stretch]],
-    ) -> tuple[StateDocument | None, list[Entry]]:
-        """Return a document and entries; see `MessageLog.read_thread`."""
+    def read_back(self, key: ThreadKey, plan: ReadPlan, *, page: int = 64) -> list[Entry]:
+        """Return the entries that a plan asks for; see `MessageLog.read_back`."""
+        found: list[Entry] = []
         with self._transaction() as tx:
-            document, found = self._get_state(tx, key, name), []
-            for after, until in stretches(document):
-                found += tx.rows(_RANGE, *_bind_thread(key, after, until))
-        return document, [self._decode_kept(key, columns) for columns in found]
+            framing = self._read_rows(tx, key, _FRAMING, *_bind_thread(key))
+            named = self._find(tx, key, plan.find_named(framing))
+            for entries, has_more in self._read_pages(tx, key, plan.find_stretches(framing), page):
+                found[:0] = entries
+                if has_more and plan.is_enough(found):
+                    break
+        return merge_entries(framing, named, found)
+
+    def _read_pages(
+        self, tx: Transaction, key: ThreadKey, stretches: Sequence[Stretch], size: int
+    ) -> Iterator[tuple[list[Entry], bool]]:
+        """Yield stretches backwards, each page in order and twice as long as the one before.
+
+        With each page comes whether its stretch may have another one before it.
+        """
+        for after, end in reversed(stretches):
+            until, has_more = end, True
+            while has_more:
+                values = *_bind_thread(key, after, until), size
+                entries = self._read_rows(tx, key, f"{_RANGE} DESC LIMIT ?", *values)[::-1]
+                has_more = len(entries) == size
+                yield entries, has_more
+                until, size = entries[0].position - 1 if entries else after, size * 2
+
+    def _read_rows(self, tx: Transaction, key: ThreadKey, sql: str, *values: Any) -> list[Entry]:
+        return [self._decode_kept(key, columns) for columns in tx.rows(sql, *values)]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
@@ -383,24 +400,17 @@ class SqlLog(kit.StoredLog):
         text = kit.encode_state(value)
         with self._transaction(write=True) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
-            return self._set_state(tx, owner, key, CacheDraft(name, text, expected))
-
-    def _set_state(
-        self, tx: Transaction, owner: _LockedOwner, key: ThreadKey, draft: CacheDraft
-    ) -> StateDocument | None:
-        """Write a document whose value is text already."""
-        name, text, expected = draft.name, draft.value, draft.expected
-        found = self._get_state(tx, key, name)
-        if (None if found is None else found.version) != expected:
-            return None
-        version = kit.make_version(expected)
-        checksum = kit.sign_document(self._signer, key, name, version, text)
-        columns = "version = excluded.version, value = excluded.value"
-        tx.do(
-            "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, thread, name) "
-            f"DO UPDATE SET {columns}, checksum = excluded.checksum",
-            *(owner.number, *_bind_name(key, name)[1:], version, text, checksum),
-        )
+            found = self._get_state(tx, key, name)
+            if (None if found is None else found.version) != expected:
+                return None
+            version = kit.make_version(expected)
+            checksum = kit.sign_document(self._signer, key, name, version, text)
+            columns = "version = excluded.version, value = excluded.value"
+            tx.do(
+                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, thread, name) "
+                f"DO UPDATE SET {columns}, checksum = excluded.checksum",
+                *(owner.number, *_bind_name(key, name)[1:], version, text, checksum),
+            )
         return StateDocument(load_json(text), version)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
@@ -828,7 +838,7 @@ CREATE TABLE entries(
 );
 CREATE INDEX entries_by_thread ON entries(thread, place);
 CREATE INDEX entries_by_key ON entries(key_hash) WHERE key_hash IS NOT NULL;
-CREATE INDEX entries_control ON entries(thread, place) WHERE role = 'control';
+CREATE INDEX entries_framing ON entries(thread, place) WHERE {framing};
 CREATE TABLE documents(
   owner {integer} NOT NULL,
   thread {bytes} NOT NULL,
@@ -871,5 +881,5 @@ def write_schema(*, serial: str, integer: str, data: str) -> list[str]:
         integer: The type of whole numbers of 64 bits.
         data: The type of bytes.
     """
-    script = _TABLES.format(serial=serial, integer=integer, bytes=data)
+    script = _TABLES.format(serial=serial, integer=integer, bytes=data, framing=_IS_FRAMING)
     return script.strip().split(";\n")

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from langchain_convmem.forks import make_lock
-from langchain_convmem.message_log import Stretch
-from langchain_convmem.records import Entry, Owner, ThreadKey
+from langchain_convmem.records import Entry, Owner, Stretch, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
 from langchain_convmem.views.live import find_frontier
 from langchain_convmem.views.messages import TextCounter

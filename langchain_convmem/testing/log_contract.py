@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -52,9 +52,8 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.logs.verify import Finding, VerifyReport, verify_log
-from langchain_convmem.message_log import MessageLog
+from langchain_convmem.message_log import MessageLog, ReadPlan
 from langchain_convmem.records import (
-    CacheDraft,
     Control,
     Cover,
     Draft,
@@ -64,11 +63,12 @@ from langchain_convmem.records import (
     Owner,
     RetractReason,
     StateDocument,
+    Stretch,
     ThreadKey,
 )
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.live import find_live_entries, merge_entries
 
 ANA = ThreadKey("ana", "t1")
 ANAS_OTHER = ThreadKey("ana", "t2")
@@ -161,6 +161,46 @@ CLOSED_CALLS: tuple[Ask, ...] = (
     lambda log: log.delete_state(ANA, "buffer"),
 )
 """Each method, and what asks nothing of the storage: a closed log answers none."""
+
+
+class ReadingPlan:
+    """Reads stretches until there are so many entries; see `MessageLog.read_back`."""
+
+    def __init__(self, stretches: Sequence[Stretch], least: int, *named: str) -> None:
+        self.stretches, self.least, self.named = stretches, least, named
+        self.framing: Sequence[Entry] = ()
+
+    def find_stretches(self, framing: Sequence[Entry]) -> Sequence[Stretch]:
+        """Return the stretches; they are asked for after the ids, of the same entries."""
+        assert self.framing == framing
+        return self.stretches
+
+    def find_named(self, framing: Sequence[Entry]) -> Collection[str]:
+        """Return the ids, whatever there is."""
+        self.framing = framing
+        return self.named
+
+    def is_enough(self, page: Sequence[Entry]) -> bool:
+        """Return whether there are as many as wanted."""
+        return len(page) >= self.least
+
+
+def read_backwards(entries: Sequence[Entry], plan: ReadPlan, *, page: int) -> list[Entry]:
+    """Return what a log that reads a thread backwards returns, given all of its entries."""
+    framing = [entry for entry in entries if entry.role in ("system", "summary", "control")]
+    ids = plan.find_named(framing)
+    named = [entry for entry in entries if entry.message_id in ids]
+    found: list[Entry] = []
+    size = page
+    for after, until in reversed(plan.find_stretches(framing)):
+        rest = [one for one in entries if after < one.position <= (until or one.position)]
+        has_more = True
+        while has_more:
+            has_more = len(rest) >= size
+            rest, found, size = rest[:-size], [*rest[-size:], *found], 2 * size
+            if has_more and plan.is_enough(found):
+                return merge_entries(framing, named, found)
+    return merge_entries(framing, named, found)
 
 
 class MessageLogContract(ABC):
@@ -566,25 +606,29 @@ class MessageLogContract(ABC):
 
     # -- transactions: reading and writing a thread in one go -------------------------------------
 
-    def test_a_document_says_what_is_read_with_it(self, either: Any) -> None:
-        one, two, three, four = say_all(either, ANA, talk("one two three four"))
-        either.set_state(ANA, _NOTE, 1, expected=None)
-
-        def read(*stretches: tuple[int, int | None]) -> list[Entry]:
-            note = either.get_state(ANA, _NOTE)
-            found = either.read_thread(ANA, _NOTE, lambda seen: stretches if seen == note else ())
-            assert found[0] == note
-            return list(found[1])
-
-        assert read((0, one.position), (three.position, None)) == [one, four]
-        assert read() == []
-        noted = either.annotate(ANA, one.id, attributes=["seen"])
+    def test_a_thread_is_read_backwards_by_pages_until_it_is_enough(self, either: Any) -> None:
+        one, two, three, four = say_all(either, ANA, talk("one#m two three four"))
+        say(either, EVERY_KEY[-1], "elsewhere")
+        system = say(either, ANA, SystemMessage("Be kind."))
         mark = retract(either, ANA, two.id)
-        either.forget(ANA, [three.id, four.id])
-        assert read((0, None)) == [noted, two, mark]
+        five = say(either, ANA, "five")
+        for stretches, least in (
+            ([(0, None)], 1),
+            ([(0, None)], 3),
+            ([(0, None)], 99),
+            ([(0, one.position), (two.position, four.position)], 2),
+            ([], 1),
+        ):
+            plan = ReadingPlan(stretches, least, "m", "unknown")
+            found = either.read_back(ANA, plan, page=2)
+            entries = [one, two, three, four, system, mark, five]
+            if type(either.log).read_back is MessageLog.read_back:
+                assert found == entries  # all of the thread, by default
+                continue
+            assert plan.framing == [system, mark]
+            assert found == read_backwards(entries, plan, page=2)
         either.forget(ANA)
-        assert read((0, None)) == []
-        assert [say(either, ANA, "one")] == read((0, None))
+        assert either.read_back(ANA, ReadingPlan([(0, None)], 1)) == []
 
     def test_a_plan_sees_what_is_there_and_is_appended(self, either: Any) -> None:
         old, asked, named = say_all(either, ANA, talk("one#m1 two three#m3"))
@@ -599,17 +643,10 @@ class MessageLogContract(ABC):
         assert (seen, list_texts(found)) == ([old, asked, named], ["4", "x"])
         more = either.append_planned(ANA, plan, after=found[0].position)
         assert (seen, more[1]) == ([found[1]], found[1])
-        note = CacheDraft(_NOTE, "no", None)
         with pytest.raises(ZeroDivisionError):
-            either.append_planned(ANA, plan, after=more[0].position, documents=[note])
+            either.append_planned(ANA, plan, after=more[0].position)
         assert either.append_planned(ANA, lambda _: [], after=0) == []
         assert either.entries(ANA) == [old, asked, named, *found, more[0]]
-        for value, is_current, kept in (("a", True, "a"), ("b", False, "a"), ("c", True, "c")):
-            version = read_state(either, ANA, _NOTE)[1] if is_current else 7
-            documents = [CacheDraft(_NOTE, value, version), CacheDraft("cache:x", 1, 7)]
-            either.append_planned(ANA, plan, after=0, documents=documents)
-            assert read_state(either, ANA, _NOTE)[0] == kept
-        assert either.get_state(ANA, "cache:x") is None
 
     def test_nobody_writes_between_reading_and_appending(self, open_log: OpenLog) -> None:
         logs = [open_log() for _ in range(4 if self.several_handles else 1)]

@@ -216,7 +216,7 @@ def join_thread(
         The thread, all of it where that was read, and what is new; see `join`.
     """
     joined = join(thread.entries, said, stored_form=stored_form)
-    if joined.is_certain or thread.part is None:
+    if joined.is_certain or not thread.floor:
         return thread, joined
     thread = read_all(log, thread)
     return thread, join(thread.entries, said, stored_form=stored_form)

@@ -8,6 +8,7 @@ once.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,8 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import LogError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.history import write_cache
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
-from langchain_convmem.records import CacheDraft, Entry, StateDocument, ThreadKey
+from langchain_convmem.records import Entry, StateDocument, ThreadKey
 from langchain_convmem.turns.recalled import join_system
 from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.messages import TextCounter
@@ -33,6 +33,8 @@ PROFILE_SOURCE = "convmem_profile"
 
 PAUSE_MS = 3_600_000
 """After so long a pause a block is made anew: no provider keeps a prefix longer."""
+
+_logger = logging.getLogger(__name__)
 
 _DOCUMENT = "cache:profile"
 _MOST_THREADS = 1_024
@@ -185,8 +187,7 @@ def read_block(
             frozen = FrozenBlock(ids, summary, followed.generation, max_tokens, now_ms)
             if stores and ids:
                 expected = None if stored is None else stored.version
-                draft = CacheDraft(_DOCUMENT, frozen.to_json(), expected)
-                write_cache(memory.log, key, draft)
+                _write_document(memory, key, frozen.to_json(), expected)
     if frozen is None:
         return ProfileBlock()
     _FROZEN.keep(place, frozen)
@@ -209,3 +210,11 @@ def _read_document(memory: TurnMemory, key: ThreadKey) -> StateDocument | None:
         return memory.log.get_state(key, _DOCUMENT)
     except LogError:
         return None  # a cache: the block is made anew
+
+
+def _write_document(memory: TurnMemory, key: ThreadKey, value: Any, expected: int | None) -> None:
+    """Write the block down; a log that refuses it costs time, and nothing else."""
+    try:
+        memory.log.set_state(key, _DOCUMENT, value, expected=expected)
+    except LogError as error:
+        _logger.info("could not write %s of %r: %s", _DOCUMENT, key.thread_id, error)

@@ -15,7 +15,7 @@ from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.history import read_all, read_live
+from langchain_convmem.history import read_live
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.runnables import allow_own_loop, check_askable
@@ -327,9 +327,7 @@ class Summaries:
                 self._on_summary(event)
 
     def _read(self, key: ThreadKey) -> Sequence[Entry]:
-        thread = read_live(self._log, key)
-        # Noted for a budget: what it leaves out is covered by no summary yet.
-        return (thread if thread.is_whole else read_all(self._log, thread)).entries
+        return read_live(self._log, key).entries
 
     def find_words(
         self, key: ThreadKey, facts: Sequence[Any], most: int | None = _MOST_SOUGHT

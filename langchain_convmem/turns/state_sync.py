@@ -236,7 +236,7 @@ class StateSync:
         is_named = any(entry.role == "user" for entry in found if entry not in mine)
         sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
         meant = self._reconcile(thread, sent, mine)
-        if thread.part is not None and (meant.replaces is not None or not meant.is_certain):
+        if thread.floor and (meant.replaces is not None or not meant.is_certain):
             thread = read_all(self.log, thread)
             meant = self._reconcile(thread, sent, mine)
         own = {id(one): message for one, message in zip(sent, said, strict=True)}

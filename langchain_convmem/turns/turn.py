@@ -20,7 +20,6 @@ from langchain_convmem.ids import get_now_ms
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
-    CacheDraft,
     Control,
     Draft,
     Entry,
@@ -91,7 +90,6 @@ def store_reply(
     start: int,
     metadata: Metadata,
     rounds: Collection[str] = (),
-    documents: Sequence[CacheDraft] = (),
 ) -> list[Draft]:
     """Store a reply in the place of an earlier one, and return what was appended.
 
@@ -107,7 +105,6 @@ def store_reply(
         start: The position at which the turn began.
         metadata: Goes to the last message.
         rounds: Ids of entries of earlier rounds of the turn, which stay.
-        documents: Caches to write beside it.
     """
     answers = drafting.ask_hook(messages)
     drafts: list[Draft] = []
@@ -125,7 +122,7 @@ def store_reply(
         return drafts
 
     names = {message.id for message in messages if message.id}
-    log.append_planned(key, plan, after=start - 1, message_ids=names, documents=documents)
+    log.append_planned(key, plan, after=start - 1, message_ids=names)
     return drafts
 
 

@@ -18,19 +18,17 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.history import (
     LiveThread,
-    make_note,
-    read_all,
+    read_further,
     read_live,
-    write_cache,
 )
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
-from langchain_convmem.message_log import MessageLog, Stretch
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
-    CacheDraft,
     Draft,
     Entry,
     Role,
+    Stretch,
     ThreadKey,
 )
 from langchain_convmem.turns.memory import TurnMemory
@@ -75,9 +73,6 @@ from langchain_convmem.views.providers import Provider
 from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.tokens import count_text_tokens
 
-_NO_DOCUMENT = "cache:none"
-_MANY = 999_999
-"""For the line on what a view leaves out, where its room is kept free: no number is longer."""
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
 _PATIENCE_S = 0.3
@@ -113,7 +108,6 @@ class TurnView:
         *,
         thread: LiveThread | None = None,
         only: Collection[str] | None = None,
-        note_later: bool = False,
     ) -> ModelContext:
         """Return what the model gets.
 
@@ -122,9 +116,8 @@ class TurnView:
             query: What to search for, empty for nothing; None is what the user says in the turn.
             thread: What was read of the thread already; None reads it.
             only: Names of lines that were recalled before in the turn: others are left out.
-            note_later: Leave the note of what the next view needs to the caller.
         """
-        seen = self.read_view(locate, thread, note_later=note_later)
+        seen = self.read_view(locate, thread)
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
             query = join_searchable(filter(None, asked), self.memory.drafting)
@@ -137,12 +130,17 @@ class TurnView:
         """Return the context with as many recalled lines as fit."""
         return seen.add_recalled(found, self._count_text)
 
-    def read_view(
-        self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
-    ) -> ModelContext:
+    def read_thread(self) -> LiveThread:
+        """Return as much of the thread as the view can show, and all that no budget leaves out."""
+        budget = self.options.budget
+        room = None if budget is None else budget.tokens - budget.reserved
+        limits = [most for most in (self.options.history_tokens, room) if most is not None]
+        return read_live(self.memory.log, self.key, min(limits, default=None), self._counter)
+
+    def read_view(self, locate: Locate, thread: LiveThread | None = None) -> ModelContext:
         """Return what the model gets of the thread, without recall; see `build_context`."""
         if thread is None:
-            thread = read_live(self.memory.log, self.key)
+            thread = self.read_thread()
         turn = locate(thread.entries)
         block = read_block(
             self.memory,
@@ -153,11 +151,11 @@ class TurnView:
             stores=self.options.remember,
         )
         if block.text:
-            return self._read_view_with_block(block, locate, thread, note_later)
-        return self.read_thread_view(locate, thread, turn, note_later=note_later)
+            return self._read_view_with_block(block, locate, thread)
+        return self.read_thread_view(locate, thread, turn)
 
     def _read_view_with_block(
-        self, block: ProfileBlock, locate: Locate, thread: LiveThread, note_later: bool
+        self, block: ProfileBlock, locate: Locate, thread: LiveThread
     ) -> ModelContext:
         """Return what the model gets of the thread in the room that a profile's block leaves."""
         tokens = self._count_text(block.text)
@@ -166,7 +164,7 @@ class TurnView:
             reserved = min(self.options.reserved_tokens + tokens, self.options.context_tokens - 1)
             look = replace(self, options=replace(self.options, reserved_tokens=reserved))
         turn = locate(thread.entries)
-        seen = look.read_thread_view(locate, thread, turn, note_later=note_later)
+        seen = look.read_thread_view(locate, thread, turn)
         messages = block.add_to(seen.view.messages)
         added = len(messages) - len(seen.view.messages)
         view = replace(seen.view, messages=messages, tokens=seen.view.tokens + tokens)
@@ -174,26 +172,20 @@ class TurnView:
         return replace(seen, view=view, asked=asked, profile=block)
 
     def read_thread_view(
-        self, locate: Locate, thread: LiveThread, turn: TurnEntries, *, note_later: bool
+        self, locate: Locate, thread: LiveThread, turn: TurnEntries
     ) -> ModelContext:
         """Return what the model gets of the thread alone, within the budget."""
-        log = self.memory.log
-        view: Context | None = None
-        if turn.is_whole and thread.holds(turn.start):
+        view = self._fit_view(thread, turn)
+        while view is None and thread.floor:
+            # The turn began long ago, or the budget reaches further back than what was read.
+            thread = read_further(self.memory.log, thread)
+            turn = locate(thread.entries)
             view = self._fit_view(thread, turn)
         if view is None:
-            # The turn began long ago, or the budget reaches further back than what was read.
-            thread = read_all(log, thread)
-            turn = locate(thread.entries)
-            view = self._fit_view(thread, turn) or self._make_view_of_turn(turn)
-        options = self._make_view_options(self._list_budgets(turn)[0])
-        note = make_note(thread, view, options) if self.options.remember else None
-        if note is not None and not note_later:
-            write_cache(log, self.key, note)
-            note = None
+            view = self._make_view_of_turn(turn)
         asked = self._find_asked(view, turn.own)
         place = self.options.recall_place
-        return ModelContext(thread, turn, view, asked, self.slots, note=note, recall_place=place)
+        return ModelContext(thread, turn, view, asked, self.slots, recall_place=place)
 
     def recall_lines(
         self, seen: ModelContext, query: str, *, is_first: bool = True
@@ -367,7 +359,7 @@ class TurnView:
         budget = self.options.budget
         if budget is None or not self._shows_summary:
             return budget
-        return budget.reserve(self._count_text(format_summary_text(entries, _MANY)))
+        return budget.reserve(self._count_text(format_summary_text(entries, is_cut=True)))
 
     @property
     def _counter(self) -> TokenCounter:
@@ -398,7 +390,9 @@ class TurnView:
         }
 
     def _fit_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
-        """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
+        """Return the view within the first budget that it fits; see `LiveThread.build_view`."""
+        if thread.floor and not (turn.is_whole and thread.holds(turn.start)):
+            return None
         seen = replace(thread, entries=turn.entries)
         views = (
             seen.build_view(**self._make_view_options(budget), shorten=False)
@@ -464,7 +458,9 @@ def read_stretches(
     log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
 ) -> Sequence[Entry]:
     """Return the entries of some stretches of a thread."""
-    return log.read_thread(key, _NO_DOCUMENT, lambda _: stretches)[1]
+    return [
+        entry for after, until in stretches for entry in log.entries(key, after=after, until=until)
+    ]
 
 
 # -- What a model gets ----------------------------------------------------------------------------
@@ -481,7 +477,6 @@ class ModelContext:
         blocks: The recalled blocks.
         opened: What folded summaries of the thread say.
         recalled: The text of both; may be empty.
-        note: What the next view needs of the thread, to be written beside the reply, if anything.
         profile: What the messages hold of the user's profile.
         recall_place: Where recalled lines stand, unless a slot takes them.
     """
@@ -494,7 +489,6 @@ class ModelContext:
     blocks: Sequence[RecalledBlock] = ()
     opened: Sequence[OpenedSummary] = ()
     recalled: str = ""
-    note: CacheDraft | None = None
     profile: ProfileBlock = field(default_factory=ProfileBlock)
     recall_place: RecallPlace = "user"
 
@@ -541,7 +535,7 @@ class ModelContext:
             "history": MessageList(given[:at]),
             "input": MessageList(given[at:]),
             "recalled": make_recalled_messages(self.recalled),
-            "summary": format_summary_text(self.turn.entries, self.view.left_out),
+            "summary": format_summary_text(self.turn.entries, is_cut=self.view.left_out > 0),
             "messages": MessageList(self._whole),
         }
 

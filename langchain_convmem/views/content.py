@@ -12,7 +12,7 @@ import binascii
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
@@ -336,14 +336,9 @@ _ROLE_KEY = "__openai_role__"
 _SEVERAL = 2
 
 
-def find_first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the first two names that user messages of the thread bear, or fewer.
-
-    Args:
-        live: Live entries.
-        earlier: Names that entries before these bear.
-    """
-    found = list(earlier)
+def find_first_speakers(live: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the first two names that user messages among live entries bear, or fewer."""
+    found: list[str] = []
     for entry in live:
         if len(found) >= _SEVERAL:
             break

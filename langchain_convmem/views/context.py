@@ -8,20 +8,18 @@ after it and every result owned, no empty text, nothing the provider does not ta
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.errors import BudgetError, ConfigError
-from langchain_convmem.ids import is_ulid
 from langchain_convmem.records import Entry, Role
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.compactions import (
     CompactedPart,
     drop_compactions,
     find_compacted_part,
-    find_compactions,
     find_later,
     keep_compactions,
     read_compaction,
@@ -44,10 +42,7 @@ from langchain_convmem.views.live import (
     describe_damage,
     find_frontier,
     find_live_entries,
-    find_nodes,
-    find_retracted_ids,
     find_uncovered,
-    get_level,
     is_blank,
     make_placeholder_turn,
 )
@@ -66,7 +61,6 @@ from langchain_convmem.views.summaries import format_summary, read_summaries
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
     ToolCalls,
-    find_answered_calls,
 )
 
 SummaryPlace = Literal["user", "system", "omit"]
@@ -84,9 +78,7 @@ def build_context(
     max_tokens: int | None = None,
     summary: SummaryPlace = "user",
     token_counter: TokenCounter = count_tokens,
-    earlier_speakers: Collection[str] = (),
     earlier_left_out: int = 0,
-    left_out_since: Sequence[tuple[int, int]] = (),
     shorten: bool = True,
 ) -> Context:
     """Return the model's view of a thread.
@@ -106,10 +98,7 @@ def build_context(
             user, whose words they hold, and a short answer to it, or with that of the system; or
             left out. Where not even the latest exchange would fit beside them, the latest of them.
         token_counter: Counts the tokens of messages.
-        earlier_speakers: Names that messages before these entries bear, where `entries` are not
-            the whole thread.
-        earlier_left_out: How many messages before these entries no summary covers.
-        left_out_since: How many of them come after a provider's compaction at a position.
+        earlier_left_out: How many messages before these entries no summary covers, at least.
         shorten: Whether long texts may be shown cut.
 
     Raises:
@@ -123,18 +112,19 @@ def build_context(
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     repairs = describe_damage(entries)
     live = find_live_entries(entries)
-    part = find_compacted_part(entries, find_uncovered(live), rules)
+    uncovered = find_uncovered(live)
+    part = find_compacted_part(entries, uncovered, rules)
     if part.sent is not None:
         name = part.sent.message_id
         repairs.append(f"left out what was said before {name}: the compaction in it stands for it")
-    several = len(find_first_speakers(live, earlier_speakers)) > 1
+    several = len(find_first_speakers(uncovered)) > 1
     stale = find_stale_reasoning(entries, live, part.shown, hoists=rules.system == "head")
     head, body = _ContextBuilder(rules, repairs, part, stale, several=several).build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     told = None if summary == "omit" else _SummaryMessage.read(entries, live, part, summary)
     begun = part.sent if told is None else part.told or part.sent
     if begun is not None:  # it stands for what was said before
-        earlier_left_out = dict(left_out_since).get(begun.position, 0)
+        earlier_left_out = 0
     said = [entry.position for entry in _find_said_from(part.shown, begun)]
     view = _FittedView(head, body, told, said, earlier_left_out, token_counter)
     if max_tokens is not None:
@@ -383,18 +373,22 @@ class _SummaryMessage:
         shown = () if is_blank else summaries
         return cls(find_pins(entries), find_pin_entries(entries), shown, part.told, place)
 
-    def format_text(self, left_out: int = 0) -> str:
-        """Return its text without a fence; empty where there is nothing to say."""
+    def format_text(self, *, is_cut: bool = False) -> str:
+        """Return its text without a fence; empty where there is nothing to say.
+
+        Args:
+            is_cut: Whether earlier messages are neither shown nor summarised.
+        """
         texts = read_summaries(self.summaries)
         if self.told is not None:
             texts.append(read_compaction(self.told.message))
         told = "\n".join(map(clean_text, texts))
-        parts = [format_pins(self.pins), told, describe_left_out(left_out)]
+        parts = [format_pins(self.pins), told, LEFT_OUT_TEXT if is_cut else ""]
         return "\n\n".join(filter(None, parts))
 
-    def make_pieces(self, left_out: int = 0) -> list[ContextPiece]:
+    def make_pieces(self, *, is_cut: bool = False) -> list[ContextPiece]:
         """Return the message, and the answer to it, if there is anything to say."""
-        text = self.format_text(left_out)
+        text = self.format_text(is_cut=is_cut)
         if not text:
             return []
         positions = {entry.position for entry in (*self.summaries, *self.pinned)}
@@ -417,23 +411,22 @@ LEFT_OUT_ID = "convmem-left-out"
 """Id of a message that says nothing but how many others are left out."""
 
 
-def describe_left_out(count: int) -> str:
-    """Return the sentence about messages that a view neither shows nor summarises; "" for none."""
-    if not count:
-        return ""
-    said = "message of this conversation is" if count == 1 else "messages of this conversation are"
-    return f"{count:,} earlier {said} neither shown nor summarised here; search for what you miss."
+LEFT_OUT_TEXT = (
+    "Earlier messages of this conversation are neither shown nor summarised here; "
+    "search for what you miss."
+)
+"""Tells of them without a number, so that the beginning of a view stays what it was."""
 
 
-def format_summary_text(entries: Sequence[Entry], left_out: int = 0) -> str:
+def format_summary_text(entries: Sequence[Entry], *, is_cut: bool = False) -> str:
     """Return what the message of the summary says, without its fence, for a place of its own.
 
     Args:
         entries: A thread's entries, or those that its next view needs.
-        left_out: How many earlier messages are neither shown nor summarised.
+        is_cut: Whether earlier messages are neither shown nor summarised.
     """
     live = find_live_entries(entries)
-    return _SummaryMessage.read(entries, live, CompactedPart(())).format_text(left_out)
+    return _SummaryMessage.read(entries, live, CompactedPart(())).format_text(is_cut=is_cut)
 
 
 # -- A view within a token budget -----------------------------------------------------------------
@@ -448,7 +441,7 @@ class _FittedView:
         body: The conversation.
         summarised: The message of the summary; None if it stands elsewhere.
         said: Positions of the messages in it, in order; blank ones are left out.
-        earlier: How many messages before the conversation are left out anyway.
+        earlier: How many messages before the conversation are left out anyway, at least.
         count: Counts the tokens of messages.
     """
 
@@ -471,7 +464,7 @@ class _FittedView:
         """
         fitted = self._fit_summaries(max_tokens)
         if fitted is None and shorten:
-            shorten_latest(self._make_head(0), self.body, max_tokens, self.count, repairs)
+            shorten_latest(self._make_head(), self.body, max_tokens, self.count, repairs)
             fitted = self._fit_summaries(max_tokens)
         return self if fitted is None else fitted
 
@@ -492,37 +485,31 @@ class _FittedView:
         Raises:
             BudgetError: If what must not be cut is larger than the budget.
         """
-        # With a number that is never shorter than the true one.
-        most = self._count_left_out(()) if self._has_room_to_note(max_tokens) else 0
-        head = self._make_head(most)
+        whole = [*self._make_head(), *self.body]
+        fits = max_tokens is None or _weigh(whole, self.count) <= max_tokens
+        head = self._make_head(is_cut=self._has_room_to_note(max_tokens, fits=fits))
         pieces, tokens = fit_budget(head, self.body, max_tokens, self.count, repairs)
         is_whole = len(pieces) == len(head) + len(self.body)
         kept = [piece for piece in pieces[len(head) :] if piece.role != "system"]
         left_out = self.earlier if is_whole else self._count_left_out(kept)
-        if most:
-            pieces = [*self._make_head(left_out), *pieces[len(head) :]]
-            tokens = _weigh(pieces, self.count)
         messages = [piece.message for piece in pieces]
         positions = frozenset(position for piece in pieces for position in piece.positions)
-        return Context(messages, tuple(repairs), tokens, positions, is_whole, left_out)
+        return Context(messages, tuple(repairs), tokens, positions, is_whole or fits, left_out)
 
-    def _has_room_to_note(self, max_tokens: int | None) -> bool:
+    def _has_room_to_note(self, max_tokens: int | None, *, fits: bool) -> bool:
         """Return whether something is left out, and a line that says so fits."""
-        if max_tokens is None:
-            return self.earlier > 0
-        whole = [*self._make_head(0), *self.body]
-        if not self.earlier and _weigh(whole, self.count) <= max_tokens:
+        if fits and not self.earlier:
             return False
-        return self.weigh_latest(self._count_left_out(())) <= max_tokens
+        return max_tokens is None or self.weigh_latest(is_cut=True) <= max_tokens
 
-    def weigh_latest(self, left_out: int = 0) -> int:
+    def weigh_latest(self, *, is_cut: bool = False) -> int:
         """Return how large what must not be cut is."""
-        head = self._make_head(left_out)
+        head = self._make_head(is_cut=is_cut)
         return _weigh(_keep_pieces(head, self.body, _find_exchanges(self.body)[-1]), self.count)
 
-    def _make_head(self, left_out: int) -> list[ContextPiece]:
-        summarised = [] if self.summarised is None else self.summarised.make_pieces(left_out)
-        return [*self.head, *summarised]
+    def _make_head(self, *, is_cut: bool = False) -> list[ContextPiece]:
+        told = self.summarised
+        return [*self.head, *([] if told is None else told.make_pieces(is_cut=is_cut))]
 
     def _count_left_out(self, kept: Sequence[ContextPiece]) -> int:
         """Return how many messages are said before all that these pieces of the body show."""
@@ -721,271 +708,3 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
         f"left out the reasoning of {name}: it was thought after what is cut" for name in forgotten
     )
     return bool(forgotten)
-
-
-# -- The live part of a thread: what its next view needs, so that no view reads an archive --------
-_FORM = 3
-_MOST_KEPT = 64
-_COMPACTIONS_KEPT = 4
-"""How many of the latest messages with a provider's compaction are kept: of each provider, one."""
-_RESERVE = 1.25
-"""How much further than its budget a note reaches back, since budgets and threads change."""
-
-
-@dataclass(frozen=True, slots=True)
-class LivePart:
-    """What a view needs of a thread that was read up to `upto`.
-
-    Attributes:
-        upto: The newest position when this was noted.
-        newest_id: Id of the entry there; ids made later are greater.
-        floor: Entries up to this position are not needed, but for those at `kept`.
-        kept: Their positions: system messages, pins and the summaries of the frontier, with what
-            they replaced.
-        summary_ids: The entries of that frontier.
-        speakers: Up to two names that messages up to `floor` bear.
-        is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
-            views that leave something of it out for their budget.
-        reach: At least this many tokens lie after `floor`; 0 if all that counts does.
-        left_out: How many messages up to `floor`, besides those kept, no summary covers.
-        left_out_since: The positions of what is kept with a provider's compaction, each with how
-            many of them come after it.
-    """
-
-    upto: int
-    newest_id: str
-    floor: int
-    kept: tuple[int, ...]
-    summary_ids: tuple[str, ...]
-    speakers: tuple[str, ...]
-    is_whole: bool
-    reach: int
-    left_out: int = 0
-    left_out_since: tuple[tuple[int, int], ...] = ()
-
-    @classmethod
-    def read(cls, document: Any) -> Self | None:
-        """Return the note of a state document; None if it is none that this release wrote."""
-        if not isinstance(document, dict) or document.get("form") != _FORM:
-            return None
-        fields = {name: value for name, value in document.items() if name != "form"}
-        lists = {name: tuple(fields[name]) for name in ("kept", "summary_ids", "speakers")}
-        since = tuple((position, count) for position, count in fields["left_out_since"])
-        return cls(**{**fields, **lists, "left_out_since": since})
-
-    def describe_earlier(self) -> dict[str, Any]:
-        """Return what `build_context` is to know of the messages up to `floor`."""
-        return {
-            "earlier_speakers": self.speakers,
-            "earlier_left_out": self.left_out,
-            "left_out_since": self.left_out_since,
-        }
-
-    def write_document(self) -> dict[str, Any]:
-        """Return the note as a state document."""
-        fields = asdict(self)
-        lists = {name: list(one) for name, one in fields.items() if isinstance(one, tuple)}
-        return {"form": _FORM, **fields, **lists}
-
-
-# -- Reading on from a note -----------------------------------------------------------------------
-def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
-    """Return whether a view of these entries is the view of the whole thread.
-
-    Args:
-        part: What was noted.
-        entries: The thread's entries at `part.kept` and after `part.floor`, by position.
-    """
-    by_id = {entry.id: entry for entry in entries}
-    positions = {entry.position for entry in entries}
-    fresh = [entry for entry in entries if entry.position > part.upto]
-    known = {entry.turn_id for entry in entries if entry.position <= part.upto}
-    return (
-        positions.issuperset(part.kept)
-        and _are_summaries_live(part.summary_ids, entries)
-        and all(_is_known(name, by_id) for entry in fresh for name in _get_retracted(entry))
-        and _begin_here(fresh, known, part.newest_id)
-        and (part.is_whole or _have_calls_here(fresh, entries))
-        # A new summary may cover what was left out.
-        and not (part.left_out and any(entry.role == "summary" for entry in fresh))
-    )
-
-
-def _get_retracted(entry: Entry) -> tuple[str, ...]:
-    return () if entry.control is None else entry.control.retracts
-
-
-def _are_summaries_live(names: Collection[str], entries: Sequence[Entry]) -> bool:
-    """Return whether summaries are in the frontier, or something there builds on them."""
-    nodes = find_nodes(find_live_entries(entries)) if names else ()
-    return {node.id for node in nodes}.issuperset(names)
-
-
-def _is_known(entry_id: str, by_id: dict[str, Entry]) -> bool:
-    """Return whether an entry is among these, and all that it retracts itself."""
-    entry = by_id.get(entry_id)
-    return entry is not None and all(_is_known(name, by_id) for name in _get_retracted(entry))
-
-
-def _begin_here(fresh: Iterable[Entry], known: Collection[str], newest_id: str) -> bool:
-    """Return whether no entry belongs to a turn that began before the noted part."""
-    begun = set(known)
-    for entry in fresh:
-        turn = entry.turn_id
-        is_new = turn == entry.id or (is_ulid(turn) and turn > newest_id)
-        if entry.control is None and turn not in begun and not is_new:
-            return False
-        begun.add(turn)
-    return True
-
-
-def _have_calls_here(fresh: Iterable[Entry], entries: Sequence[Entry]) -> bool:
-    """Return whether every new tool result has its call among the entries."""
-    results = [entry.id for entry in fresh if entry.role == "tool"]
-    return not results or {
-        result for _, result in find_answered_calls(find_live_entries(entries))
-    }.issuperset(results)
-
-
-def is_self_contained(page: Sequence[Entry]) -> bool:
-    """Return whether the latest entries of a thread refer to nothing before the first of them."""
-    if not page:
-        return True
-    first = page[0]
-    part = LivePart(first.position, first.id, first.position, (), (), (), True, 0)
-    return is_current(part, page[1:])
-
-
-# -- Noting ---------------------------------------------------------------------------------------
-def narrow_live_part(
-    entries: Sequence[Entry],
-    before: LivePart | None,
-    *,
-    max_tokens: int | None,
-    token_counter: TokenCounter,
-    min_saved: int = 32,
-) -> LivePart | None:
-    """Return a note of what the next view needs; None where it would save too little.
-
-    Args:
-        entries: The thread's entries by position, or those that `before` says are needed.
-        before: What was noted earlier, if `entries` are not the whole thread.
-        max_tokens: The budget of the view, if it has one.
-        token_counter: Counts the tokens of messages.
-        min_saved: A note that saves fewer entries is not worth writing.
-    """
-    live = find_live_entries(entries)
-    shown = find_uncovered(live)
-    said = [entry for entry in shown if entry.role != "system"]
-    # Two budgets in turn must not narrow and widen each other's note for ever.
-    reach = max(round(_RESERVE * (max_tokens or 0)), 0 if before is None else before.reach)
-    needed = _find_latest(said, reach, token_counter) if max_tokens or reach else said
-    frontier = find_frontier(live)
-    system = [entry for entry in shown if entry.role == "system"]
-    framing = [*system, *frontier, *find_pin_entries(entries)]
-    compacted = [entry for entry in said if find_compactions(entry.message)][-_COMPACTIONS_KEPT:]
-    framing += compacted
-    floor = _find_floor(entries, needed)
-    kept = sorted(position for position in _find_origins(entries, framing) if position <= floor)
-    saved = sum(entry.position <= floor for entry in entries) - len(kept)
-    if saved < min_saved or len(kept) > _MOST_KEPT:
-        return None
-    earlier = [entry for entry in live if entry.position <= floor and entry.position not in kept]
-    speakers = () if before is None else before.speakers
-    is_whole = len(needed) == len(said) and (before is None or before.is_whole)
-    gone = {one.id: one for one in said if one.position <= floor and one.position not in kept}
-    since = {} if before is None else dict(before.left_out_since)
-    return LivePart(
-        upto=entries[-1].position,
-        newest_id=entries[-1].id,
-        floor=floor,
-        kept=tuple(kept),
-        summary_ids=tuple(entry.id for entry in frontier),
-        speakers=find_first_speakers(earlier, speakers),
-        is_whole=is_whole,
-        reach=0 if is_whole else reach,
-        left_out=count_said(gone.values()) + (0 if before is None else before.left_out),
-        left_out_since=tuple(
-            (
-                item.position,
-                since.get(item.position, 0)
-                + count_said(one for one in find_later(said, item) if one.id in gone),
-            )
-            for item in compacted
-            if item.position <= floor
-        ),
-    )
-
-
-def _find_latest(said: Sequence[Entry], tokens: int, count: TokenCounter) -> Sequence[Entry]:
-    """Return the latest exchanges that weigh so much, or all there are."""
-    weight = 0
-    for number in range(len(said) - 1, 0, -1):
-        entry, earlier = said[number], said[number - 1]
-        weight += 0 if entry.message is None else count([entry.message])
-        if weight >= tokens and entry.role == "user" and earlier.role != "user":
-            return said[number:]
-    return said
-
-
-def _find_floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
-    """Return the position up to which nothing is needed, and no turn or tool loop is cut."""
-    end = entries[-1].position if entries else 0
-    floor = min(_find_origins(entries, needed), default=end + 1) - 1
-    at = {entry.id: entry.position for entry in entries}
-    calls = find_answered_calls(find_live_entries(entries))
-    reaches = [
-        *_find_turn_spans(entries),
-        *((at[call], at[result]) for call, result in calls),
-        *_find_falls(entries),
-    ]
-    while True:
-        cut = [first for first, last in reaches if first <= floor < last]
-        if not cut:
-            return floor
-        floor = min(cut) - 1
-
-
-def _find_turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
-    # A turn stands where it began, be it with a system message.
-    firsts: dict[str, int] = {}
-    spans: dict[str, tuple[int, int]] = {}
-    for entry in entries:
-        if entry.control is None and entry.role != "summary":
-            first = firsts.setdefault(entry.turn_id, entry.position)
-            if entry.role != "system":
-                spans[entry.turn_id] = (first, entry.position)
-    return spans.values()
-
-
-def _find_falls(entries: Sequence[Entry]) -> Iterable[tuple[int, int]]:
-    """Yield what must be read together so that a summary made by rule is known to have fallen."""
-    dead = find_retracted_ids(entries)
-    fallen = {entry.id: entry for entry in entries if entry.id in dead and get_level(entry)}
-    causes = [(entry.position, set(_get_retracted(entry))) for entry in entries if fallen]
-    causes += [(entry.position, {name}) for name, entry in fallen.items()]
-    for entry in fallen.values():
-        for position, names in causes:
-            if position < entry.position and not names.isdisjoint(entry.metadata.summary_ids):
-                yield position, entry.position
-
-
-def _find_origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:
-    """Return the positions of entries, of what they replaced, and of what says so."""
-    at = {entry.id: entry for entry in entries}
-    dead = find_retracted_ids(entries)
-    replacing = {
-        entry.control.replacement: entry
-        for entry in entries
-        if entry.control is not None and entry.id not in dead
-    }
-    found: set[int] = set()
-    waiting = list(shown)
-    while waiting:
-        entry = waiting.pop()
-        if entry.position not in found:
-            found.add(entry.position)
-            control = replacing.get(entry.id)
-            origins = () if control is None else (control.id, *_get_retracted(control)[:1])
-            waiting.extend(at[name] for name in origins if name in at)
-    return found

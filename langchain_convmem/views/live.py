@@ -21,6 +21,12 @@ Retraction: TypeAlias = tuple[str, tuple[str, ...]]
 """The id of a control entry, and the ids of the entries that it takes out."""
 
 
+def merge_entries(*parts: Iterable[Entry]) -> list[Entry]:
+    """Return the entries of several lists, each once, in order of position."""
+    by_position = {entry.position: entry for part in parts for entry in part}
+    return [by_position[position] for position in sorted(by_position)]
+
+
 def find_retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     """Return the ids that control entries take out of every view.
 

@@ -136,8 +136,9 @@ class Context:
         repairs: What had to be repaired, one sentence each; empty for a sound history.
         tokens: Size of `messages` by the token counter.
         positions: Positions of the entries that `messages` show.
-        is_whole: Whether nothing was left out for the budget.
-        left_out: How many earlier messages `messages` neither show nor summarise.
+        is_whole: Whether the budget leaves nothing out of the entries that were read.
+        left_out: How many earlier messages `messages` neither show nor summarise: exact where all
+            of the thread was read, else at least so many.
     """
 
     messages: list[BaseMessage]

@@ -12,26 +12,32 @@ from typing import Any, Self
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
+from langchain_convmem.history import LiveThread
 from langchain_convmem.records import Entry
+from langchain_convmem.testing.log_contract import read_backwards
 from langchain_convmem.views.codec import clean_text
-from langchain_convmem.views.compactions import drop_compactions, find_compacted_part
+from langchain_convmem.views.compactions import (
+    drop_compactions,
+    find_compacted_part,
+    find_compactions,
+)
 from langchain_convmem.views.context import (
     LEFT_OUT_ID,
+    LEFT_OUT_TEXT,
     SUMMARY_SOURCE,
     build_context,
     count_said,
-    describe_left_out,
-    is_current,
-    narrow_live_part,
 )
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens, is_blank_message
 from langchain_convmem.views.providers import resolve_provider
+from langchain_convmem.views.reach import LiveReach
 from langchain_convmem.views.shown import Context
+from tests.fuzz.generator import KEY
 from tests.fuzz.validators import VALIDATORS
 
 SEES_NAMES = ("openai", "openai_responses")
-__all__ = ["Thread", "broken_promises", "budget_faults", "drop_note", "faults_of_reading_on"]
+__all__ = ["Thread", "broken_promises", "budget_faults", "drop_note", "faults_of_reading_back"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,9 @@ class Thread:
     def from_chain(cls, entries: Sequence[Entry]) -> Self:
         """Return the thread of these entries."""
         live = find_live_entries(entries)
-        people = {e.message.name for e in live if e.role == "user" and e.message and e.message.name}
-        return cls(entries, find_uncovered(live), frozenset(people))
+        said = find_uncovered(live)
+        people = {e.message.name for e in said if e.role == "user" and e.message and e.message.name}
+        return cls(entries, said, frozenset(people))
 
 
 def broken_promises(thread: Thread, profile: str) -> list[str]:
@@ -150,14 +157,11 @@ def _drop_items(entry: Entry) -> BaseMessage:
 
 def drop_note(view: Context) -> list[BaseMessage]:
     """Return the messages of a view without the line on what it leaves out."""
-    note = describe_left_out(view.left_out)
-    if not note:
-        return list(view.messages)
     kept = []
     for message in view.messages:
         update = {"content": message.content}
         if message.additional_kwargs.get("source") == SUMMARY_SOURCE:
-            update = {"content": str(message.content).replace(f"\n\n{note}\n</", "\n</")}
+            update = {"content": str(message.content).replace(f"\n\n{LEFT_OUT_TEXT}\n</", "\n</")}
         if message.id not in (LEFT_OUT_ID, f"{LEFT_OUT_ID}-noted"):
             kept.append(message.model_copy(update=update))
     return kept
@@ -183,18 +187,48 @@ def _is_compaction(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") == "compaction"
 
 
-# -- reading on from a note -----------------------------------------------------------------------
+# -- reading backwards ----------------------------------------------------------------------------
 
 
-def faults_of_reading_on(thread: Thread, profile: str, rng: random.Random) -> list[str]:
-    """Return what differs where a thread is read on from a note made at a random moment."""
-    then = thread.entries[: rng.randint(0, len(thread.entries))]
-    part = narrow_live_part(then, None, max_tokens=None, token_counter=count_tokens, min_saved=1)
-    if part is None:
-        return []
-    read = [e for e in thread.entries if e.position > part.floor or e.position in part.kept]
-    if not is_current(part, read):
+def faults_of_reading_back(thread: Thread, profile: str, rng: random.Random) -> list[str]:
+    """Return what differs where a thread is read backwards for a budget, in pages of any size."""
+    budget = rng.choice((None, rng.randint(1, 400)))
+    reach = LiveReach(budget, count_tokens)
+    pages = read_backwards(thread.entries, reach, page=rng.randint(1, 8))
+    if not reach.is_certain(pages):
         return []  # the thread is read whole then
-    shown = build_context(read, provider=profile, **part.describe_earlier())  # type: ignore[arg-type]
-    whole = build_context(thread.entries, provider=profile)  # type: ignore[arg-type]
-    return [] if shown == whole else [f"shows something else behind {part}"]
+    read = reach.select_needed(pages)
+    options: dict[str, Any] = {"provider": profile, "max_tokens": budget}
+    shown = LiveThread(KEY, read, reach.floor, not reach.is_cut).build_view(**options)
+    if shown is None:
+        return []  # more is read then
+    whole = build_context(thread.entries, **options)
+    has_items = any(find_compactions(entry.message) for entry in thread.uncovered)
+    if reach.is_cut and (has_items or len(thread.people) > 1):
+        return []  # these count as far as the budget reaches
+    if (shown.positions, shown.left_out > 0) != (whole.positions, whole.left_out > 0):
+        return [f"shows other messages within {budget} where it reads from {reach.floor} on"]
+    in_place = resolve_provider(profile).system == "in_place"  # type: ignore[arg-type]  # one of the names
+    leaves = "system" if reach.is_cut and in_place else None
+    if without_numbering(shown, leaves) != without_numbering(whole, leaves):
+        return [f"shows something else within {budget} where it reads from {reach.floor} on"]
+    return []
+
+
+def without_numbering(view: Context, leaves: str | None = None) -> list[str]:
+    """Return the messages as text, alike where ids and names are told apart in another way.
+
+    Calls that repeat an id, and files that repeat a name, are told apart by what is in view.
+
+    Args:
+        view: The view.
+        leaves: A type of messages to leave out.
+    """
+    fields = [
+        message.model_dump(exclude={"tool_calls", "tool_call_id"})
+        for message in view.messages
+        if message.type != leaves
+    ]
+    return [
+        re.sub(r"-\d+'", "'", repr({**each, "content": str(each["content"])})) for each in fields
+    ]

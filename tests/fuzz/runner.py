@@ -16,7 +16,7 @@ from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES, Oracle
-from tests.fuzz.promises import Thread, broken_promises, budget_faults, faults_of_reading_on
+from tests.fuzz.promises import Thread, broken_promises, budget_faults, faults_of_reading_back
 from tests.fuzz.service import Service
 
 __all__ = ["Report", "Tally", "run", "run_shared"]
@@ -102,8 +102,8 @@ class Fuzz:
             rng = random.Random(seed)
             profile = rng.choice(list(PROVIDERS))
             self._seen(seed, "budget", profile, partial(budget_faults, thread, profile, rng))
-            look = partial(faults_of_reading_on, thread, profile, rng)
-            self._seen(seed, "reading on", profile, look)
+            look = partial(faults_of_reading_back, thread, profile, rng)
+            self._seen(seed, "reading back", profile, look)
         if self._converters:
             self._consult(seed, number, entries)
         if self._http_every and number % self._http_every == 0:

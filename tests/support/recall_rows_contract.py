@@ -18,6 +18,7 @@ from langchain_convmem.testing.log_contract import (
     BO,
     NOBODY,
     SAMPLES,
+    ReadingPlan,
     retract,
     say,
     say_all,
@@ -64,7 +65,7 @@ class RecallRowsContract:
             entries, found = log.entries(ANA), log.line_changes(ANA.owner)
             assert [line.text for line in found.lines] == ["one", "three"], how
             assert [entry.damage for entry in found.controls] == [entries[1].damage]
-            assert log.read_thread(ANA, "none", lambda _: [(0, None)])[1] == entries
+            assert log.read_back(ANA, ReadingPlan([(0, None)], 99)) == entries
             log.forget(ANA)
 
     def test_segments_are_kept_by_owner_and_fingerprint(self, log):

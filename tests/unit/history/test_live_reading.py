@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -10,8 +9,9 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from summaries import bare_texts
 
 from langchain_convmem import ConversationHistory, InMemoryLog
-from langchain_convmem.errors import BudgetError, LogUnavailableError
-from langchain_convmem.records import Entry, StateDocument, ThreadKey
+from langchain_convmem.errors import BudgetError
+from langchain_convmem.message_log import ReadPlan
+from langchain_convmem.records import Entry, ThreadKey
 
 KEY = ThreadKey("ana", "t")
 
@@ -19,26 +19,17 @@ KEY = ThreadKey("ana", "t")
 class CountingLog(InMemoryLog):
     """A log that counts the entries that it hands out."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.read = 0
-        self.notes = 0
+    read = 0
 
     def entries(self, key: ThreadKey, **options: Any) -> list[Entry]:
         found = super().entries(key, **options)
         self.read += len(found)
         return found
 
-    def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
-        found = super().find(key, message_ids)
+    def read_back(self, key: ThreadKey, plan: ReadPlan, *, page: int = 64) -> list[Entry]:
+        found = super().read_back(key, plan, page=page)
         self.read += len(found)
         return found
-
-    def set_state(
-        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
-    ) -> StateDocument | None:
-        self.notes += name.startswith("cache:")
-        return super().set_state(key, name, value, expected=expected)
 
 
 @pytest.fixture
@@ -72,7 +63,6 @@ def test_a_summarised_thread_is_read_from_where_its_summary_ends(log, history):
         talk(history, 100, start=100 * round_number)
         history.add_summary(f"Summary {round_number}.", history.summary_window())
         history.add("user", f"pending {round_number}")
-        history.context()  # notes what the next view needs
         reads.append(reads_of(log, history.context))
     assert max(reads) <= 10
     told = bare_texts(history.messages)
@@ -88,16 +78,18 @@ def test_a_view_within_a_budget_reads_what_the_budget_reaches(log, history):
     assert history.context(max_tokens=100).messages[-1].content == "answer 1004"
 
 
-def test_a_larger_budget_reads_further_back_and_a_smaller_one_does_not_undo_that(log, history):
+def test_a_larger_budget_reads_further_back(log, history):
     talk(history, 1000)
-    history.context(max_tokens=50)
     assert history.context(max_tokens=1000).tokens > 900
-    history.context(max_tokens=50)
     assert reads_of(log, lambda: history.context(max_tokens=1000)) < 1000
-    notes = log.notes
-    for budget in (50, 1000, 50, 1000):
-        history.context(max_tokens=budget)
-    assert log.notes == notes
+
+
+def test_what_is_left_out_is_counted_where_it_was_read(history):
+    talk(history, 4)
+    assert history.context(max_tokens=60).left_out == 2
+    talk(history, 1000, start=4)
+    view = history.context(max_tokens=60)
+    assert 0 < view.left_out < 2000
 
 
 def test_a_view_without_a_budget_is_whole_after_one_with_a_budget(history):
@@ -115,15 +107,14 @@ def test_undoing_a_summary_brings_back_what_it_covers(history):
     assert len(history.context().messages) == 200
 
 
-def test_replacing_an_old_message_is_seen_behind_a_note(history):
+def test_replacing_an_old_message_is_seen(history):
     talk(history, 200)
     first = history.context().messages[0]
-    history.context(max_tokens=50)
     history.replace(first.id, "another question")
     assert [m.content for m in history.context(max_tokens=50).messages] == ["another question"]
 
 
-def test_a_question_too_large_for_the_budget_is_refused_behind_a_note_too(history):
+def test_a_question_too_large_for_the_budget_is_refused(history):
     talk(history, 500)
     history.context(max_tokens=50)
     history.add("user", "x" * 1000)
@@ -131,16 +122,7 @@ def test_a_question_too_large_for_the_budget_is_refused_behind_a_note_too(histor
         history.context(max_tokens=50)
 
 
-def test_a_note_that_cannot_be_written_costs_nothing_but_time(history, monkeypatch):
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise LogUnavailableError("read-only")
-
-    monkeypatch.setattr(history.log, "set_state", refuse)
-    talk(history, 500)
-    assert history.context(max_tokens=50).messages[-1].content == "answer 499"
-
-
-def test_forgetting_what_a_note_keeps_is_seen(history):
+def test_forgetting_a_system_message_is_seen(history):
     history.add_messages([SystemMessage("Be kind.", id="s")])
     talk(history, 500)
     history.context(max_tokens=50)

@@ -23,8 +23,8 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import InMemoryLog, SQLiteLog, sqlite
-from langchain_convmem.records import CacheDraft, StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract import list_texts, say, say_all
+from langchain_convmem.records import StoredSegment, ThreadKey
+from langchain_convmem.testing.log_contract import ReadingPlan, list_texts, say, say_all
 from langchain_convmem.views.codec import make_draft
 
 SECRET = "correct horse battery staple"
@@ -345,13 +345,14 @@ def test_what_fails_within_a_transaction_is_undone_with_all_of_it(path, open_log
         assert log.entries(KEY) == []
         with pytest.raises(LogError):
             say(log, KEY, "within")
-        return [make_draft(HumanMessage("planned"))]
+        return [
+            make_draft(HumanMessage("planned")),
+            make_draft(HumanMessage("x", additional_kwargs={"x": object()})),
+        ]
 
-    good, bad = CacheDraft("cache:a", 1, None), CacheDraft("cache:b", object(), None)
     with open_log(path) as log:
         with pytest.raises(InvalidMessageError):
-            log.append_planned(KEY, plan, after=0, documents=[good, bad])
-        assert log.get_state(KEY, "cache:a") is None
+            log.append_planned(KEY, plan, after=0)
         assert log.entries(KEY) == []
         say(log, KEY, "after")
         assert list_texts(log.entries(KEY)) == ["after"]
@@ -381,7 +382,7 @@ THREAD, OTHER = ThreadKey("ana", "t"), ThreadKey("bo", "t")
 
 
 def read(log, key=THREAD):
-    return log.read_thread(key, "none", lambda _: [(0, None)])[1]
+    return log.read_back(key, ReadingPlan([(0, None)], 999))
 
 
 def messages_with(text):

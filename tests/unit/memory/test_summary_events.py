@@ -22,7 +22,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import aresummarize
 from langchain_convmem.summarizing.compactor import list_events
-from langchain_convmem.views.context import NOTED_TEXT, describe_left_out, is_framing
+from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT, is_framing
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(
@@ -182,7 +182,7 @@ def test_a_summariser_that_fails_is_not_asked_at_every_turn_and_the_first_answer
 # -- what a model is told of what it does not see -------------------------------------------------
 
 
-def test_a_model_is_told_how_many_messages_it_neither_sees_nor_has_summarised():
+def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():
     with summarising(ScriptedSummarizer(OUTAGE)) as memory:
         model = ScriptedChatModel(replies=["Fine."])
         for number in range(12):
@@ -190,10 +190,10 @@ def test_a_model_is_told_how_many_messages_it_neither_sees_nor_has_summarised():
         view = memory.history("t", user_id="ana").context(max_tokens=600)
     for number, asked in enumerate(model.seen):
         framing = [bare(one.text) for one in asked if is_framing(one)]
-        note = describe_left_out(2 * number + 1 - (len(asked) - len(framing)))
-        assert framing == [note, NOTED_TEXT] * bool(note)
+        is_cut = 2 * number + 1 > len(asked) - len(framing)
+        assert framing == [LEFT_OUT_TEXT, NOTED_TEXT] * is_cut
     assert view.left_out == 24 - (len(view.messages) - 2)
-    assert bare(view.messages[0].text) == describe_left_out(view.left_out)
+    assert bare(view.messages[0].text) == LEFT_OUT_TEXT
 
 
 def test_where_a_summary_covers_what_is_cut_no_such_line_stands():

@@ -81,7 +81,7 @@ def acted(memory):
 
 
 def counts_of(tracer, take, turns=range(WARM, WARM + 50)):
-    """Return the largest counts of turns; as many as it takes to note the live part anew."""
+    """Return the largest counts of turns; as many as a user's threads take."""
     for number in range(turns[0]):
         take(number)
     found = []
@@ -157,21 +157,12 @@ def test_terms_and_vectors_are_stored_once_there_are_some(log, memory, tmp_path)
     assert len(log.changes(KEY.owner).entries) - len(stored) <= 12
 
 
-def test_the_live_part_is_noted_with_the_reply(log, memory):
-    take = wrapped(memory)
-    for number in range(WARM):
-        take(number)
-    note = log.get_state(KEY, "cache:live")
-    assert note.value["floor"] > log.entries(KEY)[0].position
-
-
-def test_a_turn_whose_model_fails_notes_nothing_and_is_read_all_the_same(log, memory):
+def test_a_turn_whose_model_fails_is_read_all_the_same(memory):
     failing = ScriptedChatModel(replies=[ProviderError("over quota")])
     chain = memory.wrap(failing, history_tokens=300)
     for number in range(WARM):
         with pytest.raises(ProviderError):
             chain.invoke(question(number), at())
-    assert log.get_state(KEY, "cache:live") is None
     seen = ScriptedChatModel(replies=["Yes."])
     memory.wrap(seen).invoke(question(WARM), at())
     assert question(0) in str(seen.seen[-1])

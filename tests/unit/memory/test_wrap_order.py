@@ -248,7 +248,7 @@ _DISK = [
     "forget",
     "get_state",
     "load_segments",
-    "read_thread",
+    "read_back",
     "save_segments",
     "set_state",
     "threads",
@@ -283,7 +283,7 @@ async def test_nothing_of_the_memory_blocks_the_event_loop(tmp_path):
     await log.aclose()
     assert {
         "append_planned",
-        "read_thread",
+        "read_back",
         "changes",
         "threads",
         "forget",

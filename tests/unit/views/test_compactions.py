@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from histories import KEY, spoken
 from hypothesis import given
@@ -15,16 +13,16 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
+from langchain_convmem.testing.log_contract import read_backwards
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.compactions import find_compactions
 from langchain_convmem.views.context import (
-    LivePart,
+    LEFT_OUT_TEXT,
     build_context,
-    describe_left_out,
-    narrow_live_part,
 )
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import PROVIDERS, find_provider, join_providers
+from langchain_convmem.views.reach import LiveReach
 from tests.fuzz.validators import VALIDATORS
 
 CLAUDES = {"type": "compaction", "content": "They met.", "signature": "s", "tool_changes": []}
@@ -230,41 +228,23 @@ def test_a_budget_never_cuts_it(provider, profile, item, budget):
             # What was said before is told; what came after is not, and that is said if it fits.
             told, *note = bare_texts(found.messages)[0].split("\n\n")
             assert told == "They met."
-            assert note in ([], [describe_left_out(found.left_out)])
+            assert note in ([], [LEFT_OUT_TEXT])
             assert found.left_out <= len(["Yes.", "d", "x", *later])
 
 
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
-def test_a_long_thread_is_read_on_with_it(provider, profile, item):
-    later = [part for n in range(60) for part in (f"question {n}", AIMessage(f"answer {n}"))]
-    entries = talk(provider, item, AIMessage("e"), *later, "last?")
-    part = narrow_live_part(entries, None, max_tokens=100, token_counter=count_tokens)
-    assert part is not None
-    read = [one for one in entries if one.position > part.floor or one.position in part.kept]
-    assert len(read) < len(entries) / 2
-    for name in PROVIDERS:
-        whole = build_context(entries, provider=name, max_tokens=100)
-        found = build_context(read, provider=name, max_tokens=100, **part.describe_earlier())
-        assert (found.messages, found.left_out) == (whole.messages, whole.left_out)
-
-
-@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
-def test_what_is_left_out_is_counted_alike_however_often_a_thread_was_noted(
+def test_a_long_thread_is_read_backwards_with_it_as_far_as_the_budget_reaches(
     provider, profile, item
 ):
-    later = [part for n in range(60) for part in (f"question {n}", AIMessage(f"answer {n}"))]
-    entries = talk(provider, item, AIMessage("e"), *later, "last?")
-    part, read = None, entries[:50]
-    for end in (50, 90, len(entries)):
-        read = [e for e in entries[:end] if part is None or e.position > part.floor or e in read]
-        part = narrow_live_part(read, part, max_tokens=100, token_counter=count_tokens, min_saved=1)
-        assert part is not None
-        read = [one for one in read if one.position > part.floor or one.position in part.kept]
-        assert LivePart.read(json.loads(json.dumps(part.write_document()))) == part
-        for name in PROVIDERS:
-            whole = build_context(entries[:end], provider=name, max_tokens=100)
-            found = build_context(read, provider=name, max_tokens=100, **part.describe_earlier())
-            assert (found.messages, found.left_out) == (whole.messages, whole.left_out)
+    before = [part for n in range(60) for part in (f"question {n}", AIMessage(f"answer {n}"))]
+    entries = spoken(*before, "c", said_by(provider, item, YES), "d", AIMessage("e"), "last?")
+    reach = LiveReach(300, count_tokens)
+    read = reach.select_needed(read_backwards(entries, reach, page=64))
+    assert len(read) < len(entries) / 2
+    for name in PROVIDERS:
+        whole = build_context(entries, provider=name, max_tokens=300)
+        found = build_context(read, provider=name, max_tokens=300, earlier_left_out=1)
+        assert found.messages == whole.messages
 
 
 # -- erasing ------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""A view of the live part is the view of the whole thread, or the note says that it is not."""
+"""A view of what was read backwards is the view of the whole thread."""
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,85 +11,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Entry
-from langchain_convmem.testing.log_contract import retract, say_all
+from langchain_convmem.testing.log_contract import read_backwards, retract, say_all
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.context import LivePart, build_context, is_current, narrow_live_part
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.messages import count_tokens
-from langchain_convmem.views.shown import Context
+from langchain_convmem.views.pins import draft_pin
+from langchain_convmem.views.providers import PROVIDERS
+from langchain_convmem.views.reach import LiveReach
 from tests.fuzz.generator import KEY, history
-
-PROVIDERS = ("strict", "bedrock_converse", "anthropic", "openai", "gemini")
-
-
-def needed(part: LivePart, entries: Sequence[Entry]) -> list[Entry]:
-    return [e for e in entries if e.position > part.floor or e.position in part.kept]
+from tests.fuzz.promises import Thread, faults_of_reading_back, without_numbering
 
 
-def note(entries, before=None, max_tokens=None):
-    return narrow_live_part(
-        entries, before, max_tokens=max_tokens, token_counter=count_tokens, min_saved=1
-    )
-
-
-def shown(entries: Sequence[Entry], part: LivePart | None = None, **options) -> Context | str:
-    if part is not None:
-        options |= part.describe_earlier()
-    try:
-        return build_context(entries, **options)
-    except BudgetError as error:
-        return str(error)
-
-
-def without_numbering(view: Context) -> list[str]:
-    # Calls that repeat an id, and files that repeat a name, are told apart by what is in view.
-    fields = [
-        message.model_dump(exclude={"tool_calls", "tool_call_id"}) for message in view.messages
-    ]
-    return [
-        re.sub(r"-\d+'", "'", repr({**each, "content": str(each["content"])})) for each in fields
-    ]
-
-
-@given(seed=st.integers(0, 10**9), chance=st.randoms(use_true_random=False))
-def test_a_thread_read_on_from_a_note_looks_as_if_it_had_been_read_whole(
-    seed: int, chance: random.Random
-):
-    entries = history(seed)
-    loaded, part = [], None
-    for end in sorted(chance.sample(range(len(entries) + 1), min(3, len(entries)))):
-        now = entries[:end]
-        loaded = now if part is None else needed(part, now)
-        if part is None or not is_current(part, loaded):
-            loaded, part = now, None
-        for profile in PROVIDERS:
-            assert shown(loaded, part, provider=profile) == shown(now, provider=profile)
-        part = note(loaded, part) or part
+def read_for(
+    entries: Sequence[Entry], budget: int | None = None, *, page: int = 1
+) -> tuple[list[Entry], LiveReach]:
+    reach = LiveReach(budget, count_tokens)
+    return reach.select_needed(read_backwards(entries, reach, page=page)), reach
 
 
 @given(
     seed=st.integers(0, 10**9),
-    chance=st.randoms(use_true_random=False),
-    budget=st.integers(1, 400),
+    profile=st.sampled_from(sorted(PROVIDERS)),
+    parts=st.integers(1, 4),
 )
-def test_a_view_within_a_budget_reads_on_from_a_note_too(
-    seed: int, chance: random.Random, budget: int
+def test_a_thread_read_backwards_looks_as_if_it_had_been_read_whole(
+    seed: int, profile: str, parts: int
 ):
-    entries = [entry for number in range(3) for entry in history_behind(seed, number)]
-    part = note(entries[: chance.randint(0, len(entries))], max_tokens=budget)
-    if part is None or not is_current(part, needed(part, entries)):
-        return
-    found = shown(needed(part, entries), part, max_tokens=budget)
-    whole = shown(entries, max_tokens=budget)
-    if part.is_whole:
-        assert found == whole
-    elif isinstance(found, Context) and not found.is_whole:
-        assert isinstance(whole, Context)
-        assert (found.positions, found.left_out) == (whole.positions, whole.left_out)
-        assert without_numbering(found) == without_numbering(whole)
-        assert not whole.is_whole
+    entries = [entry for number in range(parts) for entry in history_behind(seed, number)]
+    assert not faults_of_reading_back(Thread.from_chain(entries), profile, random.Random(seed))
 
 
 def history_behind(seed: int, number: int) -> list[Entry]:
@@ -113,39 +63,23 @@ def dialogue(exchanges: int) -> list[Entry]:
         return log.entries(KEY)
 
 
-def test_a_note_for_a_budget_keeps_system_messages_and_more_than_the_budget():
+def test_a_budget_reads_system_messages_and_more_than_the_budget():
     entries = dialogue(500)
-    part = note(entries, max_tokens=100)
-    assert part is not None
-    assert part.kept == (entries[0].position,)
-    assert not part.is_whole
-    read = needed(part, entries)
+    read, reach = read_for(entries, 100)
+    assert read[0] == entries[0]
+    assert reach.is_cut
     assert 125 <= count_tokens([e.message for e in read]) < 200
-    assert (
-        build_context(read, max_tokens=100, **part.describe_earlier()).messages
-        == build_context(entries, max_tokens=100).messages
-    )
+    shown = build_context(read, max_tokens=100, earlier_left_out=1)
+    assert shown.messages == build_context(entries, max_tokens=100).messages
 
 
-def test_a_thread_without_summary_and_budget_needs_all_of_it():
-    assert note(dialogue(500)) is None
+def test_a_thread_without_summary_and_budget_is_read_whole():
+    entries = dialogue(500)
+    assert read_for(entries)[0] == entries
 
 
-def test_a_note_comes_back_from_its_document():
-    part = note(dialogue(500), max_tokens=100)
-    assert part is not None
-    assert LivePart.read(part.write_document()) == part
-
-
-@pytest.mark.parametrize(
-    "document",
-    [None, 3, [], {}, {"form": 1, "floor": 1}, {"form": 2, "floor": 1}, {"form": 4, "floor": 1}],
-)
-def test_a_note_of_another_form_is_none(document):
-    assert LivePart.read(document) is None
-
-
-def test_a_turn_stands_where_it_began_though_what_began_it_was_taken_back():
+@pytest.mark.parametrize("budget", [None, 20])
+def test_a_turn_stands_where_it_began_though_what_began_it_was_taken_back(budget: int | None):
     with InMemoryLog() as log:
         [began] = say_all(log, KEY, [SystemMessage("Be kind.")], turn="a")
         retract(log, KEY, began.id)
@@ -153,6 +87,21 @@ def test_a_turn_stands_where_it_began_though_what_began_it_was_taken_back():
         say_all(log, KEY, [AIMessage("Late.")], turn="a")
         say_all(log, KEY, [HumanMessage("More")], turn="c")
         entries = log.entries(KEY)
-    part = note(entries)
-    read = entries if part is None else needed(part, entries)
-    assert without_numbering(shown(read, part)) == without_numbering(shown(entries))
+    read, _ = read_for(entries, budget)
+    assert without_numbering(build_context(read)) == without_numbering(build_context(entries))
+
+
+def test_a_pin_goes_with_the_words_of_its_message_however_far_back():
+    with InMemoryLog() as log:
+        log.append(KEY, [make_draft(entry.message) for entry in dialogue(200)])
+        source = log.entries(KEY)[1]
+        log.append(KEY, [draft_pin("question 0", source, [])])
+        assert "question 0" in str(build_context(read_for(log.entries(KEY), 100)[0]).messages[1])
+        named = HumanMessage("else", id=source.message_id)
+        log.append(KEY, [make_draft(named)])
+        retract(log, KEY, source.id)
+        entries = log.entries(KEY)
+    budget = {"max_tokens": 100}
+    read, _ = read_for(entries, 100)
+    assert "question 0" not in str(build_context(entries, **budget).messages)
+    assert "question 0" not in str(build_context(read, **budget).messages)

@@ -115,7 +115,6 @@ def test_a_long_thread_is_read_from_its_live_part(memory):
     agent = agent_with(memory, model, options={"history_tokens": 150})
     for text in ("One?", "Two?"):
         agent.invoke(says(text), at())
-    assert memory.log.get_state(history.key, "cache:live") is not None
     assert shape(model.seen[2])[-5:] == [
         "human: One?",
         "ai -> c0",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from graphs import KINDS, answer_of, echo, says, spoken
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
 
@@ -14,7 +14,6 @@ from langchain_convmem.integrations.langgraph import (
     recall_node,
     record_node,
 )
-from langchain_convmem.records import ThreadKey
 
 
 def redact(message):
@@ -41,17 +40,6 @@ def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, saver, s
     reply = graph.invoke(None, at())
     assert answer_of(reply) == "re: between us"
     assert spoken(memory) == ["one", "re: one"]
-
-
-def test_a_call_that_is_not_stored_notes_nothing_about_the_thread(memory):
-    key = ThreadKey("ana", "t")
-    said = [one for n in range(60) for one in (HumanMessage(f"{n}?"), AIMessage(f"{n}."))]
-    memory.add_messages(said, thread_id="t", user_id="ana")
-    graph = create_memory_graph(memory, ScriptedChatModel(replies=[echo]), history_tokens=20)
-    graph.invoke({"input": "between us"}, at(remember=False))
-    assert memory.log.get_state(key, "cache:live") is None
-    graph.invoke({"input": "for the record"}, at())
-    assert memory.log.get_state(key, "cache:live") is not None
 
 
 def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, saver):
