@@ -463,7 +463,11 @@ class ConversationMemory:
         self._turn_memory.check_options(options)
         return RememberingRunnable(
             memory=self,
-            inner=read_chain(inner),
+            inner=read_chain(
+                inner,
+                input_messages_key=input_messages_key,
+                history_messages_key=history_messages_key,
+            ),
             **asdict(options),
             queue_timeout_s=queue_timeout_s,
             provider=provider,
