@@ -384,7 +384,11 @@ class ConversationMemory:
         self._turn_memory.check_options(chosen)
         return RememberingRunnable(
             memory=self,
-            inner=read_chain(inner),
+            inner=read_chain(
+                inner,
+                input_messages_key=input_messages_key,
+                history_messages_key=history_messages_key,
+            ),
             **asdict(chosen),
             queue_timeout_s=queue_timeout_s,
             provider=provider,

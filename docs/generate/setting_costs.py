@@ -9,6 +9,7 @@ COSTS: dict[str, str] = {
     "TurnOptions.history_tokens": "A limit saves tokens; what it leaves out is found by recall alone.",
     "TurnOptions.context_tokens": "Counting every part; what does not fit is left out, oldest first.",
     "TurnOptions.remember": "False: the turn cannot be recalled, retried or exported.",
+    "TurnOptions.recall_place": '`"system"`: the prompt cache ends before the lines, so the thread is paid for anew in each turn.',
     "RecallSettings.dense_weight": "0 saves embedding the question, and loses what was told in other words.",
     "RecallSettings.kind_weight": 'Some tenths of a millisecond for a question that names a kind; 0 loses what is asked for by its kind, such as a cat by "pets".',
     "RecallSettings.doubt_embedder": "False: in languages that the embedder does not know, lines come back that have nothing to do with the question.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, cast, get_args
 
 from langchain_core.language_models import BaseLanguageModel
@@ -73,14 +73,30 @@ class ChainShape:
         return cls(slots, provider or _find_provider(parts), is_fixed, _read_models(parts))
 
 
-def read_chain(inner: RunnableLike[Any, Any]) -> Runnable[Any, Any]:
+def read_chain(
+    inner: RunnableLike[Any, Any],
+    *,
+    input_messages_key: str | None = None,
+    history_messages_key: str | None = None,
+) -> Runnable[Any, Any]:
     """Return what a memory is wrapped around as a Runnable; LangChain makes one of functions.
 
+    Where it begins with a chat prompt that has no place for what was said before, that stands
+    between the system part of the prompt and what the user says; see `MemoryPrompt`.
+
+    Args:
+        inner: The chain.
+        input_messages_key: The variable of what the user says; `input` as well.
+        history_messages_key: The variable of what was said before; `history` as well.
+
     Raises:
-        ConfigError: If nothing can be made of it.
+        ConfigError: If nothing can be made of it, or its prompt has no place for what the user
+            says.
     """
     if isinstance(inner, Runnable):
-        return inner
+        asked = dict.fromkeys(filter(None, (input_messages_key, "input", "messages")))
+        before = dict.fromkeys(filter(None, (history_messages_key, "history", "messages")))
+        return _fill_prompt(inner, list(asked), list(before))
     if isinstance(inner, type):
         msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"
         raise ConfigError(msg)
@@ -90,6 +106,36 @@ def read_chain(inner: RunnableLike[Any, Any]) -> Runnable[Any, Any]:
         kind = type(inner).__name__
         msg = f"a value of type {kind} is not a chain; pass a chat model, a chain or a function"
         raise ConfigError(msg) from None
+
+
+def _fill_prompt(
+    runnable: Runnable[Any, Any], asked: list[str], before: list[str]
+) -> Runnable[Any, Any]:
+    """Return the chain with a place for what was said before in the prompt that it begins with."""
+    from langchain_core.prompts import BasePromptTemplate
+
+    fill = partial(_fill_prompt, asked=asked, before=before)
+    if isinstance(runnable, BasePromptTemplate):
+        from langchain_convmem.turns.memory_prompt import fill_prompt
+
+        return fill_prompt(runnable, asked, before)
+    if isinstance(runnable, RunnableBindingBase):
+        bound = fill(runnable.bound)
+        return runnable if bound is runnable.bound else runnable.model_copy(update={"bound": bound})
+    if isinstance(runnable, RunnableWithFallbacks):
+        parts = {
+            "runnable": fill(runnable.runnable),
+            "fallbacks": list(map(fill, runnable.fallbacks)),
+        }
+        return runnable.model_copy(update=parts)
+    if not isinstance(runnable, RunnableSequence):
+        return runnable
+    steps = list(runnable.steps)
+    # What is assigned beside the input leaves it as it is.
+    at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
+    steps[at] = fill(steps[at])
+    update = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
+    return runnable if steps == runnable.steps else runnable.model_copy(update=update)
 
 
 # -- What gets the input ---------------------------------------------------------------------------

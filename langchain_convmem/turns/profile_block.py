@@ -9,18 +9,16 @@ once.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import LogError
-from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.records import Entry, StateDocument, ThreadKey
-from langchain_convmem.turns.recalled import join_system
+from langchain_convmem.turns.recalled import Latest, join_system
 from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.messages import TextCounter
 
@@ -37,7 +35,6 @@ PAUSE_MS = 3_600_000
 _logger = logging.getLogger(__name__)
 
 _DOCUMENT = "cache:profile"
-_MOST_THREADS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +57,17 @@ class FrozenBlock:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON; no text of the user's is in it."""
-        return {
-            "ids": list(self.ids),
-            "summary": self.summary,
-            "generation": self.generation,
-            "tokens": self.tokens,
-            "at_ms": self.at_ms,
-        }
+        return {**asdict(self), "ids": list(self.ids)}
 
     @classmethod
     def read(cls, value: Any) -> FrozenBlock | None:
         """Return what `to_json` wrote; None for anything else."""
-        if not isinstance(value, Mapping):
+        try:
+            ids, summary = tuple(map(str, value["ids"])), str(value["summary"])
+            numbers = [int(value[name]) for name in ("generation", "tokens", "at_ms")]
+        except (TypeError, KeyError, ValueError):
             return None
-        ids, summary = value.get("ids"), value.get("summary")
-        numbers = [value.get(name) for name in ("generation", "tokens", "at_ms")]
-        if not isinstance(ids, list) or not isinstance(summary, str):
-            return None
-        if not all(isinstance(one, str) for one in ids):
-            return None
-        if not all(isinstance(one, int) for one in numbers):
-            return None
-        generation, tokens, at_ms = numbers
-        return cls(tuple(ids), summary, generation, tokens, at_ms)  # type: ignore[arg-type]
+        return cls(ids, summary, *numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +99,7 @@ class ProfileBlock:
 _WHOLE = 0.8
 
 
-class _FrozenBlocks:
-    """The frozen blocks of the threads that were used last. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = make_lock()
-        self._known: OrderedDict[Hashable, FrozenBlock] = OrderedDict()
-
-    def get(self, place: Hashable) -> FrozenBlock | None:
-        with self._lock:
-            return self._known.get(place)
-
-    def keep(self, place: Hashable, block: FrozenBlock) -> None:
-        with self._lock:
-            self._known[place] = block
-            self._known.move_to_end(place)
-            while len(self._known) > _MOST_THREADS:
-                self._known.popitem(last=False)
-
-
-_FROZEN = _FrozenBlocks()
+_FROZEN: Latest[FrozenBlock] = Latest(1_024)
 """One per process, by log and thread."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
 
@@ -94,33 +94,37 @@ class RecalledLines:
         return replace(self, blocks=blocks, opened=self.opened if known else ())
 
 
-class RecallCache:
-    """Recalled lines of the latest turns, so that all calls of a turn see the same.
+T = TypeVar("T")
 
-    Thread-safe. A turn that continues in another process recalls again.
-    """
 
-    def __init__(self, most: int = 256) -> None:
-        """Start empty; keep at most this many turns."""
+class Latest(Generic[T]):
+    """Values by the names that were used last. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        """Start empty; keep at most this many values."""
         self._most = most
         self._lock = make_lock()
-        self._found: OrderedDict[Hashable, RecalledLines] = OrderedDict()
+        self._known: OrderedDict[Hashable, T] = OrderedDict()
 
-    def get(self, name: Hashable) -> RecalledLines | None:
-        """Return what was recalled, if it is still here."""
+    def get(self, name: Hashable) -> T | None:
+        """Return the value of a name, if it is still here."""
         with self._lock:
-            return self._found.get(name)
+            return self._known.get(name)
 
-    def keep(self, name: Hashable, found: RecalledLines) -> None:
-        """Keep recalled lines; drop the oldest beyond the limit."""
+    def keep(self, name: Hashable, value: T) -> None:
+        """Keep a value; drop the oldest beyond the limit."""
         with self._lock:
-            self._found[name] = found
-            while len(self._found) > self._most:
-                self._found.popitem(last=False)
+            self._known[name] = value
+            self._known.move_to_end(name)
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
 
 
-RECALLS = RecallCache()
-"""One per process, by log, thread, turn and options."""
+RECALLS: Latest[RecalledLines] = Latest(256)
+"""Recalled lines by log, thread, turn and options, so that all calls of a turn see the same.
+
+One per process: a turn that continues in another one recalls again.
+"""
 
 
 # -- How recalled lines and message lists look to a model -----------------------------------------

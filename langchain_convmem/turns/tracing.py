@@ -8,6 +8,8 @@ counted. Metadata and events hold names and counts, never what was said.
 from __future__ import annotations
 
 import hashlib
+import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from langchain_convmem.views.shown import Recall
 
 _RECALL = "recall"
+
+_logger = logging.getLogger("langchain_convmem")
 
 T = TypeVar("T")
 
@@ -92,6 +96,12 @@ class TurnTrace:
         return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
 
     @property
+    def _thread_id(self) -> str | None:
+        configurable = self._config.get("configurable", {})
+        found = configurable.get("thread_id", configurable.get("session_id"))
+        return None if found is None else str(found)
+
+    @property
     def _is_in_run(self) -> bool:
         callbacks = self._config.get("callbacks")
         return isinstance(callbacks, BaseCallbackManager) and callbacks.parent_run_id is not None
@@ -121,7 +131,21 @@ class TurnTrace:
         return done
 
     def trace_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:
-        """Run a recall as a retriever run named `recall`."""
+        """Run a recall as a retriever run named `recall`, and write its figures at DEBUG."""
+        began = time.monotonic()
+        found = self._run_recall(query, recall)
+        _logger.debug(
+            "recall in %s: %s, %d lines in %d blocks, %d summaries opened, %d ms",
+            self._thread_id,
+            found.verdict,
+            sum(len(block.lines) for block in found.blocks),
+            len(found.blocks),
+            len(found.opened),
+            (time.monotonic() - began) * 1_000,
+        )
+        return found
+
+    def _run_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:
         if not self._is_watched:
             return recall()
         manager = self._start(query)
@@ -163,10 +187,11 @@ class TurnTrace:
             self.dispatch_event("convmem.own_models", own)
 
     def dispatch_event(self, name: str, counts: Mapping[str, int]) -> None:
-        """Dispatch a custom event of the run; its data are counts.
+        """Dispatch a custom event of the run, and write it at DEBUG; its data are counts.
 
-        Without a run, as where a conversation stores what its reader left, there is none.
+        Without a run, as where a conversation stores what its reader left, there is no event.
         """
+        _logger.debug("%s in %s: %s", name, self._thread_id, counts)
         if self._is_watched and self._is_in_run:
             data, config = dict(counts), self._config
             ask(

@@ -230,6 +230,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
     },
     "Runs, events and numbers": {
         "recall run": Promise("Recall is a retriever run named `recall`"),
+        "log lines": Promise("A turn and its recall are lines of figures at DEBUG, without text"),
         "events": Promise("`convmem.context` and `convmem.stored` tell of a turn in counts"),
         "interrupted event": Promise(
             "`convmem.stored` counts a reply that was cut",

@@ -47,6 +47,19 @@ def test_two_events_tell_of_a_turn_in_counts(host, run, told, model):
     assert stored == {"messages": 1, "replaced": 0, "interrupted": 0}
 
 
+@kept_by_all("log lines")
+def test_a_turn_and_its_recall_are_a_line_of_figures_each_in_the_log(
+    host, run, told, model, caplog
+):
+    caplog.set_level("DEBUG", logger="langchain_convmem")
+    run(host.app(told, model), ASKED, at())
+    lines = [one.getMessage() for one in caplog.records if one.name == "langchain_convmem"]
+    for begins in ("recall in t: ", "convmem.context in t: ", "convmem.stored in t: "):
+        assert sum(line.startswith(begins) for line in lines) == 1
+    assert any("3 lines in 3 blocks" in line for line in lines)
+    assert "bicycle" not in "".join(lines)
+
+
 def _interrupted_events(host, way, memory, **options):
     model = ScriptedChatModel(replies=["One two three four"], breaks_after=2)
     watcher = RunWatcher()

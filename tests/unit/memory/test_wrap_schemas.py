@@ -66,6 +66,7 @@ def test_a_call_may_be_configured_by_every_setting_that_the_schema_names(memory,
     assert {*definitions["TurnSettings"]["properties"]} == {
         *("recall", "recall_tokens", "recall_k", "history_tokens"),
         *("context_tokens", "reserved_tokens", "profile_tokens", "remember"),
+        "recall_place",
     }
     everything = at(recall=True, recall_tokens=50, recall_k=1, remember=False, llm="other")
     assert chain.invoke("Hello?", everything).text == "Yes."

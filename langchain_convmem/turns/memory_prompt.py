@@ -1,0 +1,107 @@
+"""Chat prompts with a place for what was said before, and one system message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.prompts import (
+    BasePromptTemplate,
+    ChatPromptTemplate,
+    MessagesPlaceholder,
+    SystemMessagePromptTemplate,
+)
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.turns.profile_block import PROFILE_SOURCE
+from langchain_convmem.turns.recalled import RECALL_SOURCE, join_system
+
+
+class MemoryPrompt(ChatPromptTemplate):
+    """A chat prompt whose system message also holds what a memory tells a model there."""
+
+    @classmethod
+    def from_prompt(cls, prompt: ChatPromptTemplate) -> ChatPromptTemplate:
+        """Return a prompt like another one; the same if it has no system part or its own format."""
+        is_own = type(prompt).format_messages is not ChatPromptTemplate.format_messages
+        if is_own or not any(map(_is_framing, prompt.messages[:1])):
+            return prompt
+        parts = {name: getattr(prompt, name) for name in ChatPromptTemplate.model_fields}
+        return cls.model_construct(**{**parts, "name": prompt.get_name()})
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return False: who loads a chain wraps it again."""
+        return False
+
+    def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the messages of the prompt, with one system message where it has one."""
+        return _join_told(super().format_messages(**kwargs))
+
+    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return what `format_messages` does."""
+        return _join_told(await super().aformat_messages(**kwargs))
+
+
+def _join_told(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """Return messages with what the memory adds in the first system message, if there is one."""
+    if not messages or not isinstance(messages[0], SystemMessage):
+        return messages
+    told = [one for one in messages[1:] if _is_told(one)]
+    joined = [one for one in messages if one is messages[0] or not _is_told(one)]
+    for one in told:
+        joined = join_system(joined, one.text, source=one.additional_kwargs["source"])
+    return joined
+
+
+def _is_told(message: BaseMessage) -> bool:
+    source = message.additional_kwargs.get("source")
+    return isinstance(message, SystemMessage) and source in (PROFILE_SOURCE, RECALL_SOURCE)
+
+
+def fill_prompt(
+    prompt: BasePromptTemplate[Any], asked: Sequence[str], before: Sequence[str]
+) -> BasePromptTemplate[Any]:
+    """Return a prompt with a place for what was said before.
+
+    Args:
+        prompt: The prompt; one of text stays as it is.
+        asked: Variables of what the user says.
+        before: Variables of what was said before; the first is that of a new place.
+
+    Raises:
+        ConfigError: If it has no place for what the user says.
+    """
+    names = {*prompt.input_variables, *prompt.optional_variables}
+    if names.isdisjoint(asked):
+        msg = (
+            f"the prompt has no place for what the user says: it has the variables "
+            f"{sorted(names)}, and none of {list(asked)}; add {{{asked[0]}}} to it, or name its "
+            "variable with input_messages_key="
+        )
+        raise ConfigError(msg)
+    if not isinstance(prompt, ChatPromptTemplate):
+        return prompt
+    if names.isdisjoint(before):
+        prompt = _add_place(prompt, asked, before[0])
+    return MemoryPrompt.from_prompt(prompt)
+
+
+def _add_place(prompt: ChatPromptTemplate, asked: Sequence[str], name: str) -> ChatPromptTemplate:
+    """Return a prompt with a placeholder before what the user says, after its system part."""
+    parts = list(prompt.messages)
+    framing = next((n for n, one in enumerate(parts) if not _is_framing(one)), len(parts))
+    said = [
+        n
+        for n, one in enumerate(parts)
+        if not {*getattr(one, "input_variables", ())}.isdisjoint(asked)
+    ]
+    at = max([framing, *said[-1:]])
+    parts.insert(at, MessagesPlaceholder(name, optional=True))
+    variables = [*prompt.optional_variables, name]
+    return prompt.model_copy(update={"messages": parts, "optional_variables": variables})
+
+
+def _is_framing(part: Any) -> bool:
+    return isinstance(part, SystemMessage | SystemMessagePromptTemplate)
