@@ -542,6 +542,16 @@ class ConversationMemory:
 
     athreads = to_async(threads)
 
+    def users(self) -> list[str]:
+        """Return the ids of all users that have threads, in order; `threads()` has those of none.
+
+        Raises:
+            ConfigError: If the log cannot list them.
+        """
+        return sorted(owner.user_id for owner in self.log.owners() if owner.user_id is not None)
+
+    ausers = to_async(users)
+
     def get_title(self, thread_id: str, *, user_id: str | None = None) -> str:
         """Return the title of a thread; empty if nobody gave it one."""
         return read_title(self.log, ThreadKey(user_id, thread_id))

@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, Self
+from itertools import takewhile
+from typing import Any
 
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     RemoveMessage,
     SystemMessage,
-    ToolMessage,
     convert_to_messages,
 )
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
@@ -26,11 +23,10 @@ from pydantic import ConfigDict, Field, InstanceOf, field_validator
 from langchain_convmem.background import to_async
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
-from langchain_convmem.summarizing.compactor import Ended, Leases, list_pieces
+from langchain_convmem.summarizing.compactor import list_pieces
 from langchain_convmem.summarizing.planning import SummarySettings, make_plan
 from langchain_convmem.summarizing.summarizers import (
     Summarizer,
@@ -47,57 +43,8 @@ _logger = logging.getLogger("langchain_convmem")
 _PIECES = "summary"
 """Key of a summary message's `additional_kwargs`: its text without the fence."""
 
-_FIRST_EXCHANGE = 2
 _REMOVE_ALL = "__remove_all__"
 _KEY = ThreadKey(None, "messages")
-
-
-class SummaryCache:
-    """What was summarised, by digest; the least recently used goes first. Thread-safe.
-
-    Copies of what holds a cache share it; what is pickled starts with an empty one.
-    """
-
-    def __init__(self, most: int = 1024) -> None:
-        """Create an empty cache of at most so many summaries."""
-        self._most = most
-        self._lock = make_lock()
-        self._kept: OrderedDict[str, tuple[str, ...]] = OrderedDict()
-        self._leases: Leases | None = None
-
-    def get_leases(self, settings: SummarySettings) -> Leases:
-        """Return who may summarise what, made by the first settings that are given."""
-        with self._lock:
-            if self._leases is None:
-                self._leases = Leases(None, settings)
-            return self._leases
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._most,)
-
-    def find_longest(self, names: Sequence[str]) -> tuple[int, tuple[str, ...]]:
-        """Return how many messages the longest known beginning has, and its summary.
-
-        Args:
-            names: The digests of a list's beginnings, of none of its messages first.
-        """
-        with self._lock:
-            for count in range(len(names) - 1, -1, -1):
-                if names[count] in self._kept:
-                    self._kept.move_to_end(names[count])
-                    return count, self._kept[names[count]]
-        return 0, ()
-
-    def keep(self, name: str, pieces: tuple[str, ...]) -> None:
-        """Keep the summary of a beginning."""
-        with self._lock:
-            self._kept[name] = pieces
-            self._kept.move_to_end(name)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
 
 
 class SummarizingMemory(RunnableSerializable[Any, Any]):
@@ -109,10 +56,9 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     the authority of the user, and a short answer to it; where they come back in the next call, the
     next summary continues it.
 
-    A summary is made once for a beginning, so a chain may pass the whole conversation each time.
-    If the summariser fails, the messages pass as they are; that conversation rests in this process
-    for `first_pause_s`, twice as long after each further failure, and is tried again. So do they
-    pass while another call has the same beginning summarised.
+    It keeps nothing between calls: pass on what came out, as `as_node` does. A chain that passes
+    the whole conversation each time has it summarised each time. If the summariser fails, the
+    messages pass as they are, and the next call tries again.
 
     Nothing is stored: who wants what was summarised back, word for word, keeps it in a
     `ConversationMemory`, whose `wrap`, graph nodes and agent middleware summarise by themselves.
@@ -128,8 +74,6 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     """When to compact, and how far."""
     messages_key: str = "messages"
     """Where a state has its messages."""
-    cache: SummaryCache = Field(default_factory=SummaryCache, exclude=True, repr=False)
-    """What was summarised; copies share it."""
 
     @field_validator("summarizer", mode="after")
     @classmethod
@@ -210,37 +154,16 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     def _compact_messages(self, messages: list[BaseMessage]) -> list[BaseMessage]:
         check_summarizer(self.summarizer, self.settings.judge)
-        parts = _SplitMessages.from_messages(messages)
-        names = compute_digests(parts.summary, parts.said)
-        done, pieces = self.cache.find_longest(names)
-        pieces = pieces or parts.summary
-        entries = _build_entries(pieces, parts.said[done:])
-        plan = make_plan(_KEY, entries, self.settings)
-        # A conversation is known by how it begins, its first reply included.
-        key = ThreadKey(None, names[min(done + _FIRST_EXCHANGE, len(names) - 1)])
-        written = None if plan is None else self._write(key, plan.window)
-        if plan is not None and written is not None:
-            pieces = written
-            done += plan.window.cover.ranges[-1][1]
-            self.cache.keep(names[done], pieces)
-        return parts.replace_beginning(pieces, done) if done else messages
-
-    def _write(self, key: ThreadKey, window: SummaryWindow) -> tuple[str, ...] | None:
-        """Return a summary; None while another call writes it, or it rests after a failure."""
-        leases = self.cache.get_leases(self.settings)
-        lease = leases.take(key)
-        if lease is None:
-            return None
-        ended: Ended = "stopped"
+        summary, said = _split(messages)
+        plan = make_plan(_KEY, _build_entries(summary, said), self.settings)
+        if plan is None:
+            return messages
         try:
-            pieces = self._summarize(window)
-            ended = "done"
+            pieces = self._summarize(plan.window)
         except SummaryError as error:
-            ended = "failed"
             _logger.warning("messages pass without a new summary: %s", error)
-        finally:
-            leases.give_back(lease, ended)
-        return pieces if ended == "done" else None
+            return messages
+        return _replace_beginning(messages, pieces, said[: plan.window.cover.ranges[-1][1]])
 
     def _summarize(self, window: SummaryWindow) -> tuple[str, ...]:
         written = write(self.summarizer, window, self.settings)
@@ -248,53 +171,37 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     def _write_text(self, messages: Any) -> str:
         check_summarizer(self.summarizer, self.settings.judge)
-        parts = _SplitMessages.from_messages(convert_to_messages(messages))
-        entries = _build_entries(parts.summary, parts.said)
-        before = [entry for entry in entries if entry.role == "summary"]
-        said = [entry for entry in entries if entry.role != "summary"]
-        window = make_window(_KEY, entries, said, before[0] if before else None)
-        if window.is_empty:
-            return "\n".join(parts.summary)
-        return "\n".join(self._summarize(window))
+        summary, said = _split(convert_to_messages(messages))
+        entries = _build_entries(summary, said)
+        spoken = [entry for entry in entries if entry.role != "summary"]
+        window = make_window(_KEY, entries, spoken, entries[0] if summary else None)
+        return "\n".join(summary if window.is_empty else self._summarize(window))
 
     _awrite_text = to_async(_write_text)
 
 
-@dataclass(frozen=True, slots=True)
-class _SplitMessages:
-    """A list of messages, taken apart.
+def _split(messages: Sequence[BaseMessage]) -> tuple[tuple[str, ...], list[BaseMessage]]:
+    """Return the pieces of the summary among messages, and the conversation without it."""
+    summary: tuple[str, ...] = ()
+    said: list[BaseMessage] = []
+    for message in messages:
+        if _is_summary(message):
+            kept = message.additional_kwargs.get(_PIECES)
+            summary = tuple(kept) if isinstance(kept, list) else (str(message.text),)
+        elif not isinstance(message, SystemMessage) and not _is_noted(message):
+            said.append(message)
+    return summary, said
 
-    Attributes:
-        messages: All of them.
-        summary: The pieces of the summary among them; empty without one.
-        said: The conversation: neither system messages nor the summary.
-    """
 
-    messages: Sequence[BaseMessage]
-    summary: tuple[str, ...]
-    said: Sequence[BaseMessage]
-
-    @classmethod
-    def from_messages(cls, messages: Sequence[BaseMessage]) -> _SplitMessages:
-        summary: tuple[str, ...] = ()
-        said: list[BaseMessage] = []
-        for message in messages:
-            if _is_summary(message):
-                kept = message.additional_kwargs.get(_PIECES)
-                summary = tuple(kept) if isinstance(kept, list) else (str(message.text),)
-            elif not isinstance(message, SystemMessage) and not _is_noted(message):
-                said.append(message)
-        return cls(messages, summary, said)
-
-    def replace_beginning(self, pieces: tuple[str, ...], covered: int) -> list[BaseMessage]:
-        """Return the system messages, the summary, and what it does not cover."""
-        gone = {id(message) for message in self.said[:covered]}
-        ours = (one for one in self.messages if not _is_summary(one) and not _is_noted(one))
-        kept = [one for one in ours if id(one) not in gone]
-        head = next(
-            (n for n, one in enumerate(kept) if not isinstance(one, SystemMessage)), len(kept)
-        )
-        return [*kept[:head], *_build_summary(pieces), *kept[head:]]
+def _replace_beginning(
+    messages: Sequence[BaseMessage], pieces: tuple[str, ...], covered: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    """Return the system messages, the summary, and what it does not cover."""
+    gone = {id(message) for message in covered}
+    ours = (one for one in messages if not _is_summary(one) and not _is_noted(one))
+    kept = [one for one in ours if id(one) not in gone]
+    system = list(takewhile(lambda one: isinstance(one, SystemMessage), kept))
+    return [*system, *_build_summary(pieces), *kept[len(system) :]]
 
 
 def _is_summary(message: BaseMessage) -> bool:
@@ -307,9 +214,8 @@ def _is_noted(message: BaseMessage) -> bool:
 
 
 def _build_summary(pieces: tuple[str, ...]) -> list[BaseMessage]:
-    name = f"summary-{compute_digests(pieces, ())[0]}"
-    text = format_summary(pieces)
-    summary, noted = make_summary_messages(text, (name, f"{name}-noted"))
+    name = f"summary-{hashlib.blake2b(json.dumps(pieces).encode(), digest_size=16).hexdigest()}"
+    summary, noted = make_summary_messages(format_summary(pieces), (name, f"{name}-noted"))
     summary.additional_kwargs[_PIECES] = list(pieces)
     return [summary, noted]
 
@@ -332,26 +238,3 @@ def _build_entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[
 def _build_entry(message: BaseMessage, position: int) -> Entry:
     name = make_ulid()
     return make_entry(message, entry_id=name, key=_KEY, position=position, turn_id=name)
-
-
-def compute_digests(start: Sequence[str], messages: Iterable[BaseMessage]) -> list[str]:
-    """Return the digest of each beginning of a list: of none of its messages, of one, of two ...
-
-    Ids are ignored: a chain may rebuild its messages for each call.
-
-    Args:
-        start: The summary that the list continues.
-        messages: The list.
-    """
-    digest = hashlib.blake2b(json.dumps(list(start)).encode(), digest_size=16)
-    found = [digest.hexdigest()]
-    for message in messages:
-        digest.update(json.dumps(_describe_message(message), default=str, sort_keys=True).encode())
-        found.append(digest.hexdigest())
-    return found
-
-
-def _describe_message(message: BaseMessage) -> list[Any]:
-    calls = message.tool_calls if isinstance(message, AIMessage) else None
-    answers = message.tool_call_id if isinstance(message, ToolMessage) else None
-    return [message.type, message.name, message.content, calls, answers]

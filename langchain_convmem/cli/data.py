@@ -296,12 +296,13 @@ def search(terminal: Terminal, *, words: str, db: str, user: str, limit: int) ->
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")
 @db_option
 @user_option
-def list_threads(terminal: Terminal, *, db: str, user: str) -> int:
+@click.option("--anonymous", is_flag=True, help="Those that belong to no user, instead.")
+def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> int:
     """List a user's threads, latest first."""
     from langchain_convmem.cli.rendering import encode_threads, format_threads
 
     with open_memory(db) as memory:
-        threads = memory.threads(user_id=user)
+        threads = memory.threads(user_id=None if anonymous else user)
     if terminal.as_json:
         terminal.print_json(encode_threads(threads))
     else:

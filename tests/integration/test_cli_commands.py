@@ -231,6 +231,13 @@ def test_forgetting_a_thread_erases_it_alone_and_prints_the_receipt(convmem, db,
     assert len(entries_of(db, "kept")) == 7
 
 
+def test_threads_of_nobody_are_listed_where_they_are_asked_for(convmem, db):
+    with ConversationMemory.open(db) as memory:
+        memory.add_messages(["Hello."], thread_id="nobodys")
+    assert convmem("threads")[1] == "no threads\n"
+    assert "nobodys" in convmem("threads", "--anonymous")[1]
+
+
 def test_forgetting_by_age_leaves_what_is_newer(convmem, db, weeks):
     convmem("import", weeks)
     assert convmem("forget", "--everything", "--before", "90d", "--yes")[1].startswith("erased 0")

@@ -24,6 +24,13 @@ def test_uuids_and_whole_numbers_are_ids_by_their_text(memory):
     assert memory.recall("Where is the key?", user_ids=[7, "8"], k=1).blocks
 
 
+async def test_users_are_listed_and_threads_of_nobody_are_not_theirs(memory):
+    for user in ("bo", 7, None, "ana"):
+        memory.add_messages(["Hello."], thread_id="t", user_id=user)
+    assert memory.users() == await memory.ausers() == ["7", "ana", "bo"]
+    assert [one.key for one in memory.threads()] == [ThreadKey(None, "t")]
+
+
 @pytest.mark.parametrize("wrong", [True, 1.5, "", "  ", "\n", b"t", ["t"]])
 def test_what_names_nobody_is_refused(wrong):
     for make in (lambda: ThreadKey(None, wrong), lambda: Owner(user_id=wrong)):

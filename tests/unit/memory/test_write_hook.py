@@ -279,7 +279,7 @@ WRITING = {
 """What takes words of anybody; each stands in `WAYS_IN`."""
 
 NOT_WRITING = {
-    ConversationMemory: "open close aclose threads athreads retriever recall arecall "
+    ConversationMemory: "open close aclose threads athreads users ausers retriever recall arecall "
     "search asearch refresh arefresh reindex areindex "
     "get_embedder_use aget_embedder_use forget aforget stats astats "
     "flush aflush "
