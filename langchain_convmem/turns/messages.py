@@ -43,20 +43,15 @@ class CallInput:
     human: HumanMessage | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def continues(self) -> bool:
-        """Whether a turn goes on whose calls were answered, rather than a new one begins."""
-        return self.human is None
 
-    @property
-    def results(self) -> list[ToolMessage]:
-        """Results of tools at the end, which an open turn goes on with."""
-        found: list[ToolMessage] = []
-        for message in reversed(self.said):
-            if not isinstance(message, ToolMessage):
-                break
-            found.insert(0, message)
-        return found
+def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
+    """Return the results of tools at the end of what is said, which an open turn goes on with."""
+    found: list[ToolMessage] = []
+    for message in reversed(said):
+        if not isinstance(message, ToolMessage):
+            break
+        found.insert(0, message)
+    return found
 
 
 def read_input(
