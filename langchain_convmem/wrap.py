@@ -41,6 +41,7 @@ from langchain_convmem.turns.replies import (
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn
+from langchain_convmem.turns.typed_streams import open_typed_async_stream, open_typed_stream
 
 
 class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
@@ -209,6 +210,35 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                 await aclose_quietly(stream)
             await finish(partial(turn.complete, reply, heard.message))
             await hop(turn.turn.settle)
+
+    def stream_events(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        version: Any = "v2",
+        **kwargs: Any,
+    ) -> Any:
+        """Run one turn and return its events; for `v3`, the typed stream of a chat model."""
+        if version == "v3":
+            return open_typed_stream(self.stream(input, config, **kwargs))
+        return super().stream_events(input, config, version=version, **kwargs)
+
+    def astream_events(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        version: Any = "v2",
+        **kwargs: Any,
+    ) -> Any:
+        """Run one turn and return its events; for `v3`, what awaits the typed stream."""
+        if version == "v3":
+            return self._open_typed(input, config, **kwargs)
+        return super().astream_events(input, config, version=version, **kwargs)
+
+    async def _open_typed(self, value: Any, config: RunnableConfig | None, **kwargs: Any) -> Any:
+        return open_typed_async_stream(self.astream(value, config, **kwargs))
 
     # -- the turn -------------------------------------------------------------------------------
 
