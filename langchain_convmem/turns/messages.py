@@ -245,7 +245,7 @@ def join(
             return Joined(again=named) if is_same else Joined(said[-1:], replaces=named)
     told = [n for n, form in enumerate(forms) if form is not None and _is_user(form)][-_COMPARED:]
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
-    matches = _match_users(users, [forms[number] for number in told])
+    matches = _match_users(users, [(said[number].id, forms[number]) for number in told])
     counts = _count_common(matches, len(users))
     is_certain = counts[-2:-1] in ([], [len(told) - 1])
     last = counts.index(counts[-1]) if counts and counts[-1] else None
@@ -271,8 +271,10 @@ def _find_named(live: Sequence[Entry], asked: BaseMessage) -> Entry | None:
     return entry if entry is not None and entry.role == "user" and entry.message else None
 
 
-def _match_users(users: Sequence[Entry], messages: Sequence[BaseMessage | None]) -> list[int]:
-    """Return for each message which entries it may be: bit n stands for entry n."""
+def _match_users(
+    users: Sequence[Entry], messages: Iterable[tuple[str | None, BaseMessage | None]]
+) -> list[int]:
+    """Return for each message, by its id and form, which entries it may be: bit n for entry n."""
     by_text: dict[str, int] = {}
     by_id: dict[str | None, int] = {}
     unnamed = 0
@@ -284,8 +286,7 @@ def _match_users(users: Sequence[Entry], messages: Sequence[BaseMessage | None])
             unnamed |= bit
     by_text.pop("", None)
     matches = []
-    for message in messages:
-        own = None if message is None else message.id
+    for own, message in messages:
         same = by_text.get(_fold(message), 0)
         matches.append(same if own is None else by_id.get(own, same & unnamed))
     return matches
