@@ -43,20 +43,15 @@ class CallInput:
     human: HumanMessage | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def continues(self) -> bool:
-        """Whether a turn goes on whose calls were answered, rather than a new one begins."""
-        return self.human is None
 
-    @property
-    def results(self) -> list[ToolMessage]:
-        """Results of tools at the end, which an open turn goes on with."""
-        found: list[ToolMessage] = []
-        for message in reversed(self.said):
-            if not isinstance(message, ToolMessage):
-                break
-            found.insert(0, message)
-        return found
+def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
+    """Return the results of tools at the end of what is said, which an open turn goes on with."""
+    found: list[ToolMessage] = []
+    for message in reversed(said):
+        if not isinstance(message, ToolMessage):
+            break
+        found.insert(0, message)
+    return found
 
 
 def read_input(
@@ -250,7 +245,7 @@ def join(
             return Joined(again=named) if is_same else Joined(said[-1:], replaces=named)
     told = [n for n, form in enumerate(forms) if form is not None and _is_user(form)][-_COMPARED:]
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
-    matches = _match_users(users, [forms[number] for number in told])
+    matches = _match_users(users, [(said[number].id, forms[number]) for number in told])
     counts = _count_common(matches, len(users))
     is_certain = counts[-2:-1] in ([], [len(told) - 1])
     last = counts.index(counts[-1]) if counts and counts[-1] else None
@@ -276,8 +271,10 @@ def _find_named(live: Sequence[Entry], asked: BaseMessage) -> Entry | None:
     return entry if entry is not None and entry.role == "user" and entry.message else None
 
 
-def _match_users(users: Sequence[Entry], messages: Sequence[BaseMessage | None]) -> list[int]:
-    """Return for each message which entries it may be: bit n stands for entry n."""
+def _match_users(
+    users: Sequence[Entry], messages: Iterable[tuple[str | None, BaseMessage | None]]
+) -> list[int]:
+    """Return for each message, by its id and form, which entries it may be: bit n for entry n."""
     by_text: dict[str, int] = {}
     by_id: dict[str | None, int] = {}
     unnamed = 0
@@ -289,8 +286,7 @@ def _match_users(users: Sequence[Entry], messages: Sequence[BaseMessage | None])
             unnamed |= bit
     by_text.pop("", None)
     matches = []
-    for message in messages:
-        own = None if message is None else message.id
+    for own, message in messages:
         same = by_text.get(_fold(message), 0)
         matches.append(same if own is None else by_id.get(own, same & unnamed))
     return matches

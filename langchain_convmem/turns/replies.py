@@ -137,6 +137,12 @@ def drop_cut_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [*whole, AIMessage(str(cut.text), id=cut.id, usage_metadata=usage)]
 
 
+def mark_interrupted(message: BaseMessage) -> BaseMessage:
+    """Return a message that says that it was cut off."""
+    metadata = {**message.response_metadata, INTERRUPTED: True}
+    return message.model_copy(update={"response_metadata": metadata})
+
+
 def settle_unfinished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages of a reply that came to its end without its provider saying so.
 

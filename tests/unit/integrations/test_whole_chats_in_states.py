@@ -71,28 +71,6 @@ def test_the_last_messages_are_enough(quick, model, app):
     assert len(model.seen[2]) == 5
 
 
-def test_another_answer_takes_the_place_of_the_first(quick, model, app):
-    shown = []
-    for text in ("Where is the bike?", "In which town?"):
-        _say(app, shown, text)
-    app.invoke({"messages": shown[:-1]}, at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "In which town?", "Reply 3."]
-    assert [one.text for one in model.seen[2]] == [
-        "Where is the bike?",
-        "Reply 1.",
-        "In which town?",
-    ]
-
-
-def test_an_edit_takes_back_what_followed(quick, model, app):
-    shown = []
-    for text in ("Where is the bike?", "In which town?", "When?"):
-        _say(app, shown, text)
-    app.invoke({"messages": [*shown[:2], {"role": "user", "content": "In which city?"}]}, at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "In which city?", "Reply 4."]
-    assert len(model.seen[3]) == 3
-
-
 def test_a_second_page_takes_nothing_back(quick, app):
     shown = []
     for text in ("Where is the bike?", "In which town?"):
@@ -140,18 +118,6 @@ def test_system_messages_steer_their_own_run_alone(quick, model, app):
     ]
 
 
-def test_a_state_that_keeps_the_latest_turn_keeps_what_is_for_the_run_alone(quick, model):
-    app = agent_with(quick, model, tools=(), options={"keep_state": "turn"})
-    _say(app, [], "Where is the bike?")
-    sent = [("system", "Be brief."), ("user", "Say yes"), ("assistant", "Ita"), ("user", "And no?")]
-    found = app.invoke({"messages": sent}, at())
-    assert [one.text for one in model.seen[1]] == [
-        *("Be brief.", "Where is the bike?", "Reply 1.", "Say yes", "Ita", "And no?"),
-    ]
-    assert [one.text for one in found["messages"]][-2:] == ["And no?", "Reply 2."]
-    assert len(_view(quick)) == 4
-
-
 def test_what_middleware_shows_stands_once_beside_what_the_caller_sent(quick, model):
     @wrap_model_call
     def instructed(request, handler):
@@ -162,20 +128,6 @@ def test_what_middleware_shows_stands_once_beside_what_the_caller_sent(quick, mo
     app.invoke({"messages": [("system", "Be brief."), ("user", "Hello")]}, at())
     texts = "\n".join(str(one.text) for one in model.seen[0])
     assert [texts.count(part) for part in ("Be brief.", "Speak Latin.", "Hello")] == [1, 1, 1]
-
-
-def test_what_the_thread_has_never_had_is_for_the_run_alone(quick, model, app):
-    _say(app, [], "Where is the bike?")
-    examples = [("user", "Say it in Latin: yes"), ("assistant", "Ita")]
-    app.invoke({"messages": [*examples, ("user", "And no?")]}, at())
-    assert [one.text for one in model.seen[1]] == [
-        "Where is the bike?",
-        "Reply 1.",
-        "Say it in Latin: yes",
-        "Ita",
-        "And no?",
-    ]
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "And no?", "Reply 2."]
 
 
 def _unnamed(message):
@@ -225,16 +177,6 @@ def test_an_agent_goes_on_with_results_that_its_caller_has(quick):
     assert shape(model.seen[0]) == ["human: Where?", "ai -> c0", "tool c0: a bicycle"]
     assert [one.role for one in history.entries] == ["user", "assistant", "tool", "assistant"]
     assert len({entry.turn_id for entry in history.entries}) == 1
-
-
-def test_another_answer_takes_the_place_of_one_that_a_chain_gave(quick, model, app):
-    wrapped = quick.wrap(ScriptedChatModel(replies=["There.", "Then."]), recall=False)
-    wrapped.invoke("Where is the bike?", at())
-    wrapped.invoke("When?", at())
-    sent = [("user", "Where is the bike?"), ("assistant", "There."), ("user", "When?")]
-    app.invoke({"messages": sent}, at())
-    assert _view(quick) == ["Where is the bike?", "There.", "When?", "Reply 1."]
-    assert len(model.seen[0]) == 3
 
 
 def test_a_question_that_failed_stands_once_before_the_next(quick):
@@ -335,34 +277,6 @@ def test_a_graph_of_ones_own_takes_the_last_messages(quick, model, own):
         shown = shown[-2:]
     assert len(quick.history("t", user_id="ana").entries) == 6
     assert len(model.seen[2]) == 5
-
-
-def test_a_graph_of_ones_own_answers_once_more(quick, model, own):
-    shown = []
-    for text in ("Where is the bike?", "In which town?"):
-        _say(own, shown, text)
-    own.invoke({"messages": shown[:-1]}, at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "In which town?", "Reply 3."]
-    assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
-
-
-def test_a_graph_of_ones_own_follows_an_edit(quick, model, own):
-    shown = []
-    for text in ("Where is the bike?", "In which town?", "When?"):
-        _say(own, shown, text)
-    own.invoke({"messages": [*shown[:2], {"role": "user", "content": "In which city?"}]}, at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "In which city?", "Reply 4."]
-    assert len(model.seen[3]) == 3
-
-
-def test_a_graph_of_ones_own_shows_what_is_for_the_run_alone(quick, model, own):
-    _say(own, [], "Where is the bike?")
-    examples = [("user", "Say it in Latin: yes"), ("assistant", "Ita")]
-    own.invoke({"messages": [*examples, ("user", "And no?")]}, at())
-    assert [one.text for one in model.seen[1]] == [
-        *("Where is the bike?", "Reply 1.", "Say it in Latin: yes", "Ita", "And no?"),
-    ]
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "And no?", "Reply 2."]
 
 
 def test_a_graph_of_ones_own_asks_once_more_after_a_failure(quick, model, own):

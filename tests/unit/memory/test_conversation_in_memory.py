@@ -460,7 +460,9 @@ def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
     said.send_message("Where is the red car?")
     said.send_message("And the blue one?")
     before = live(memory)
-    chat = ["Where is the red car?", ("ai", "One."), "And the blue one there?"]
+    asked = memory.history("t", user_id="ana").messages[2]
+    edited = HumanMessage("And the blue one there?", id=asked.id)
+    chat = ["Where is the red car?", ("ai", "One."), edited]
     with pytest.raises(ProviderError):
         said.send_message(chat)
     assert live(memory) == before
