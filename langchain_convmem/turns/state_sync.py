@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final, Literal, NotRequired, cast
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
 from typing_extensions import TypedDict
@@ -846,6 +846,24 @@ def _count_to(
 
 
 # -- Which messages were said, and belong together ------------------------------------------------
+def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
+    """Return the messages of a state, each with an id: the same one when the node runs again.
+
+    A reducer such as that of deep agents leaves texts and maps without one. What is made up here
+    looks like what LangGraph makes up.
+    """
+    return [
+        message
+        if message.id
+        else message.model_copy(update={"id": _make_id(f"{context.place.task}-{number}")})
+        for number, message in enumerate(messages)
+    ]
+
+
+def _make_id(name: str) -> str:
+    return str(UUID(int=uuid5(NAMESPACE_OID, name).int, version=_RANDOM))
+
+
 def find_exchange(messages: Sequence[BaseMessage]) -> int:
     """Return where the latest exchange begins: with the newest message of the user, or at 0.
 
