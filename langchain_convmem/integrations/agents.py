@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar, Unpack
+from operator import is_
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -18,8 +19,8 @@ from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.messages import check_question
-from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
+from langchain_convmem.turns.messages import check_question, mark_unstored
+from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
 from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
@@ -28,7 +29,9 @@ from langchain_convmem.turns.state_sync import (
     SyncedTurn,
     TurnNote,
     find_aside,
+    find_exchange,
     is_stand_in,
+    name_messages,
     remove_superseded,
     rename_known,
 )
@@ -45,6 +48,7 @@ from langchain_convmem.turns.view import (
     list_earlier_entries,
     make_entry,
 )
+from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.models import ModelFacts
 from langchain_convmem.views.providers import Provider, find_provider, resolve_provider
@@ -95,9 +99,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     Call the agent with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id`
     is required. The context may name the user instead (`user_id`). A call may set options for
-    itself, by the same names: `"memory": {"recall": False}`, also under `configurable`; only
-    `remember` is none of an agent, whose state would hold what the log lacks. Without a
-    checkpointer, pass only new messages.
+    itself, by the same names: `"memory": {"recall": False}`, also under `configurable`. Of a turn
+    with `remember=False` nothing is stored: the state holds what the user said in it marked with
+    `additional_kwargs={"remember": False}`. Without a checkpointer, pass only new messages.
 
     Put it last in the list, so that it sees the model that is actually called. Thread-safe; one
     instance can serve any number of threads.
@@ -111,7 +115,16 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         *,
         provider: Provider | None = None,
         keep_state: KeepState = "all",
-        **options: Unpack[TurnSettings],
+        recall: bool | None = None,
+        recall_tokens: int | None = None,
+        recall_k: int | None = None,
+        recall_place: RecallPlace | None = None,
+        history_tokens: int | None = None,
+        context_tokens: int | None = None,
+        reserved_tokens: int | None = None,
+        profile_tokens: int | None = None,
+        remember: bool | None = None,
+        options: TurnOptions | None = None,
     ) -> None:
         """Give agents this memory.
 
@@ -121,20 +134,29 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
                 earlier turns out of the state when a new one begins, once the log has them: the
                 checkpoints stop growing, and the agent returns the messages of its turn only.
-            **options: `recall`, `history_tokens` and the others of `TurnOptions`, but `remember`.
-                `reserved_tokens` are left for the agent's own prompt and its tools; what is known
-                of the user joins that prompt.
+            recall: This and what follows are options of a turn, each as `TurnOptions` says it;
+                None leaves one as `options` has it.
+            recall_tokens: Budget of the recalled text.
+            recall_k: Number of blocks to recall instead.
+            recall_place: Where recalled lines stand.
+            history_tokens: Budget for earlier messages of the thread.
+            context_tokens: One budget for all that the model gets.
+            reserved_tokens: Of these, what is left for the agent's own prompt and its tools.
+            profile_tokens: Budget of what is known of the user, which joins the agent's prompt.
+            remember: Whether turns are stored; the state marks what the user says in others.
+            options: The options as one value; None takes the defaults.
 
         Raises:
-            ConfigError: If `keep_state` is neither, or an option is unknown or invalid.
+            ConfigError: If `keep_state` is neither, or an option is invalid.
         """
+        picked = TurnOptions.pick(options, locals())
         super().__init__()
         if keep_state not in ("all", "turn"):
             raise ConfigError(f"keep_state must be 'all' or 'turn', got {keep_state!r}")
         self.memory = memory
         self.keep_state = keep_state
         self.tools = []
-        self._options = _check_options(TurnOptions.from_settings(options, where="an agent"))
+        self._options = picked
         self._turn_memory = get_turn_memory(memory)
         self._turn_memory.check_options(self._options)
         self._provider = None if provider is None else resolve_provider(provider)
@@ -153,23 +175,22 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
         self._turn_memory.check_call(recalls=hook.options.recall)
-        messages: list[Any] = state["messages"]
-        if messages:
-            check_question(messages[-1])
+        held: list[Any] = state["messages"]
+        if held:
+            check_question(held[-1])
+        messages = name_messages(held, hook.sync.context)
+        if not hook.options.remember:
+            messages = _mark_question(messages)
         begun = hook.sync.begin(messages, state.get(NOTE_KEY))
-        note, messages = begun.note, begun.apply(messages)
-        if note is None:
+        if begun.note is None:
             return None
-        update: dict[str, Any] = {NOTE_KEY: note}
-        if begun.changes:
-            update["messages"] = list(begun.changes)
-        ids = [note.get("names", {}).get(str(one.id), one.id) for one in messages]
-        before = ids.index(note["first"]) if note["first"] in ids else 0
-        if self.keep_state == "turn" and before:
+        messages = begun.apply(messages)
+        if self.keep_state == "turn":
+            messages = _drop_earlier(messages, begun.note, hook.sync.context)
+        update: dict[str, Any] = {NOTE_KEY: begun.note}
+        if not _are_same(messages, held):
             # Removals would show up among the messages of a stream; this does not.
-            aside = find_aside(messages[:before], note, hook.sync.context)
-            kept = [*aside.instructions, *aside.messages]
-            update["messages"] = Overwrite([*kept, *messages[before:]])
+            update["messages"] = Overwrite(messages)
         return update
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -191,7 +212,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if note is None:
             return None
         hook.sync.finish(note, state["messages"])
-        self._turn_memory.note_turn(hook.sync.context.key)
+        if hook.options.remember:
+            self._turn_memory.note_turn(hook.sync.context.key)
         removed = remove_superseded(state["messages"], note)
         return {"messages": removed} if removed else None
 
@@ -291,12 +313,12 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Do a step of a hook as the memory's own work, and report what it took.
 
         Raises:
-            ConfigError: If the run names no thread, or sets an option that there is not, or
-                `remember`: nothing is stored then.
+            ConfigError: If the run names no thread, or sets an option that there is not; nothing
+                is stored then.
         """
         config = get_config()
         configurable = config.get("configurable", {})
-        options = _check_options(self._options.merge_call(configurable))
+        options = self._options.merge_call(configurable)
         key = read_key(configurable, runtime.context, host="the agent")
         trace = TurnTrace(config)
         sync = StateSync(
@@ -309,12 +331,25 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         return trace.run_internal(partial(step, AgentHook(sync, options, trace)))
 
 
-def _check_options(options: TurnOptions) -> TurnOptions:
-    """Return the options, if an agent can have them: its state would hold what the log lacks."""
-    if not options.remember:
-        msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
-        raise ConfigError(msg)
-    return options
+def _mark_question(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages with what the user says now marked as not to be stored."""
+    start = find_exchange(messages)
+    said = [mark_unstored(one) if get_role(one) == "user" else one for one in messages[start:]]
+    return [*messages[:start], *said]
+
+
+def _drop_earlier(
+    messages: Sequence[BaseMessage], note: TurnNote, context: NodeContext
+) -> list[BaseMessage]:
+    """Return the messages of the turn, and what else only this run shows."""
+    ids = [note.get("names", {}).get(str(one.id), one.id) for one in messages]
+    start = ids.index(note["first"]) if note["first"] in ids else 0
+    aside = find_aside(messages[:start], note, context)
+    return [*aside.instructions, *aside.messages, *messages[start:]]
+
+
+def _are_same(messages: Sequence[BaseMessage], others: Sequence[BaseMessage]) -> bool:
+    return len(messages) == len(others) and all(map(is_, messages, others))
 
 
 @dataclass(frozen=True, slots=True)

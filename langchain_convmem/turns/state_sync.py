@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final, Literal, NotRequired, cast
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
 from typing_extensions import TypedDict
@@ -37,7 +37,7 @@ from langchain_convmem.views.codec import get_role, make_draft, make_storable
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import DraftBuilder, build_message
+from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -258,7 +258,7 @@ class StateSync:
             user=self.context.key.user_id,
             generation=self._read_generation(),
             settled=None,
-            aside=[],
+            is_sent=True,
             names=names,
         )
 
@@ -306,7 +306,7 @@ class StateSync:
             generation=self._read_generation(),
             settled=None,
             position=asked.position,
-            aside=[],
+            is_sent=True,
             names=names,
         )
 
@@ -363,7 +363,7 @@ class StateSync:
             if self.is_one_turn or {entry.message_id for entry in entries}.issuperset(first):
                 earlier = [entry for entry in found if entry.position < position]
                 return start, [*earlier, *entries], False
-        is_sent = note is not None and "aside" in note
+        is_sent = note is not None and note.get("is_sent", False)
         return start, self._read(), not is_sent
 
     def _locate_turn(
@@ -377,7 +377,7 @@ class StateSync:
             is_gone = self.is_one_turn and note["first"] not in ids
             if self.is_one_turn and not is_gone:
                 start = ids.index(note["first"])
-            elif "aside" in note and not is_gone:
+            elif note.get("is_sent", False) and not is_gone:
                 start = max(start, ids.index(note["first"]))
             if ids[start] == note["first"] and note.get("position") is not None:
                 return start, note["position"], []
@@ -589,10 +589,8 @@ class TurnNote(TypedDict):
     """Id of the last message that the state held when the note was made."""
     position: NotRequired[int | None]
     """Where in the log the turn begins; None if that is not stored."""
-    aside: NotRequired[list[str]]
-    """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
-    aside_before: NotRequired[str | None]
-    """The turn that these precede; None for the current turn."""
+    is_sent: NotRequired[bool]
+    """Whether its caller sent a chat that the log has already."""
     names: NotRequired[dict[str, str]]
     """Ids in the log of messages that the caller sent once more, by those that they have now."""
     run: NotRequired[int | None]
@@ -847,6 +845,24 @@ def _count_to(
 
 
 # -- Which messages were said, and belong together ------------------------------------------------
+def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
+    """Return the messages of a state, each with an id: the same one when the node runs again.
+
+    A reducer such as that of deep agents leaves texts and maps without one. What is made up here
+    looks like what LangGraph makes up.
+    """
+    return [
+        message
+        if message.id
+        else message.model_copy(update={"id": _make_id(f"{context.place.task}-{number}")})
+        for number, message in enumerate(messages)
+    ]
+
+
+def _make_id(name: str) -> str:
+    return str(UUID(int=uuid5(NAMESPACE_OID, name).int, version=_RANDOM))
+
+
 def find_exchange(messages: Sequence[BaseMessage]) -> int:
     """Return where the latest exchange begins: with the newest message of the user, or at 0.
 
@@ -925,13 +941,19 @@ def select_spoken(
 def find_aside(
     messages: Iterable[BaseMessage], note: TurnNote | None, context: NodeContext
 ) -> CallContext:
-    """Return what of the messages of a state only the model of this run sees."""
-    aside: Collection[str | None] = () if note is None else note.get("aside", ())
-    held = list(messages)
+    """Return what of the messages of a state only the model of this run sees.
+
+    Where nothing keeps the state, these are its system messages, and what stands before the turn
+    and is marked as not to be stored.
+    """
+    if not context.is_stateless:
+        return CallContext()
+    held = rename_known(messages, note)
+    first = None if note is None else note["first"]
+    before = takewhile(lambda one: one.id != first, held) if note is not None else ()
     return CallContext(
-        [one for one in held if context.is_stateless and get_role(one) == "system"],
-        [one for one in held if one.id in aside],
-        None if note is None else note.get("aside_before"),
+        [one for one in held if get_role(one) == "system"],
+        [one for one in before if not is_remembered(one) and get_role(one) != "system"],
     )
 
 

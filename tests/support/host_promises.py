@@ -93,13 +93,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             "`profile_tokens` of what is known of the user stand in the system messages, fenced; "
             "what is retracted leaves with the next call"
         ),
-        "remember": Promise(
-            "`remember=False` stores nothing of the turn",
-            differs={
-                "agent": "`ConfigError`, before anything is stored: its state would hold what the "
-                "log lacks. Leave the middleware out for such runs"
-            },
-        ),
+        "remember": Promise("`remember=False` stores nothing of the turn"),
         "plain keys": Promise(
             "A call may set `recall` and `remember` without `memory` around them as well"
         ),

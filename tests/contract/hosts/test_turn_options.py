@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from host_promises import differs, kept_by_all
+from host_promises import kept_by_all
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import ConfigurableField
 from scripted_chat import ScriptedChatModel, at
@@ -147,16 +147,6 @@ def test_a_turn_that_is_not_to_be_remembered_leaves_nothing(host, run, place, to
     run(app, "My code is 1234.", at(**options) if place == "call" else config)
     assert "My code is 1234." in given(model)
     assert told.log.entries(key) == before
-
-
-@differs("remember", "agent")
-@pytest.mark.parametrize("place", ["call", "plain key"])
-def test_an_agent_refuses_a_turn_that_is_not_to_be_remembered(host, run, place, told, model):
-    make = at if place == "call" else _at_plain
-    with pytest.raises(ConfigError, match="remember=False"):
-        run(host.app(told, model), "My code is 1234.", make("new", remember=False))
-    assert told.history("new", user_id="ana").entries == []
-    assert model.seen == []
 
 
 @kept_by_all("plain keys")
