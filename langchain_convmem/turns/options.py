@@ -132,6 +132,23 @@ class TurnOptions:
         """
         return cls(**_check_names(settings, where))
 
+    @classmethod
+    def pick(cls, options: TurnOptions | None, given: Mapping[str, Any]) -> TurnOptions:
+        """Return options with those that a call names on top of them.
+
+        Args:
+            options: Options as one value; None takes the defaults.
+            given: Arguments by name; None leaves an option as it is, and other names are ignored.
+
+        Raises:
+            ConfigError: If a value is invalid, or `options` is no such value.
+        """
+        if not isinstance(options, TurnOptions | None):
+            raise ConfigError(f"options must be TurnOptions, got {describe_value(options)}")
+        names = (one.name for one in fields(cls))
+        changes = {name: given[name] for name in names if given.get(name) is not None}
+        return replace(options or cls(), **changes)
+
     @property
     def budget(self) -> ContextBudget | None:
         """The budget of all that the model gets, if there is one."""
