@@ -68,9 +68,9 @@ def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state_with_a_plac
     memory, saver
 ):
     graph = own_nodes(memory, saver, Noted)
-    chat(graph, Noted, "The word is hullabaloo.")
+    chat(graph, "The word is hullabaloo.")
     memory.forget(thread_id="t", user_id="ana")
-    chat(graph, Noted, "two")
+    chat(graph, "two")
     assert spoken(memory) == ["two", "re: two"]
 
 
