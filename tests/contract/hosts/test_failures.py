@@ -246,7 +246,7 @@ def test_a_graph_whose_stream_is_closed_at_once_goes_on_from_its_checkpoint(host
     model.replies = ["One two three", "Never."]
     app = host.app(memory, model, recall=False, checkpointer=InMemorySaver())
     _close(app)
-    if app.graph.get_state(at()).next != ("record",):  # on a busy machine the run may end before
+    if app.graph.get_state(at()).next:  # on a busy machine it may end before that is written
         pytest.skip("LangGraph kept nothing of what the model said")
     assert _stored(memory) == [("user", "Count.")]
     app.graph.invoke(None, at())

@@ -1,4 +1,4 @@
-"""Synchronous streams whose reader leaves: what LangGraph does, and what a memory graph keeps."""
+"""Synchronous streams whose reader leaves: what LangGraph does, and what is stored."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from langchain_convmem.integrations.langgraph import (
     recall_node,
     record_node,
 )
-
-SAVERS = pytest.mark.parametrize("has_saver", [True, False], ids=["kept", "not kept"])
 
 
 def _leave(graph, text="Where?", **options):
