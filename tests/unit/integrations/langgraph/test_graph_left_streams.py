@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 
-import pytest
 from graphs import answer_of, says, shown, spoken
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
