@@ -119,7 +119,6 @@ PAGES = (
                 "summarize_node",
                 "model_messages",
                 "amodel_messages",
-                "MemoryState",
             )
         ),
     ),

@@ -13,35 +13,11 @@ from pydantic import BaseModel
 from scripted_chat import at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.integrations.langgraph import MemoryState
 from langchain_convmem.message_log import MessageLog
-
-
-class RecallState(MessagesState):
-    turn_id: str
-    recalled_ids: list[str]
-
-
-class IdsModel(BaseModel):
-    input: Any = ""
-    turn_id: str = ""
-    recalled_ids: list[str] = []
-    reply: str = ""
-    answer: str = ""
-
-
-@dataclass
-class IdsData:
-    input: Any = ""
-    turn_id: str = ""
-    recalled_ids: list[str] = field(default_factory=list)
-    reply: str = ""
-    answer: str = ""
 
 
 class MessagesModel(BaseModel):
     messages: Annotated[list[AnyMessage], add_messages] = []
-    recalled_ids: list[str] | None = None
 
 
 @dataclass
@@ -49,18 +25,16 @@ class MessagesData:
     messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
 
 
-IDS = [MemoryState, IdsModel, IdsData]
-WITH_MESSAGES = [MessagesState, RecallState, MessagesModel, MessagesData]
-FORMS = [*IDS, *WITH_MESSAGES]
+class TitledState(MessagesState):
+    title: str
+
+
+FORMS = [MessagesState, TitledState, MessagesModel, MessagesData]
 """Every form of a state."""
-KINDS = [MemoryState, MessagesState]
-"""One state of each kind: without messages, and with them. The nodes tell no more apart."""
 
 
-def says(schema: Any, text: str, message_id: str | None = None) -> dict[str, Any]:
-    """Return the input of a graph with such a state."""
-    if schema in IDS:
-        return {"input": text if message_id is None else HumanMessage(text, id=message_id)}
+def says(text: str, message_id: str | None = None) -> dict[str, Any]:
+    """Return the input of a graph."""
     return {"messages": [HumanMessage(text, id=message_id)]}
 
 
@@ -73,7 +47,8 @@ def echo(messages: list[BaseMessage]) -> str:
 
 def answer_of(state: dict[str, Any]) -> str:
     """Return the text of the reply that a graph ended with."""
-    return state["messages"][-1].text if state.get("messages") else state["answer"]
+    answer: BaseMessage = state["messages"][-1]
+    return str(answer.text)
 
 
 def shown(

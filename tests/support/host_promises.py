@@ -15,10 +15,9 @@ from typing import Any
 
 __all__ = ["HOST_NAMES", "PROMISES", "Promise", "differs", "kept_by_all", "write_tables"]
 
-HOST_NAMES = ("wrap", "conversation", "graph of ids", "graph of messages", "agent")
+HOST_NAMES = ("wrap", "conversation", "graph", "agent")
 
-_GRAPHS = ("graph of ids", "graph of messages")
-_STATES = (*_GRAPHS, "agent")
+_STATES = ("graph", "agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +65,12 @@ _TAKEN_BACK = (
 )
 _WHOLE_REPLY = "LangGraph lets the node that runs come to its end: the whole reply is stored"
 _NODES_END = {
-    **_for(
-        _GRAPHS,
-        "LangGraph lets the node that runs come to its end, and begins no other: the reply is in "
-        "the checkpoint, and `invoke(None, ...)` stores it; without a checkpointer it is lost",
-    ),
+    "graph": "LangGraph lets the node that runs come to its end, and begins no other: the reply is "
+    "in the checkpoint, and `invoke(None, ...)` stores it; without a checkpointer it is lost",
     "agent": _WHOLE_REPLY,
 }
 _NO_TIMES = {
-    "graph of messages": "`record` stores the reply as the state has it, and a message holds no "
+    "graph": "`record` stores the reply as the state has it, and a message holds no "
     "times; of a reply that was cut they are known, and kept",
 }
 
@@ -134,10 +130,6 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "write hook": Promise(
             "The write hook stands before the log and before what is searched for; the model gets "
             "the question in full",
-            differs={
-                "graph of ids": "the model gets what the hook left: the state holds no words, and "
-                "the log no others"
-            },
         ),
         "refused by the hook": Promise(
             "A question of which the write hook leaves nothing is answered, and nothing of its "
@@ -162,9 +154,6 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "whole chat": Promise(
             "A caller that sends the whole chat: each thing is stored once",
-            meaningless={
-                "graph of ids": "its `input` is one message of the user",
-            },
         ),
     },
     "What goes wrong": {
@@ -194,7 +183,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "closed in a thread": Promise(
             "The same for `stream().close()`",
-            differs={"conversation": _ON_CANCEL, **_for(_STATES, _WHOLE_REPLY)},
+            differs={"conversation": _ON_CANCEL, **_NODES_END},
         ),
         "exit": Promise(
             "A process that exits within an awaited stream, by `sys.exit` in a signal handler: its "
@@ -216,8 +205,6 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             differs={
                 "conversation": "the question is; what the model and its tools said is written "
                 "with the answer, or with the error that ends the turn",
-                "graph of ids": "as the chain or agent that is its model: the state has no place "
-                "for it before the answer",
             },
         ),
         "open calls": Promise("Calls that nobody answered are closed when the user goes on"),
@@ -238,11 +225,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "models of the hook": Promise("Those of a write hook as well, for question and reply"),
         "own tokens": Promise(
             "Their tokens are in `memory.stats`, with the reply",
-            meaningless=_for(
-                _GRAPHS,
-                "lines are recalled in one node, and the reply is stored by another; each node "
-                "tells its numbers by `convmem.own_models`",
-            ),
+            meaningless={
+                "graph": "lines are recalled in one node, and the reply is stored by another; each "
+                "node tells its numbers by `convmem.own_models`",
+            },
         ),
         "times": Promise(
             "The reply tells when the model was called and when it ended", meaningless=_NO_TIMES

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, ClassVar, TypedDict
 
-from graphs import IDS
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -22,7 +21,6 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.integrations.langgraph import (
-    MemoryState,
     create_memory_graph,
     model_node,
     recall_node,
@@ -209,14 +207,12 @@ class ConversationHost(Host):
 
 
 class _Graph(App):
-    """A graph with such a state; what is said may be a list of messages where that keeps them."""
+    """A graph; what is said may be a list of messages."""
 
-    def __init__(self, graph: Any, schema: Any) -> None:
-        self.graph, self._schema = graph, schema
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
 
     def _input(self, said):
-        if self._schema in IDS:
-            return {"input": said}
         if isinstance(said, str):
             said = HumanMessage(said)
         return {"messages": [said] if isinstance(said, BaseMessage) else said}
@@ -238,29 +234,13 @@ class _Graph(App):
         return RunnableLambda(self._input) | self.graph
 
 
-class IdsGraphHost(Host):
-    """`create_memory_graph` over a state without messages."""
+class GraphHost(Host):
+    """`create_memory_graph`, and its nodes."""
 
-    name = "graph of ids"
-
-    def app(self, memory, model, **options):
-        return _Graph(create_memory_graph(memory, model, **options), MemoryState)
-
-    def with_tool(self, memory, model, tool):
-        return self.app(memory, create_agent(model, [tool]), recall=False)
-
-    def structured(self, memory, model, schema):
-        return self.app(memory, model.with_structured_output(schema), recall=False)
-
-
-class MessagesGraphHost(Host):
-    """`create_memory_graph` over a state that keeps the messages."""
-
-    name = "graph of messages"
+    name = "graph"
 
     def app(self, memory, model, **options):
-        graph = create_memory_graph(memory, model, state_schema=MessagesState, **options)
-        return _Graph(graph, MessagesState)
+        return _Graph(create_memory_graph(memory, model, **options))
 
     def with_tool(self, memory, model, tool):
         builder = StateGraph(MessagesState)
@@ -273,7 +253,7 @@ class MessagesGraphHost(Host):
         builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
         builder.add_edge("tools", "model")
         builder.add_edge("record", END)
-        return _Graph(builder.compile(), MessagesState)
+        return _Graph(builder.compile())
 
     def structured(self, memory, model, schema):
         return self.app(memory, model.with_structured_output(schema), recall=False)
@@ -297,7 +277,7 @@ class AgentHost(Host):
 
     def _agent(self, memory, model, tools, options, **more):
         own = ConversationMemoryMiddleware(memory, **options)
-        return _Graph(create_agent(model, list(tools), middleware=[own], **more), MessagesState)
+        return _Graph(create_agent(model, list(tools), middleware=[own], **more))
 
 
 HOSTS: dict[str, Host] = {
@@ -305,12 +285,11 @@ HOSTS: dict[str, Host] = {
     for host in (
         WrapHost(),
         ConversationHost(),
-        IdsGraphHost(),
-        MessagesGraphHost(),
+        GraphHost(),
         AgentHost(),
     )
 }
-"""Every host of a turn, by its name; a graph once for each kind of state."""
+"""Every host of a turn, by its name."""
 
 
 # -- around them ----------------------------------------------------------------------------------

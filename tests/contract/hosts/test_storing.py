@@ -102,14 +102,6 @@ def test_the_write_hook_stands_before_log_and_search_and_not_before_the_model(ho
     assert given(model) == "Is my code 1234?"
 
 
-@differs("write hook", "graph of ids")
-def test_where_the_state_holds_no_words_the_model_reads_those_of_the_log(host, run):
-    model = ScriptedChatModel(replies=["It is 1234."])
-    said, query = _run_redacted(host, run, model, "Is my code 1234?")
-    assert said == [("user", "Is my code [code]?"), ("assistant", "It is [code].")]
-    assert query == given(model) == "Is my code [code]?"
-
-
 @kept_by_all("refused by the hook")
 def test_nothing_is_stored_of_a_turn_whose_question_the_write_hook_drops(host, run):
     model = ScriptedChatModel(replies=["A secret about 1234.", "Yes."])

@@ -262,7 +262,7 @@ def test_names_that_belong_to_a_model_are_left_to_it(host, run, memory, model):
     assert model.asked[-1].endswith("Hello")
 
 
-@pytest.mark.parametrize("name", ["wrap", "graph of ids"])
+@pytest.mark.parametrize("name", ["wrap", "graph"])
 def test_a_field_of_the_inner_chain_is_not_taken_for_an_option(name, memory):
     model = ScriptedChatModel(replies=["Yes."]).configurable_alternatives(
         ConfigurableField(id="recall"), default_key="much", little=ScriptedChatModel(replies=["No"])

@@ -13,7 +13,6 @@ from scripted_chat import at
 from wire_promises import Spot, last_attributes, look, stored, texts
 
 from langchain_convmem.integrations.langgraph import (
-    MemoryState,
     create_memory_graph,
     model_node,
     recall_node,
@@ -121,35 +120,29 @@ async def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_t
 # -- failures -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", [MemoryState, MessagesState])
-async def test_the_words_of_a_stream_that_broke_are_kept_and_sent_again(memory, provider, schema):
-    def said(text):
-        return {"input": text} if schema is MemoryState else says(text)
-
+async def test_the_words_of_a_stream_that_broke_are_kept_and_sent_again(memory, provider):
     cut = ScriptedReply(text="one two three four", cut_after_chunks=3)
     async with provider.answer([cut, "five"]) as (model, service):
-        graph = create_memory_graph(memory, model, state_schema=schema, recall=False)
+        graph = create_memory_graph(memory, model, recall=False)
         with pytest.raises(Exception):  # noqa: B017, PT011 - each client has its own
-            async for _ in graph.astream(said("Count!"), at(), stream_mode="messages"):
+            async for _ in graph.astream(says("Count!"), at(), stream_mode="messages"):
                 pass
         assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
         assert last_attributes(memory) == ("interrupted",)
-        await graph.ainvoke(said("Go on."), at())
+        await graph.ainvoke(says("Go on."), at())
     assert service.requests[1] == ["user: Count!", "assistant: one two", "user: Go on."]
 
 
 # -- objects, chats -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", [MemoryState, MessagesState])
-async def test_an_object_is_kept_as_text_and_leaves_no_call_open(memory, provider, schema):
+async def test_an_object_is_kept_as_text_and_leaves_no_call_open(memory, provider):
     made = ScriptedReply(tool_calls=[ScriptedToolCall("Spot", {"place": "level 3"}, "c1")])
-    said = {"input": "Where?"} if schema is MemoryState else says("Where?")
     method = {"method": "function_calling"} if provider.name == "openai" else {}
     async with provider.answer([made, "Bye."]) as (model, service):
         spot = model.with_structured_output(Spot, **method)
-        graph = create_memory_graph(memory, spot, state_schema=schema, recall=False)
-        await graph.ainvoke(said, at())
+        graph = create_memory_graph(memory, spot, recall=False)
+        await graph.ainvoke(says("Where?"), at())
         await memory.wrap(model, recall=False).ainvoke("Thanks!", at())
     assert service.requests[1] == [
         "user: Where?",

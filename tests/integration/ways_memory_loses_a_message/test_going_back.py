@@ -13,7 +13,7 @@ from scripted_agents import agent_with, calls, says, shape, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.integrations.langgraph import MemoryState, create_memory_graph
+from langchain_convmem.integrations.langgraph import create_memory_graph
 
 
 @tool
@@ -62,7 +62,7 @@ def test_a_graph_that_failed_is_resumed_after_a_restart(tmp_path, logged):
             ConversationMemory.open(tmp_path / "memory.db") as memory,
             SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,
         ):
-            graph = create_memory_graph(memory, model, state_schema=MemoryState, checkpointer=saver)
+            graph = create_memory_graph(memory, model, checkpointer=saver)
             try:
                 graph.invoke(value, at(), durability="sync")
             finally:
@@ -70,7 +70,10 @@ def test_a_graph_that_failed_is_resumed_after_a_restart(tmp_path, logged):
 
     found = []
     with pytest.raises(ProviderError):
-        run(ScriptedChatModel(replies=[ProviderError("overloaded")]), {"input": "Where?"})
+        run(
+            ScriptedChatModel(replies=[ProviderError("overloaded")]),
+            {"messages": [("user", "Where?")]},
+        )
     model = ScriptedChatModel(replies=["On level C."])
     run(model, None)
     assert found == [["user: Where?"], ["user: Where?", "assistant: On level C."]]

@@ -233,7 +233,7 @@ def test_structured_output_is_the_reply_of_a_graph(quick, include_raw):
     call = {"name": "Place", "args": {"level": 3}, "id": "c1", "type": "tool_call"}
     model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call])])
     inner = model.with_structured_output(Place, include_raw=include_raw)
-    create_memory_graph(quick, inner, recall=False).invoke({"input": "Where?"}, at())
+    create_memory_graph(quick, inner, recall=False).invoke({"messages": [("user", "Where?")]}, at())
     assert _view(quick) == ["Where?", '{"level": 3}']
     assert quick.history("t", user_id="ana").context().repairs == ()
 

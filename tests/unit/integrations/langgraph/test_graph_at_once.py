@@ -6,7 +6,7 @@ import threading
 from typing import Annotated, TypedDict
 
 import pytest
-from graphs import KINDS, Crash, CrashingLog, echo, says, shown, spoken
+from graphs import Crash, CrashingLog, answer_of, echo, says, shown, spoken
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
@@ -14,13 +14,12 @@ from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import (
-    MemoryState,
     create_memory_graph,
     recall_node,
 )
 
 
-def ask_at_once(memory, saver, schema):
+def ask_at_once(memory, saver):
     """Let four threads ask in one thread of the conversation, and then ask once more."""
     together = threading.Barrier(4)
 
@@ -29,9 +28,9 @@ def ask_at_once(memory, saver, schema):
         return echo(messages)
 
     model = ScriptedChatModel(replies=[answer])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     threads = [
-        threading.Thread(target=graph.invoke, args=(says(schema, f"question {number}"), at()))
+        threading.Thread(target=graph.invoke, args=(says(f"question {number}"), at()))
         for number in range(4)
     ]
     for thread in threads:
@@ -40,36 +39,24 @@ def ask_at_once(memory, saver, schema):
         thread.join()
 
     model = ScriptedChatModel(replies=["Yes."])
-    later = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    later.invoke(says(schema, "All there?"), at())
+    later = create_memory_graph(memory, model, checkpointer=saver)
+    later.invoke(says("All there?"), at())
     return memory.history("t", user_id="ana").entries
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_turns_at_once_on_one_thread_are_all_stored_and_shown(filed, saver, schema):
-    entries = ask_at_once(filed, saver, schema)
+def test_turns_at_once_on_one_thread_are_all_stored_and_shown(filed, saver):
+    entries = ask_at_once(filed, saver)
     assert [entry for entry in entries if entry.role == "control"] == []
     texts = [text for text in spoken(filed) if text.startswith("question")]
     assert sorted(texts) == [f"question {number}" for number in range(4)]
     assert len([text for text in spoken(filed) if text.startswith("re: ")]) == 4
 
 
-def test_turns_at_once_stand_question_and_answer_together(filed, saver):
-    # With messages in the state, one run may begin with the unanswered question of another.
-    by_turn = {}
-    for entry in ask_at_once(filed, saver, MemoryState):
-        by_turn.setdefault(entry.turn_id, []).append(entry.role)
-    assert list(by_turn.values()) == [["user", "assistant"]] * 5
-
-
-@pytest.mark.parametrize("schema", KINDS)
-async def test_tasks_at_once_on_one_thread_are_all_stored(memory, saver, schema):
+async def test_tasks_at_once_on_one_thread_are_all_stored(memory, saver):
     model = ScriptedChatModel(replies=[echo])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    await asyncio.gather(
-        *(graph.ainvoke(says(schema, f"question {number}"), at()) for number in range(8))
-    )
-    await graph.ainvoke(says(schema, "All there?"), at())
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    await asyncio.gather(*(graph.ainvoke(says(f"question {number}"), at()) for number in range(8)))
+    await graph.ainvoke(says("All there?"), at())
     assert len([text for text in shown(memory) if text.startswith("question")]) == 8
     assert len([text for text in shown(memory) if text.startswith("re: ")]) == 9
 
@@ -93,9 +80,9 @@ def turns_of(memory):
 def a_graph_that_asks_several(memory, saver, model):
     chat = create_memory_graph(memory, model)
     builder = StateGraph(Several)
-    builder.add_node("ask", lambda state: {"answers": [chat.invoke(state)["answer"]]})
+    builder.add_node("ask", lambda state: {"answers": [answer_of(chat.invoke(state))]})
     builder.add_conditional_edges(
-        START, lambda state: [Send("ask", {"input": one}) for one in state["questions"]]
+        START, lambda state: [Send("ask", says(one)) for one in state["questions"]]
     )
     return builder.compile(checkpointer=saver)
 
@@ -135,7 +122,7 @@ def test_a_part_of_the_messages_that_is_sent_takes_the_others_out_of_nothing(mem
     )
     graph = builder.compile(checkpointer=saver)
     for text in ("one", "two", "three"):
-        graph.invoke(says(MessagesState, text), at())
+        graph.invoke(says(text), at())
     assert shown(memory) == ["one", "two", "three"]
     assert spoken(memory) == ["one", "two", "three"]
 

@@ -67,7 +67,7 @@ def a_tool_loop(memory, saver, model, tools=(ask,)):
 @pytest.mark.parametrize("stop", [{}, {"interrupt_before": ["tools"]}])
 def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_turn(memory, saver, stop):
     graph = a_tool_loop(memory, saver, ScriptedChatModel(replies=[call_of("yard"), "It is there."]))
-    graph.invoke(says(MessagesState, "Where?"), at(), **stop)
+    graph.invoke(says("Where?"), at(), **stop)
     assert [one.role for one in entries(memory)] == ["user", "assistant"]
     assert entries(memory)[1].message.id == messages_of(graph)[1].id
     if stop:
@@ -81,8 +81,8 @@ def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_turn(me
 def test_a_question_that_comes_instead_of_an_answer_leaves_the_call_closed(memory, saver):
     model = ScriptedChatModel(replies=[call_of("yard"), "Never mind."])
     graph = a_tool_loop(memory, saver, model)
-    graph.invoke(says(MessagesState, "Where?"), at())
-    graph.invoke(says(MessagesState, "Forget it."), at())
+    graph.invoke(says("Where?"), at())
+    graph.invoke(says("Forget it."), at())
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool", "human"]
     assert model.seen[1][2].text == INTERRUPTED_RESULT
     assert shown(memory)[-2:] == ["Forget it.", "Never mind."]
@@ -96,14 +96,14 @@ def test_a_call_whose_attempt_came_to_nothing_makes_way_for_the_next(memory):
 
     model = ScriptedChatModel(replies=[call_of("yard"), call_of("hall"), "In the hall."])
     with pytest.raises(ProviderError):
-        a_tool_loop(memory, None, model, [broken]).invoke(says(MessagesState, "Where?", "q"), at())
+        a_tool_loop(memory, None, model, [broken]).invoke(says("Where?", "q"), at())
 
     @tool("ask")
     def answered(place: str) -> str:
         """Answer."""
         return place
 
-    a_tool_loop(memory, None, model, [answered]).invoke(says(MessagesState, "Where?", "q"), at())
+    a_tool_loop(memory, None, model, [answered]).invoke(says("Where?", "q"), at())
     assert [one.text for one in model.seen[1]] == ["Where?"]
     assert shown(memory) == ["Where?", "hall", "In the hall."]
     assert len([one for one in entries(memory) if one.role == "assistant"]) == 3
@@ -116,7 +116,7 @@ def test_an_artifact_of_any_kind_is_kept_as_plain_values(memory, saver):
         return place, [Document("A line.", metadata={"page": 1})]
 
     graph = a_tool_loop(memory, saver, ScriptedChatModel(replies=[call_of("yard"), "Ok."]), [find])
-    graph.invoke(says(MessagesState, "Where?"), at())
+    graph.invoke(says("Where?"), at())
     [found] = entries(memory)[2].message.artifact
     assert (found["page_content"], found["metadata"]) == ("A line.", {"page": 1})
 
@@ -147,7 +147,7 @@ def two_voices(memory, saver, *, record_each=False, **replies):
 def test_branches_at_once_each_leave_their_reply_under_their_own_name(memory, saver, record_each):
     graph = two_voices(memory, saver, record_each=record_each)
     for _ in range(2):
-        graph.invoke(says(MessagesState, "Is it so?"), at())
+        graph.invoke(says("Is it so?"), at())
     turn = [("abe", "abe thinks so."), ("bea", "bea thinks so.")]
     found = said_by(memory)
     assert [found[0], *sorted(found[1:3])] == [("user", "Is it so?"), *turn]
@@ -158,7 +158,7 @@ def test_branches_at_once_each_leave_their_reply_under_their_own_name(memory, sa
 def test_a_branch_that_failed_is_run_again_and_the_reply_beside_it_stays(memory, saver):
     graph = two_voices(memory, saver, record_each=True, bea=[ProviderError("late"), "bea, later."])
     with pytest.raises(ProviderError):
-        graph.invoke(says(MessagesState, "Is it so?"), at())
+        graph.invoke(says("Is it so?"), at())
     graph.invoke(None, at())
     assert sorted(spoken(memory)) == ["Is it so?", "abe thinks so.", "bea, later."]
     assert sorted(shown(memory)) == sorted(spoken(memory))
@@ -167,7 +167,7 @@ def test_a_branch_that_failed_is_run_again_and_the_reply_beside_it_stays(memory,
 def test_branches_that_are_run_anew_each_take_the_place_of_their_own_reply(memory):
     for number in (1, 2):
         graph = two_voices(memory, None, record_each=True, abe=f"abe {number}", bea=f"bea {number}")
-        graph.invoke(says(MessagesState, "Is it so?", "q"), at())
+        graph.invoke(says("Is it so?", "q"), at())
     assert sorted(shown(memory)) == ["Is it so?", "abe 2", "bea 2"]
 
 
@@ -177,9 +177,7 @@ class Reports(TypedDict, total=False):
 
 
 def test_of_one_question_sent_to_several_at_once_every_reply_is_kept(memory, saver):
-    worker = create_memory_graph(
-        memory, ScriptedChatModel(replies=[echo]), state_schema=MessagesState
-    )
+    worker = create_memory_graph(memory, ScriptedChatModel(replies=[echo]))
 
     def work(state):
         found = worker.invoke({"messages": [HumanMessage("Report.", id="q")]})
@@ -213,7 +211,7 @@ def test_a_graph_that_hands_over_to_another_leaves_each_reply_under_its_own_name
     builder.add_edge("host", "expert")
     builder.add_edge("expert", "record")
     graph = builder.compile(checkpointer=saver)
-    graph.invoke(says(MessagesState, "Where?"), at())
+    graph.invoke(says("Where?"), at())
     assert said_by(memory) == [
         ("user", "Where?"),
         ("host", "Ask the expert."),
@@ -227,11 +225,9 @@ def test_a_graph_that_hands_over_to_another_leaves_each_reply_under_its_own_name
 
 def test_a_graph_that_keeps_its_state_small_goes_back_all_the_same(memory, saver):
     model = ScriptedChatModel(replies=[echo])
-    graph = create_memory_graph(
-        memory, model, state_schema=MessagesState, checkpointer=saver, follow_edits=False
-    )
+    graph = create_memory_graph(memory, model, checkpointer=saver, follow_edits=False)
     for text in ("one", "two", "three"):
-        graph.invoke(says(MessagesState, text), at())
+        graph.invoke(says(text), at())
     first = snapshot(graph, lambda s: not s.next and s.values["messages"][-1].text == "re: one")
-    graph.invoke(says(MessagesState, "another two"), first)
+    graph.invoke(says("another two"), first)
     assert shown(memory) == ["one", "re: one", "another two", "re: another two"]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from graphs import KINDS, says, shown
+from graphs import says, shown
 from langchain_core.messages import AIMessage, RemoveMessage
 from langchain_core.runnables import Runnable
-from langgraph.graph import MessagesState
 from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import create_memory_graph
-
-SCHEMAS = pytest.mark.parametrize("schema", KINDS)
 
 
 def breaking(*replies, after=2):
@@ -29,84 +26,78 @@ def talk(memory):
     ]
 
 
-def a_graph(memory, schema, model, saver=None):
-    return create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+def a_graph(memory, model, saver=None):
+    return create_memory_graph(memory, model, checkpointer=saver)
 
 
-def run_broken(graph, schema):
+def run_broken(graph):
     with pytest.raises(ProviderError):
-        list(graph.stream(says(schema, "Count.", "q1"), at(), stream_mode="messages"))
+        list(graph.stream(says("Count.", "q1"), at(), stream_mode="messages"))
 
 
-@SCHEMAS
 @pytest.mark.parametrize("goes_on", [True, False], ids=["the run goes on", "it is asked again"])
-def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, saver, schema, goes_on):
+def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, saver, goes_on):
     saver = saver if goes_on else None
-    run_broken(a_graph(memory, schema, breaking(), saver), schema)
+    run_broken(a_graph(memory, breaking(), saver))
     model = ScriptedChatModel(replies=["One two three."])
-    value = None if goes_on else says(schema, "Count.", "q1")
-    a_graph(memory, schema, model, saver).invoke(value, at())
+    value = None if goes_on else says("Count.", "q1")
+    a_graph(memory, model, saver).invoke(value, at())
     assert shown(memory) == ["Count.", "One two three."]
     assert [one.text for one in model.seen[0]] == ["Count."], "an attempt does not see the other"
 
 
-@SCHEMAS
-def test_the_next_turn_sees_the_broken_words(memory, schema):
-    run_broken(a_graph(memory, schema, breaking()), schema)
+def test_the_next_turn_sees_the_broken_words(memory):
+    run_broken(a_graph(memory, breaking()))
     model = ScriptedChatModel(replies=["Three."])
-    a_graph(memory, schema, model).invoke(says(schema, "Go on."), at())
+    a_graph(memory, model).invoke(says("Go on."), at())
     assert [one.text for one in model.seen[0]] == ["Count.", "One two ", "Go on."]
 
 
-@SCHEMAS
-def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver, schema):
-    run_broken(a_graph(memory, schema, breaking(), saver), schema)
+def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver):
+    run_broken(a_graph(memory, breaking(), saver))
     model = ScriptedChatModel(replies=["Three.", "Four."])
-    graph = a_graph(memory, schema, model, saver)
+    graph = a_graph(memory, model, saver)
     for text in ("Go on.", "And now?"):
-        graph.invoke(says(schema, text), at())
+        graph.invoke(says(text), at())
     said = ["Count.", "One two ", "Go on.", "Three.", "And now?"]
     assert [one.text for one in model.seen[-1]] == said
     assert shown(memory) == [*said, "Four."]
 
 
 def test_broken_words_go_with_the_question_that_a_state_removes(memory, saver):
-    run_broken(a_graph(memory, MessagesState, breaking(), saver), MessagesState)
-    graph = a_graph(memory, MessagesState, ScriptedChatModel(replies=["Three.", "Four."]), saver)
-    graph.invoke(says(MessagesState, "Go on."), at())
+    run_broken(a_graph(memory, breaking(), saver))
+    graph = a_graph(memory, ScriptedChatModel(replies=["Three.", "Four."]), saver)
+    graph.invoke(says("Go on."), at())
     graph.update_state(at(), {"messages": [RemoveMessage(id="q1")]})
-    graph.invoke(says(MessagesState, "And now?"), at())
+    graph.invoke(says("And now?"), at())
     assert shown(memory) == ["Go on.", "Three.", "And now?", "Four."]
 
 
-@SCHEMAS
-def test_an_attempt_that_breaks_leaves_the_whole_reply_of_the_one_before(memory, schema):
-    whole = a_graph(memory, schema, ScriptedChatModel(replies=["Three."]))
-    whole.invoke(says(schema, "Count.", "q1"), at())
-    run_broken(a_graph(memory, schema, breaking()), schema)
+def test_an_attempt_that_breaks_leaves_the_whole_reply_of_the_one_before(memory):
+    whole = a_graph(memory, ScriptedChatModel(replies=["Three."]))
+    whole.invoke(says("Count.", "q1"), at())
+    run_broken(a_graph(memory, breaking()))
     assert shown(memory) == ["Count.", "Three."]
 
 
-@SCHEMAS
-def test_of_two_attempts_that_broke_the_later_is_shown(memory, schema):
-    run_broken(a_graph(memory, schema, breaking()), schema)
-    run_broken(a_graph(memory, schema, breaking("Four five six seven")), schema)
+def test_of_two_attempts_that_broke_the_later_is_shown(memory):
+    run_broken(a_graph(memory, breaking()))
+    run_broken(a_graph(memory, breaking("Four five six seven")))
     assert shown(memory) == ["Count.", "Four five "]
 
 
-@SCHEMAS
-def test_of_a_call_that_is_not_stored_no_words_are(memory, schema):
-    graph = a_graph(memory, schema, breaking())
+def test_of_a_call_that_is_not_stored_no_words_are(memory):
+    graph = a_graph(memory, breaking())
     config = at(memory={"remember": False})
     with pytest.raises(ProviderError):
-        list(graph.stream(says(schema, "Count."), config, stream_mode="messages"))
+        list(graph.stream(says("Count."), config, stream_mode="messages"))
     assert talk(memory) == []
 
 
 def test_half_a_call_is_no_call(memory):
     call = {"name": "look", "args": {}, "id": "c0", "type": "tool_call"}
     model = breaking(AIMessage("Let me look.", tool_calls=[call]), after=4)
-    run_broken(a_graph(memory, MessagesState, model), MessagesState)
+    run_broken(a_graph(memory, model))
     assert shown(memory) == ["Count.", "Let me look."]
 
 
@@ -122,12 +113,12 @@ def test_a_tool_call_that_came_is_stored_though_the_run_is_cancelled_at_once(mem
             return calls("yard")
 
     async def chat():
-        runs.append(asyncio.create_task(graph.ainvoke(says(MessagesState, "Where?"), at())))
+        runs.append(asyncio.create_task(graph.ainvoke(says("Where?"), at())))
         with pytest.raises(asyncio.CancelledError):
             await runs[0]
 
     runs = []
-    graph = a_graph(memory, MessagesState, Cancelled())
+    graph = a_graph(memory, Cancelled())
     asyncio.run(chat())
     *_, last = memory.history("t", user_id="ana").entries
     assert [call["id"] for call in last.message.tool_calls] == ["c0"]

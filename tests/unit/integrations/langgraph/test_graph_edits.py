@@ -23,12 +23,12 @@ def model():
 
 @pytest.fixture
 def graph(memory, saver, model):
-    return create_memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
+    return create_memory_graph(memory, model, checkpointer=saver)
 
 
 def chat(graph, *texts):
     for text in texts:
-        graph.invoke(says(MessagesState, text), at())
+        graph.invoke(says(text), at())
 
 
 def change(graph, *messages):
@@ -77,9 +77,7 @@ def test_removing_all_messages_begins_anew(memory, model, graph):
 
 def test_another_checkpointer_that_knows_nothing_removes_nothing(memory, model, graph):
     chat(graph, "one", "two")
-    other = create_memory_graph(
-        memory, model, state_schema=MessagesState, checkpointer=InMemorySaver()
-    )
+    other = create_memory_graph(memory, model, checkpointer=InMemorySaver())
     chat(other, "three")
     assert shown(memory)[:4] == ["one", "re: one", "two", "re: two"]
     assert controls(memory) == []

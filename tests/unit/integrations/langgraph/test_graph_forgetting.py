@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from graphs import KINDS, WITH_MESSAGES, echo, says, shown, spoken
+from graphs import FORMS, echo, says, shown, spoken
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ProviderError, ScriptedChatModel, at
@@ -13,7 +13,6 @@ from scripted_chat import ProviderError, ScriptedChatModel, at
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.langgraph import (
-    MemoryState,
     create_memory_graph,
     model_node,
     recall_node,
@@ -21,9 +20,9 @@ from langchain_convmem.integrations.langgraph import (
 )
 
 
-def a_graph(memory, saver, schema=MessagesState, **options):
+def a_graph(memory, saver, **options):
     model = ScriptedChatModel(replies=[echo])
-    return create_memory_graph(memory, model, state_schema=schema, checkpointer=saver, **options)
+    return create_memory_graph(memory, model, checkpointer=saver, **options)
 
 
 def own_nodes(memory, saver, schema=MessagesState):
@@ -44,23 +43,23 @@ class Noted(MessagesState):
     convmem_turn: dict
 
 
-def chat(graph, schema, *texts):
+def chat(graph, *texts):
     for text in texts:
-        graph.invoke(says(schema, text), at())
+        graph.invoke(says(text), at())
 
 
 # -- forgotten ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("follow_edits", [True, False])
-@pytest.mark.parametrize("schema", [MemoryState, *WITH_MESSAGES])
+@pytest.mark.parametrize("schema", FORMS)
 def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state(
     memory, saver, schema, follow_edits
 ):
-    graph = a_graph(memory, saver, schema, follow_edits=follow_edits)
-    chat(graph, schema, "The word is hullabaloo.", "one")
+    graph = a_graph(memory, saver, state_schema=schema, follow_edits=follow_edits)
+    chat(graph, "The word is hullabaloo.", "one")
     memory.forget(thread_id="t", user_id="ana")
-    chat(graph, schema, "two", "three")
+    chat(graph, "two", "three")
     assert shown(memory) == ["two", "re: two", "three", "re: three"]
     assert "hullabaloo" not in str(spoken(memory))
 
@@ -69,19 +68,19 @@ def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state_with_a_plac
     memory, saver
 ):
     graph = own_nodes(memory, saver, Noted)
-    chat(graph, Noted, "The word is hullabaloo.")
+    chat(graph, "The word is hullabaloo.")
     memory.forget(thread_id="t", user_id="ana")
-    chat(graph, Noted, "two")
+    chat(graph, "two")
     assert spoken(memory) == ["two", "re: two"]
 
 
 @pytest.mark.parametrize("make", [a_graph, own_nodes])
 def test_a_message_that_was_forgotten_does_not_come_back_from_a_state(memory, saver, make):
     graph = make(memory, saver)
-    graph.invoke(says(MessagesState, "The word is hullabaloo.", "secret"), at())
-    chat(graph, MessagesState, "one")
+    graph.invoke(says("The word is hullabaloo.", "secret"), at())
+    chat(graph, "one")
     memory.forget(thread_id="t", user_id="ana", entry_ids=["secret"])
-    chat(graph, MessagesState, "two")
+    chat(graph, "two")
     assert spoken(memory)[0] == "re: The word is hullabaloo."
     assert "The word is hullabaloo." not in spoken(memory)
     assert shown(memory)[-2:] == ["two", "re: two"]
@@ -89,39 +88,39 @@ def test_a_message_that_was_forgotten_does_not_come_back_from_a_state(memory, sa
 
 def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, saver):
     graph = a_graph(memory, saver)
-    chat(graph, MessagesState, "one")
-    graph.invoke(says(MessagesState, "The code is 1234."), at(), interrupt_before=["model"])
+    chat(graph, "one")
+    graph.invoke(says("The code is 1234."), at(), interrupt_before=["model"])
     memory.forget(thread_id="t", user_id="ana")
     graph.invoke(None, at())
     assert spoken(memory) == ["re: The code is 1234."]
-    chat(graph, MessagesState, "two")
+    chat(graph, "two")
     assert spoken(memory)[1:] == ["two", "re: two"]
 
 
 def test_a_question_without_an_answer_that_was_forgotten_does_not_come_back(memory, saver):
     model = ScriptedChatModel(replies=[ProviderError(), "One."])
-    graph = create_memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     with pytest.raises(ProviderError):
-        graph.invoke(says(MessagesState, "The code is 1234."), at())
+        graph.invoke(says("The code is 1234."), at())
     memory.forget(thread_id="t", user_id="ana")
-    chat(graph, MessagesState, "First?")
+    chat(graph, "First?")
     assert spoken(memory) == ["First?", "One."]
     assert [message.text for message in model.seen[1]] == ["First?"]
 
 
 def test_a_log_that_is_new_gets_what_the_state_holds(memory, saver):
-    chat(a_graph(memory, saver), MessagesState, "one")
+    chat(a_graph(memory, saver), "one")
     with ConversationMemory.open(":memory:") as other:
-        chat(a_graph(other, saver), MessagesState, "two")
+        chat(a_graph(other, saver), "two")
         assert shown(other) == ["one", "re: one", "two", "re: two"]
 
 
-@pytest.mark.parametrize("schema", WITH_MESSAGES)
+@pytest.mark.parametrize("schema", FORMS)
 def test_the_note_is_a_plain_value_in_the_state_and_none_that_the_graph_returns(
     memory, saver, schema
 ):
-    graph = a_graph(memory, saver, schema)
-    assert "convmem_turn" not in graph.invoke(says(schema, "one"), at())
+    graph = a_graph(memory, saver, state_schema=schema)
+    assert "convmem_turn" not in graph.invoke(says("one"), at())
     note = graph.get_state(at()).values["convmem_turn"]
     assert json.loads(json.dumps(note)) == note
 
@@ -131,17 +130,17 @@ def test_the_note_is_a_plain_value_in_the_state_and_none_that_the_graph_returns(
 
 def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
     graph = a_graph(memory, saver)
-    chat(graph, MessagesState, "one", "two")
+    chat(graph, "one", "two")
     memory.history("t", user_id="ana").undo()
-    chat(graph, MessagesState, "three")
+    chat(graph, "three")
     assert shown(memory) == ["one", "re: one", "three", "re: three"]
 
 
 def test_a_question_that_was_undone_counts_again_when_it_is_said_again(memory):
     graph = a_graph(memory, None)
-    graph.invoke(says(MessagesState, "one", "q1"), at())
+    graph.invoke(says("one", "q1"), at())
     memory.history("t", user_id="ana").undo()
-    graph.invoke(says(MessagesState, "one", "q1"), at())
+    graph.invoke(says("one", "q1"), at())
     assert shown(memory) == ["one", "re: one"]
 
 
@@ -150,26 +149,25 @@ def test_a_question_that_was_undone_counts_again_when_it_is_said_again(memory):
 
 def test_somebody_elses_state_is_not_taken_for_ones_own(memory, saver):
     graph = a_graph(memory, saver)
-    chat(graph, MessagesState, "Mine.")
+    chat(graph, "Mine.")
     with pytest.raises(ConfigError, match=r"'ana'.*'ben'"):
-        graph.invoke(says(MessagesState, "Whose?"), at(user_id="ben"))
+        graph.invoke(says("Whose?"), at(user_id="ben"))
     assert spoken(memory, user_id="ben") == []
 
 
 def test_a_thread_may_get_a_user_later(memory, saver):
     graph = a_graph(memory, saver)
-    graph.invoke(says(MessagesState, "one"), at(user_id=None))
-    chat(graph, MessagesState, "two")
+    graph.invoke(says("one"), at(user_id=None))
+    chat(graph, "two")
     assert shown(memory) == ["one", "re: one", "two", "re: two"]
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_two_names_for_the_user_are_refused(memory, schema):
-    builder = StateGraph(schema, context_schema=dict)
+def test_two_names_for_the_user_are_refused(memory):
+    builder = StateGraph(MessagesState, context_schema=dict)
     builder.add_node("recall", recall_node(memory))
     builder.add_edge(START, "recall")
     with pytest.raises(ConfigError, match=r"'ana'.*'ben'"):
-        builder.compile().invoke(says(schema, "Hi"), at(), context={"user_id": "ben"})
+        builder.compile().invoke(says("Hi"), at(), context={"user_id": "ben"})
     assert memory.threads("ana") == memory.threads("ben") == []
 
 
@@ -178,14 +176,14 @@ def test_two_names_for_the_user_are_refused(memory, schema):
 
 def test_the_same_message_again_replaces_its_answer_though_no_checkpointer_knows_it(memory):
     model = ScriptedChatModel(replies=["On level C.", "On level D."])
-    graph = create_memory_graph(memory, model, state_schema=MessagesState)
+    graph = create_memory_graph(memory, model)
     for _ in range(2):
-        graph.invoke(says(MessagesState, "Where did I park?", "h1"), at())
+        graph.invoke(says("Where did I park?", "h1"), at())
     assert shown(memory) == ["Where did I park?", "On level D."]
     assert [one.text for one in model.seen[1]] == ["Where did I park?"]
 
 
 def test_a_turn_whose_checkpoints_were_lost_is_seen_by_the_next(memory):
     for text in ("one", "two"):
-        chat(a_graph(memory, InMemorySaver()), MessagesState, text)
+        chat(a_graph(memory, InMemorySaver()), text)
     assert shown(memory) == ["one", "re: one", "two", "re: two"]

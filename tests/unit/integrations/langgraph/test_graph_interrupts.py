@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from graphs import KINDS, messages_of, says, spoken
+from graphs import messages_of, says, spoken
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import (
-    MemoryState,
     create_memory_graph,
     model_messages,
     recall_node,
@@ -16,33 +15,27 @@ from langchain_convmem.integrations.langgraph import (
 )
 
 
-@pytest.mark.parametrize("schema", KINDS)
 @pytest.mark.parametrize("node", ["recall", "model", "record"])
 @pytest.mark.parametrize("when", ["interrupt_before", "interrupt_after"])
-def test_a_graph_that_is_interrupted_around_a_node_goes_on_where_it_was(
-    memory, saver, schema, node, when
-):
+def test_a_graph_that_is_interrupted_around_a_node_goes_on_where_it_was(memory, saver, node, when):
     model = ScriptedChatModel(replies=["On level C."])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    graph.invoke(says(schema, "Where?"), at(), **{when: [node]})
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    graph.invoke(says("Where?"), at(), **{when: [node]})
     graph.invoke(None, at())
     assert spoken(memory) == ["Where?", "On level C."]
     assert len(model.seen) == 1
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(
-    memory, saver, schema
-):
+def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(memory, saver):
     model = ScriptedChatModel(replies=["On level C."])
 
     def asking(state, config):
         said = model_messages(memory, state, config)
         approved = interrupt({"question": "May I answer?"})
         reply = model.invoke([*said]).text if approved else "I may not say."
-        return {"answer": reply} if schema is MemoryState else {"messages": [("ai", reply)]}
+        return {"messages": [("ai", reply)]}
 
-    builder = StateGraph(schema)
+    builder = StateGraph(MessagesState)
     builder.add_node("recall", recall_node(memory))
     builder.add_node("asking", asking)
     builder.add_node("record", record_node(memory))
@@ -51,7 +44,7 @@ def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(
     builder.add_edge("asking", "record")
     graph = builder.compile(checkpointer=saver)
 
-    graph.invoke(says(schema, "Where?"), at())
+    graph.invoke(says("Where?"), at())
     assert spoken(memory) == ["Where?"]
     graph.invoke(Command(resume=True), at())
     assert spoken(memory) == ["Where?", "On level C."]
@@ -59,8 +52,8 @@ def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(
 
 def test_a_reply_that_a_human_corrects_before_it_is_recorded_is_stored_as_corrected(memory, saver):
     model = ScriptedChatModel(replies=["On level D."])
-    graph = create_memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
-    graph.invoke(says(MessagesState, "Where?"), at(), interrupt_before=["record"])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    graph.invoke(says("Where?"), at(), interrupt_before=["record"])
     reply = messages_of(graph)[-1]
     graph.update_state(at(), {"messages": [AIMessage("On level C.", id=reply.id)]})
     graph.invoke(None, at())

@@ -1,12 +1,11 @@
-"""Synchronous streams whose reader leaves: what LangGraph does, and what a memory graph keeps."""
+"""Synchronous streams whose reader leaves: what LangGraph does, and what is stored."""
 
 from __future__ import annotations
 
 import threading
 from contextlib import closing
 
-import pytest
-from graphs import KINDS, answer_of, says, shown, spoken
+from graphs import answer_of, says, shown, spoken
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -19,14 +18,11 @@ from langchain_convmem.integrations.langgraph import (
     record_node,
 )
 
-SAVERS = pytest.mark.parametrize("has_saver", [True, False], ids=["kept", "not kept"])
-PARTED = pytest.mark.parametrize("schema", KINDS)
 
-
-def _leave(graph, schema, text="Where?", **options):
+def _leave(graph, text="Where?", **options):
     """Read the first piece of a stream, and no more."""
     more = {"stream_mode": "messages", **options}
-    with closing(graph.stream(says(schema, text), at(), **more)) as parts:
+    with closing(graph.stream(says(text), at(), **more)) as parts:
         return next(parts)
 
 
@@ -53,12 +49,12 @@ def test_langgraph_lets_a_node_end_and_starts_no_other_when_a_reader_leaves():
     builder.add_edge(START, "speak")
     builder.add_edge("speak", "keep")
     graph = builder.compile(checkpointer=InMemorySaver())
-    parts = graph.stream(says(MessagesState, "Hi"), at(), stream_mode="custom")
+    parts = graph.stream(says("Hi"), at(), stream_mode="custom")
     assert next(parts) == "a piece"
     may_go_on.set()
     parts.close()  # waits for the node
     assert ran == ["came to its end"]
-    graph.invoke(says(MessagesState, "Well?"), at())
+    graph.invoke(says("Well?"), at())
     said = [one.text for one in graph.get_state(at()).values["messages"]]
     assert said == ["Hi", "Well?", "All of it."], "the state never holds what was said first"
 
@@ -72,52 +68,34 @@ def test_a_graph_of_ones_own_keeps_the_question_of_a_stream_that_is_left(memory,
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "model")
     builder.add_edge("model", "record")
-    _leave(builder.compile(checkpointer=saver), MessagesState)
+    _leave(builder.compile(checkpointer=saver))
     assert spoken(memory) == ["Where?"]
 
 
 # -- a memory graph -------------------------------------------------------------------------------
 
 
-@SAVERS
-@PARTED
-def test_a_reply_whose_reader_left_is_kept(memory, schema, has_saver):
-    model = ScriptedChatModel(replies=["In the hall.", "At noon.", "Bye.", "Yes."])
-    saver = InMemorySaver() if has_saver else None
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    _leave(graph, schema)
-    assert shown(memory) == ["Where?", "In the hall."]
-    for text in ("When?", "Thanks", "Still there?"):
-        graph.invoke(says(schema, text), at())
-    said = ["Where?", "In the hall.", "When?", "At noon.", "Thanks", "Bye.", "Still there?"]
-    assert [one.text for one in model.seen[-1]] == said
-    assert spoken(memory) == [*said, "Yes."]
-
-
-@PARTED
-def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver, schema):
+def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver):
     model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    with closing(graph.stream(says(schema, "Where?", "q1"), at(), stream_mode="messages")) as parts:
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    with closing(graph.stream(says("Where?", "q1"), at(), stream_mode="messages")) as parts:
         next(parts)
-    graph.invoke(says(schema, "Where?", "q1"), at())
+    graph.invoke(says("Where?", "q1"), at())
     assert shown(memory) == ["Where?", "In the yard."]
 
 
-@PARTED
-def test_a_run_that_is_resumed_after_its_reader_left_has_one_answer(memory, saver, schema):
+def test_a_run_that_is_resumed_after_its_reader_left_has_one_answer(memory, saver):
     model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    _leave(graph, schema)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    _leave(graph)
     reply = answer_of(graph.invoke(None, at()))
     assert shown(memory) == ["Where?", reply]
 
 
-@PARTED
-def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver, schema):
+def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    value, modes = says(schema, "Where?"), ["messages", "updates"]
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    value, modes = says("Where?"), ["messages", "updates"]
     with closing(
         graph.stream(value, at(), stream_mode=modes, interrupt_before=["record"])
     ) as parts:
@@ -129,21 +107,17 @@ def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver, sche
     assert spoken(memory) == ["Where?", "In the hall."]
 
 
-@PARTED
-def test_of_a_turn_that_is_not_to_be_stored_nothing_is(memory, saver, schema):
+def test_of_a_turn_that_is_not_to_be_stored_nothing_is(memory, saver):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = create_memory_graph(
-        memory, model, state_schema=schema, checkpointer=saver, remember=False
-    )
-    _leave(graph, schema)
+    graph = create_memory_graph(memory, model, checkpointer=saver, remember=False)
+    _leave(graph)
     assert spoken(memory) == []
 
 
-@PARTED
-def test_who_reads_to_the_end_finds_the_reply_stored_once(memory, saver, schema):
+def test_who_reads_to_the_end_finds_the_reply_stored_once(memory, saver):
     model = ScriptedChatModel(replies=["In the hall."])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     for named in (graph, graph.with_config(tags=["a"])):
-        list(named.stream(says(schema, "Where?"), at(), stream_mode="messages"))
+        list(named.stream(says("Where?"), at(), stream_mode="messages"))
     assert shown(memory) == ["Where?", "In the hall.", "Where?", "In the hall."]
     assert len(spoken(memory)) == 4

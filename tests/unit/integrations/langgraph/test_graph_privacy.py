@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from graphs import KINDS, answer_of, echo, says, spoken
+from graphs import answer_of, echo, says, spoken
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import (
-    MemoryState,
     create_memory_graph,
     model_messages,
     recall_node,
@@ -31,12 +30,11 @@ def careful(memory):
 # -- a call that is not stored --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, saver, schema):
+def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, saver):
     model = ScriptedChatModel(replies=[echo])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-    graph.invoke(says(schema, "one"), at())
-    graph.invoke(says(schema, "between us"), at(remember=False), interrupt_before=["model"])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    graph.invoke(says("one"), at())
+    graph.invoke(says("between us"), at(remember=False), interrupt_before=["model"])
     reply = graph.invoke(None, at())
     assert answer_of(reply) == "re: between us"
     assert spoken(memory) == ["one", "re: one"]
@@ -47,9 +45,9 @@ def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, saver):
 
     def answering(state, config):
         seen.append([one.text for one in model_messages(memory, state, config)])
-        return {"answer": "re: " + seen[-1][-1]}
+        return {"messages": [("ai", "re: " + seen[-1][-1])]}
 
-    builder = StateGraph(MemoryState)
+    builder = StateGraph(MessagesState)
     builder.add_node("recall", recall_node(memory))
     builder.add_node("answering", answering)
     builder.add_node("record", record_node(memory))
@@ -57,11 +55,10 @@ def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, saver):
     builder.add_edge("recall", "answering")
     builder.add_edge("answering", "record")
     graph = builder.compile(checkpointer=saver)
-    graph.invoke({"input": "one"}, at())
-    state = graph.invoke({"input": "between us"}, at(remember=False))
+    graph.invoke(says("one"), at())
+    state = graph.invoke(says("between us"), at(remember=False))
     assert seen[1] == ["one", "re: one", "between us"]
-    assert state["answer"] == "re: between us"
-    assert state["input"] == ""
+    assert answer_of(state) == "re: between us"
     assert spoken(memory) == ["one", "re: one"]
 
 
@@ -81,10 +78,10 @@ def test_no_message_is_searched_for_before_the_hook_was_asked(memory, saver):
 
     careful = ConversationMemory(memory.log, embeddings=Embeddings(), before_write=redact)
     model = ScriptedChatModel(replies=["Noted."])
-    graph = create_memory_graph(careful, model, state_schema=MessagesState, checkpointer=saver)
-    graph.invoke(says(MessagesState, "My key is sk-4242."), at("monday"))
-    graph.invoke(says(MessagesState, "Is sk-4242 my key?"), at("tuesday"))
-    graph.invoke(says(MessagesState, "off the record: no"), at("wednesday"))
+    graph = create_memory_graph(careful, model, checkpointer=saver)
+    graph.invoke(says("My key is sk-4242."), at("monday"))
+    graph.invoke(says("Is sk-4242 my key?"), at("tuesday"))
+    graph.invoke(says("off the record: no"), at("wednesday"))
     private = HumanMessage("What do you know of my key?", additional_kwargs={"private": True})
     graph.invoke({"messages": [private]}, at("thursday"))
     assert "Is [key] my key?" in asked

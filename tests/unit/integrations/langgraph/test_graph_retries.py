@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import pytest
-from graphs import KINDS, Crash, CrashingLog, answer_of, says, shown, spoken
+from graphs import Crash, CrashingLog, answer_of, says, shown, spoken
 from langchain_core.messages import AIMessage
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import RetryPolicy
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.integrations.langgraph import (
-    MemoryState,
     create_memory_graph,
     model_messages,
     recall_node,
@@ -20,14 +19,13 @@ from langchain_convmem.integrations.langgraph import (
 # -- failures -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", KINDS)
 def test_what_the_user_said_is_durable_when_the_model_fails_and_resuming_doubles_nothing(
-    memory, saver, schema
+    memory, saver
 ):
     model = ScriptedChatModel(replies=[ProviderError("overloaded"), "On level C."])
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     with pytest.raises(ProviderError):
-        graph.invoke(says(schema, "Where did I park?"), at())
+        graph.invoke(says("Where did I park?"), at())
     assert spoken(memory) == ["Where did I park?"]
 
     reply = graph.invoke(None, at())
@@ -39,33 +37,29 @@ def test_the_same_message_again_replaces_its_answer(memory, saver):
     model = ScriptedChatModel(replies=["On level C.", "On level D."])
     graph = create_memory_graph(memory, model, checkpointer=saver)
     for _ in range(2):
-        graph.invoke(says(MemoryState, "Where did I park?", "h1"), at())
+        graph.invoke(says("Where did I park?", "h1"), at())
     assert shown(memory) == ["Where did I park?", "On level D."]
     assert [one.text for one in model.seen[1]] == ["Where did I park?"]
 
 
-@pytest.mark.parametrize("schema", KINDS)
 @pytest.mark.parametrize("crash", [1, 2])
-def test_a_node_that_stopped_right_after_its_write_stores_nothing_twice(
-    memory, saver, schema, crash
-):
+def test_a_node_that_stopped_right_after_its_write_stores_nothing_twice(memory, saver, crash):
     crashing = ConversationMemory(CrashingLog(memory.log, crash))
     model = ScriptedChatModel(replies=["On level C."])
-    graph = create_memory_graph(crashing, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(crashing, model, checkpointer=saver)
     with pytest.raises(Crash):
-        graph.invoke(says(schema, "Where?"), at(), durability="sync")
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+        graph.invoke(says("Where?"), at(), durability="sync")
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     graph.invoke(None, at(), durability="sync")
     assert spoken(memory) == ["Where?", "On level C."]
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_a_reply_that_could_not_be_written_is_raised_and_written_on_resuming(memory, saver, schema):
+def test_a_reply_that_could_not_be_written_is_raised_and_written_on_resuming(memory, saver):
     model = ScriptedChatModel(replies=["On level C.", "another"])
     memory = ConversationMemory(FailingLog(memory.log, fails_at=2))
-    graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     with pytest.raises(LogUnavailableError):
-        graph.invoke(says(schema, "Where?"), at())
+        graph.invoke(says("Where?"), at())
     graph.invoke(None, at())
     assert spoken(memory) == ["Where?", "On level C."]
     assert len(model.seen) == 1
@@ -79,17 +73,17 @@ def test_a_retry_policy_stores_nothing_twice(memory):
         model_messages(memory, state, config)
         for failure in failures:
             raise failure
-        return {"answer": "At last."}
+        return {"messages": [("ai", "At last.")]}
 
     policy = RetryPolicy(max_attempts=3, initial_interval=0, jitter=False, retry_on=ProviderError)
-    builder = StateGraph(MemoryState)
+    builder = StateGraph(MessagesState)
     builder.add_node("recall", recall_node(memory))
     builder.add_node("shaky", shaky, retry_policy=policy)
     builder.add_node("record", record_node(memory), retry_policy=policy)
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "shaky")
     builder.add_edge("shaky", "record")
-    builder.compile().invoke({"input": "Hi"}, at())
+    builder.compile().invoke(says("Hi"), at())
     assert spoken(memory) == ["Hi", "At last."]
 
 
@@ -97,9 +91,9 @@ def test_a_turn_of_very_many_messages_is_stored_once(memory, saver):
     parts = [AIMessage(f"part {number}") for number in range(80)]
 
     def a_graph(memory):
-        builder = StateGraph(MemoryState)
+        builder = StateGraph(MessagesState)
         builder.add_node("recall", recall_node(memory))
-        builder.add_node("answering", lambda state: {"answer": parts})
+        builder.add_node("answering", lambda state: {"messages": parts})
         builder.add_node("record", record_node(memory))
         builder.add_edge(START, "recall")
         builder.add_edge("recall", "answering")
@@ -107,7 +101,7 @@ def test_a_turn_of_very_many_messages_is_stored_once(memory, saver):
         return builder.compile(checkpointer=saver)
 
     with pytest.raises(Crash):
-        a_graph(ConversationMemory(CrashingLog(memory.log, 2))).invoke({"input": "Go on."}, at())
+        a_graph(ConversationMemory(CrashingLog(memory.log, 2))).invoke(says("Go on."), at())
     a_graph(memory).invoke(None, at())
     assert len(spoken(memory)) == 81
     assert shown(memory)[-1] == "part 79"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from graphs import says
-from langgraph.graph import MessagesState
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, SummarySettings
-from langchain_convmem.integrations.langgraph import MemoryState, create_memory_graph
+from langchain_convmem.integrations.langgraph import create_memory_graph
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
 
@@ -24,12 +23,12 @@ def memory_of(when):
     )
 
 
-def played(memory, schema):
+def played(memory):
     """Return the messages of the last call of the model, after five turns."""
     model = ScriptedChatModel(replies=[f"Noted {number}." for number in range(5)])
-    graph = create_memory_graph(memory, model, state_schema=schema, recall=False)
+    graph = create_memory_graph(memory, model, recall=False)
     for text in TEXTS:
-        graph.invoke(says(schema, text), at())
+        graph.invoke(says(text), at())
         memory.flush()
     return graph, model.seen[-1]
 
@@ -37,7 +36,7 @@ def played(memory, schema):
 def test_who_is_told_that_a_thread_is_due_does_the_work_elsewhere():
     due = []
     with memory_of(due.append) as memory:
-        played(memory, MemoryState)
+        played(memory)
         assert memory.history("t", user_id="ana").last_summary is None
         assert set(due) == {ThreadKey("ana", "t")}
         assert memory.summarize("t", user_id="ana")
@@ -51,7 +50,7 @@ def test_without_a_summarizer_there_is_no_such_node(memory):
 def test_a_turn_that_is_not_remembered_compacts_nothing():
     with memory_of("foreground") as memory:
         model = ScriptedChatModel(replies=["A."] * 6)
-        graph = create_memory_graph(memory, model, state_schema=MessagesState, recall=False)
+        graph = create_memory_graph(memory, model, recall=False)
         for text in TEXTS:
-            graph.invoke(says(MessagesState, text), at(remember=False))
+            graph.invoke(says(text), at(remember=False))
         assert memory.history("t", user_id="ana").last_summary is None

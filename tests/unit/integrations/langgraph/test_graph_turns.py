@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from graphs import KINDS, says, shown
+from graphs import answer_of, says, shown
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import ConfigurableField
@@ -11,9 +11,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.langgraph import (
-    MemoryState,
     amodel_messages,
     create_memory_graph,
     model_messages,
@@ -21,6 +20,14 @@ from langchain_convmem.integrations.langgraph import (
     recall_node,
     record_node,
 )
+from langchain_convmem.turns.options import TurnOptions
+
+
+class Noted(MessagesState):
+    """A state with a place for the note."""
+
+    convmem_turn: dict
+
 
 GARAGE = "I parked on level C, next to the blue pillar."
 
@@ -32,70 +39,48 @@ def a_model(*replies):
 # -- one turn after the other ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_the_thread_goes_on_without_a_checkpointer(memory, schema):
+def test_the_thread_goes_on_without_a_checkpointer(memory):
     model = a_model("Noted.", "On level C.")
-    graph = create_memory_graph(memory, model, state_schema=schema)
-    graph.invoke(says(schema, GARAGE), at())
-    graph.invoke(says(schema, "Where did I park?"), at())
+    graph = create_memory_graph(memory, model)
+    graph.invoke(says(GARAGE), at())
+    graph.invoke(says("Where did I park?"), at())
     assert shown(memory) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
     assert [one.text for one in model.seen[1]] == [GARAGE, "Noted.", "Where did I park?"]
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory, schema):
+def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory):
     from langgraph.checkpoint.memory import InMemorySaver
 
     for said in (GARAGE, "And now?"):
-        graph = create_memory_graph(
-            memory, a_model(), state_schema=schema, checkpointer=InMemorySaver()
-        )
-        graph.invoke(says(schema, said), at())
-        graph.invoke(says(schema, f"{said} Again."), at())
+        graph = create_memory_graph(memory, a_model(), checkpointer=InMemorySaver())
+        graph.invoke(says(said), at())
+        graph.invoke(says(f"{said} Again."), at())
     assert shown(memory)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
-
-
-def test_a_line_forgotten_after_it_was_recalled_does_not_reach_the_model(memory, saver):
-    model = a_model("Noted.")
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    graph.invoke({"input": GARAGE}, at("monday"))
-    question = {"input": "Where did I park?"}
-    stopped = graph.invoke(question, at("tuesday"), interrupt_before=["model"])
-    assert stopped["recalled_ids"]
-    memory.forget(user_id="ana", thread_id="monday")
-    graph.invoke(None, at("tuesday"))
-    assert [one.text for one in model.seen[-1]] == ["Where did I park?"]
 
 
 def test_two_users_never_meet(memory):
     model = a_model()
     graph = create_memory_graph(memory, model)
-    graph.invoke({"input": GARAGE}, at("t", "ana"))
-    graph.invoke({"input": "Where did I park?"}, at("t", "ben"))
+    graph.invoke(says(GARAGE), at("t", "ana"))
+    graph.invoke(says("Where did I park?"), at("t", "ben"))
     assert [one.text for one in model.seen[1]] == ["Where did I park?"]
 
 
 # -- streams --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", KINDS)
-def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, saver, schema):
-    graph = create_memory_graph(
-        memory, a_model("On level C."), state_schema=schema, checkpointer=saver
-    )
+def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, saver):
+    graph = create_memory_graph(memory, a_model("On level C."), checkpointer=saver)
     for _ in range(2):
-        parts = list(graph.stream(says(schema, GARAGE), at(), stream_mode="messages"))
+        parts = list(graph.stream(says(GARAGE), at(), stream_mode="messages"))
         assert "".join(part.text for part, _ in parts) == "On level C."
         assert {about["langgraph_node"] for _, about in parts} == {"model"}
     assert shown(memory) == [GARAGE, "On level C.", GARAGE, "On level C."]
 
 
-@pytest.mark.parametrize("schema", KINDS)
-async def test_an_asynchronous_stream_holds_the_answer_and_nothing_else(memory, saver, schema):
-    graph = create_memory_graph(
-        memory, a_model("On level C."), state_schema=schema, checkpointer=saver
-    )
-    stream = graph.astream(says(schema, GARAGE), at(), stream_mode="messages")
+async def test_an_asynchronous_stream_holds_the_answer_and_nothing_else(memory, saver):
+    graph = create_memory_graph(memory, a_model("On level C."), checkpointer=saver)
+    stream = graph.astream(says(GARAGE), at(), stream_mode="messages")
     parts = [part async for part in stream]
     assert "".join(part.text for part, _ in parts) == "On level C."
     assert shown(memory) == [GARAGE, "On level C."]
@@ -109,12 +94,9 @@ def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
         return message
 
     careful = ConversationMemory(memory.log, before_write=hook)
-    for schema in KINDS:
-        graph = create_memory_graph(
-            careful, a_model("On level C."), state_schema=schema, checkpointer=saver
-        )
-        stream = graph.stream(says(schema, GARAGE), at(schema.__name__), stream_mode="messages")
-        assert "".join(part.text for part, _ in stream) == "On level C."
+    graph = create_memory_graph(careful, a_model("On level C."), checkpointer=saver)
+    stream = graph.stream(says(GARAGE), at(), stream_mode="messages")
+    assert "".join(part.text for part, _ in stream) == "On level C."
     assert own.seen
 
 
@@ -124,8 +106,8 @@ def test_a_model_chosen_by_the_call_gets_what_that_model_takes(memory):
     prompt = ChatPromptTemplate([SystemMessage("Be brief."), *slots])
     chosen = one.configurable_alternatives(ConfigurableField("model"), other=prompt | other)
     graph = create_memory_graph(memory, chosen)
-    assert graph.invoke({"input": "Hi"}, at())["answer"] == "one"
-    assert graph.invoke({"input": "Hi"}, at(model="other"))["answer"] == "other"
+    assert answer_of(graph.invoke(says("Hi"), at())) == "one"
+    assert answer_of(graph.invoke(says("Hi"), at(model="other"))) == "other"
     assert [seen.text for seen in other.seen[0]] == ["Be brief.", "Hi", "one", "Hi"]
 
 
@@ -137,9 +119,9 @@ def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, saver):
 
     def answering(state, config):
         seen.append(model_messages(memory, state, config))
-        return {"answer": f"You said: {seen[-1][-1].text}"}
+        return {"messages": [("ai", f"You said: {seen[-1][-1].text}")]}
 
-    builder = StateGraph(MemoryState)
+    builder = StateGraph(MessagesState)
     builder.add_node("recall", recall_node(memory))
     builder.add_node("answering", answering)
     builder.add_node("record", record_node(memory))
@@ -148,8 +130,8 @@ def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, saver):
     builder.add_edge("answering", "record")
     graph = builder.compile(checkpointer=saver)
 
-    graph.invoke({"input": "One"}, at())
-    graph.invoke({"input": "Two"}, at())
+    graph.invoke(says("One"), at())
+    graph.invoke(says("Two"), at())
     assert shown(memory) == ["One", "You said: One", "Two", "You said: Two"]
     assert [one.text for one in seen[1]] == ["One", "You said: One", "Two"]
 
@@ -166,7 +148,7 @@ async def test_an_asynchronous_model_node_of_ones_own_gets_its_messages_from_the
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "answering")
     builder.add_edge("answering", "record")
-    await builder.compile().ainvoke(says(MessagesState, "One"), at())
+    await builder.compile().ainvoke(says("One"), at())
     assert shown(memory) == ["One", "You said: One"]
 
 
@@ -190,8 +172,8 @@ def test_a_tool_loop_is_stored_whole_and_each_result_before_the_model_is_called(
     builder.add_edge("tools", "model")
     graph = builder.compile(checkpointer=saver)
 
-    graph.invoke(says(MessagesState, "Where is the blue pillar?"), at())
-    graph.invoke(says(MessagesState, "Thanks."), at())
+    graph.invoke(says("Where is the blue pillar?"), at())
+    graph.invoke(says("Thanks."), at())
 
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
     assert [one.type for one in model.seen[2]] == ["human", "ai", "tool", "ai", "human"]
@@ -214,9 +196,9 @@ def test_a_chain_gets_what_a_wrapped_chain_gets(memory):
         ]
     )
     graph = create_memory_graph(memory, prompt | model)
-    graph.invoke({"input": GARAGE}, at("monday"))
-    graph.invoke({"input": "Hi."}, at("tuesday"))
-    graph.invoke({"input": "Where did I park?"}, at("tuesday"))
+    graph.invoke(says(GARAGE), at("monday"))
+    graph.invoke(says("Hi."), at("tuesday"))
+    graph.invoke(says("Where did I park?"), at("tuesday"))
     texts = [one.text for one in model.seen[2]]
     assert texts[:3] == ["Be brief.", "Hi.", "Noted."]
     assert GARAGE in texts[3]
@@ -228,8 +210,8 @@ def test_an_agent_may_be_the_model_and_its_tool_loop_is_stored(memory, saver):
     call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
     model = a_model(AIMessage("", tool_calls=[call]), "On level C.")
     graph = create_memory_graph(memory, agents.create_agent(model, [level_of]), checkpointer=saver)
-    reply = graph.invoke({"input": "Where is the blue pillar?"}, at())
-    assert reply["answer"] == "On level C."
+    reply = graph.invoke(says("Where is the blue pillar?"), at())
+    assert answer_of(reply) == "On level C."
     entries = memory.history("t", user_id="ana").entries
     assert [entry.role for entry in entries] == ["user", "assistant", "tool", "assistant"]
 
@@ -243,9 +225,9 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
         AIMessage("On level C.", id="b"),
     ]
     model = a_model("You are welcome.")
-    graph = create_memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     graph.update_state(at(), {"messages": before})
-    graph.invoke(says(MessagesState, "Thanks."), at())
+    graph.invoke(says("Thanks."), at())
     assert [one.text for one in model.seen[0]] == [
         *("Be brief.", GARAGE, "", "Level C.", "On level C.", "Thanks."),
     ]
@@ -253,86 +235,103 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
 
 
 def test_a_model_that_repeats_its_ids_loses_no_reply(memory, saver):
-    for schema in (MemoryState, MessagesState):
-        model = a_model(AIMessage("One.", id="same"), AIMessage("Two.", id="same"))
-        graph = create_memory_graph(memory, model, state_schema=schema, checkpointer=saver)
-        name = schema.__name__
-        graph.invoke(says(schema, "First?"), at(name))
-        graph.invoke(says(schema, "Second?"), at(name))
-        assert shown(memory, name) == ["First?", "One.", "Second?", "Two."]
+    model = a_model(AIMessage("One.", id="same"), AIMessage("Two.", id="same"))
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    graph.invoke(says("First?"), at())
+    graph.invoke(says("Second?"), at())
+    assert shown(memory) == ["First?", "One.", "Second?", "Two."]
+
+
+@pytest.mark.parametrize("schema", [MessagesState, Noted])
+def test_a_reply_that_no_node_recorded_is_stored_by_the_next_turn(memory, saver, schema, caplog):
+    def answering(state, config):
+        given = model_messages(memory, state, config)
+        return {"messages": [("ai", f"re: {given[-1].text}")]}
+
+    builder = StateGraph(schema)
+    builder.add_sequence([("recall", recall_node(memory)), ("answering", answering)])
+    builder.add_edge(START, "recall")
+    graph = builder.compile(checkpointer=saver)
+    for text in ("One", "Two", "Three"):
+        graph.invoke(says(text), at())
+    assert shown(memory) == ["One", "re: One", "Two", "re: Two", "Three"]
+    assert len([one for one in caplog.records if "record_node" in one.getMessage()]) == 2
+    assert "re: One" not in caplog.text
+
+
+def test_a_graph_with_all_its_nodes_warns_of_nothing(memory, saver, caplog):
+    builder = StateGraph(MessagesState)
+    nodes = [recall_node(memory), model_node(memory, a_model("Yes.")), record_node(memory)]
+    builder.add_sequence(list(zip(("recall", "model", "record"), nodes, strict=True)))
+    builder.add_edge(START, "recall")
+    graph = builder.compile(checkpointer=saver)
+    for text in ("One", "Two"):
+        graph.invoke(says(text), at())
+    assert caplog.records == []
+
+
+def test_options_come_as_one_value_or_by_name(memory):
+    options = TurnOptions(history_tokens=1, recall=False)
+    for named, count in (({}, 1), ({"history_tokens": 100}, 3)):
+        model = a_model("Noted.")
+        thread = at(f"thread {count}")
+        graph = create_memory_graph(memory, model, options=options, **named)
+        for text in ("One", "Two"):
+            graph.invoke(says(text), thread)
+        assert len([one for one in model.seen[-1] if one.type != "system"]) == count
+
+
+# -- a state that keeps one turn ------------------------------------------------------------------
+
+
+def test_a_state_may_keep_its_turn_alone(memory, saver):
+    model = a_model("Noted.", "On level C.", "Bye.")
+    graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
+    said = (GARAGE, "Where did I park?", "Thanks.")
+    states = [graph.invoke(says(text), at()) for text in said]
+    assert [one.text for one in states[-1]["messages"]] == ["Thanks.", "Bye."]
+    assert [one.text for one in model.seen[-1]][:4] == [GARAGE, "Noted.", said[1], "On level C."]
+    assert shown(memory) == [GARAGE, "Noted.", said[1], "On level C.", "Thanks.", "Bye."]
+
+
+def test_going_back_works_where_a_state_keeps_its_turn_alone(memory, saver):
+    model = a_model("One.", "Two.", "Three.")
+    graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
+    graph.invoke(says("First?"), at())
+    first = graph.get_state(at()).config["configurable"]
+    graph.invoke(says("Second?"), at())
+    graph.invoke(says("Another?"), {"configurable": {**first, "user_id": "ana"}})
+    assert shown(memory) == ["First?", "One.", "Another?", "Three."]
 
 
 # -- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nothing", ["", None, []])
-def test_a_state_that_holds_nothing_to_answer_is_refused(memory, nothing):
-    graph = create_memory_graph(memory, a_model())
-    with pytest.raises(ConfigError, match=r"nothing to answer.*input=None"):
-        graph.invoke({"input": nothing}, at())
+def test_a_state_without_messages_and_a_wrong_choice_are_refused(memory):
+    from typing import TypedDict
 
+    class Words(TypedDict):
+        input: str
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        (7, "of type int"),
-        ("  ", "blank"),
-        ({"secret": "Teresa"}, "needs the key 'input'"),
-        ([("user", "Teresa"), ("ai", "Hi")], "ends with an AIMessage"),
-    ],
-)
-def test_an_input_that_is_not_what_the_user_says_is_refused_without_its_words(memory, given, why):
-    graph = create_memory_graph(memory, a_model())
-    with pytest.raises(InvalidMessageError, match=why) as refused:
-        graph.invoke({"input": given}, at())
-    assert "Teresa" not in str(refused.value)
-    assert memory.threads("ana") == []
-
-
-def test_a_state_of_ids_takes_one_message(memory):
-    graph = create_memory_graph(memory, a_model())
-    chat = [("user", "Hi"), ("ai", "Hello"), ("user", "Where?")]
-    with pytest.raises(ConfigError, match=r"holds 3 messages.*'messages' key"):
-        graph.invoke({"input": chat}, at())
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        ("user", "Hi"),
-        {"role": "user", "content": "Hi"},
-        [{"type": "text", "text": "Hi"}],
-        [{"type": "human", "data": {"content": "Hi"}}],
-    ],
-)
-def test_a_state_of_ids_takes_a_message_in_any_form(memory, said):
-    create_memory_graph(memory, a_model()).invoke({"input": said}, at())
-    assert memory.history("t", user_id="ana").entries[0].contents == ("Hi",)
+    with pytest.raises(ConfigError, match=r"Words has no key 'messages'.*MessagesState"):
+        create_memory_graph(memory, a_model(), state_schema=Words)
+    with pytest.raises(ConfigError, match="keep_state must be 'all' or 'turn', got 'none'"):
+        recall_node(memory, keep_state="none")
+    builder = StateGraph(Words)
+    builder.add_node("recall", recall_node(memory))
+    builder.add_edge(START, "recall")
+    with pytest.raises(ConfigError, match=r"must be a list of messages.*MessagesState"):
+        builder.compile().invoke({"input": "Teresa"}, at())
 
 
 @pytest.mark.parametrize("messages", [[], [("system", "Be brief.")]])
 def test_a_state_in_which_nobody_says_anything_changes_nothing(memory, messages):
-    graph = create_memory_graph(memory, a_model(), state_schema=MessagesState)
+    graph = create_memory_graph(memory, a_model())
     graph.invoke({"messages": [("user", "Hi")]}, at())
     before = memory.history("t", user_id="ana").entries
     with pytest.raises(ConfigError, match="nothing to answer"):
         graph.invoke({"messages": messages}, at())
     assert memory.history("t", user_id="ana").entries == before
-
-
-def test_what_was_said_once_is_not_taken_for_something_new(memory, saver):
-    graph = create_memory_graph(memory, a_model(), checkpointer=saver)
-    graph.invoke({"input": "Hi"}, at())
-    with pytest.raises(ConfigError, match="nothing to answer"):
-        graph.invoke({"recalled_ids": []}, at())
-
-
-def test_a_model_without_recall_before_it_is_refused(memory):
-    builder = StateGraph(MemoryState)
-    builder.add_node("model", model_node(memory, a_model()))
-    builder.add_edge(START, "model")
-    with pytest.raises(ConfigError, match="'recall' must run first"):
-        builder.compile().invoke({"input": "Hi"}, at())
 
 
 def test_messages_without_ids_are_refused(memory):
@@ -360,15 +359,3 @@ def test_what_is_no_message_is_refused(memory):
     builder.add_edge(START, "recall")
     with pytest.raises(ConfigError, match="must be a list of messages"):
         builder.compile().invoke({"messages": ["Hi"]}, at())
-
-
-def test_an_answer_that_is_none_is_refused(memory):
-    builder = StateGraph(MemoryState)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_node("answering", lambda state: {"answer": 7})
-    builder.add_node("record", record_node(memory))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "answering")
-    builder.add_edge("answering", "record")
-    with pytest.raises(ConfigError, match=r"state\['answer'\] must be text.*of type int"):
-        builder.compile().invoke({"input": "Hi"}, at())
