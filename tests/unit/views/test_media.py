@@ -253,3 +253,13 @@ def test_media_by_address_are_shown_until_the_user_asks_again(profile):
 def test_media_whose_data_is_in_the_message_are_shown_in_every_turn():
     said = spoken(HumanMessage([PICTURE]), AIMessage("A garden."), HumanMessage("Where?"))
     assert build_context(said, provider="openai").messages[0].content[-1] == PICTURE
+
+
+def test_the_media_of_one_request_have_a_limit_of_bytes():
+    large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(3_000)).decode()
+    block = {"type": "image", "base64": large, "mime_type": "image/png"}
+    said = [part for n in range(3) for part in (HumanMessage([f"{n}", block]), AIMessage("a"))]
+    small = replace(PROVIDERS["anthropic"], max_bytes=2 * len(large))
+    found = build_context(spoken(*said), provider=small)
+    kinds = [m.content[1]["type"] for m in found.messages if m.type == "human"]
+    assert kinds == ["text", "image", "image"]

@@ -315,3 +315,10 @@ def test_very_long_and_deep_content_is_shown(profile):
     assert len(found.messages[0].content[0]["text"]) == 2_000_000
     assert "[...]" in found.messages[0].content[1]["text"]
     assert len(found.messages) == 52
+
+
+def test_a_model_is_known_by_what_its_class_inherits_from():
+    known = type("ChatAnthropic", (), {"__module__": "langchain_anthropic.chat_models"})
+    assert find_provider(type("OwnModel", (known,), {})()) == "anthropic"
+    other = type("ChatAnthropic", (), {"__module__": "somewhere"})
+    assert find_provider(other()) == "strict"

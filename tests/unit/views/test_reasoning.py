@@ -221,3 +221,24 @@ def test_a_message_no_longer_claims_a_form_that_its_content_has_lost():
     assert found.messages[1].response_metadata == {"id": "r1"}
     found = build_context(spoken("q", AIMessage("Three.", response_metadata=told)))
     assert found.messages[1].response_metadata == {"model_provider": "groq", "id": "r1"}
+
+
+# -- the turn that goes on ----------------------------------------------------------------------
+def test_what_a_turn_says_that_goes_on_reaches_the_model_as_it_was_written():
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    found = [
+        {"type": "search_result", "source": "https://example.org", "title": "T", "content": []}
+    ]
+    asked = HumanMessage([{"type": "guard_content", "text": "May I?"}, {"type": "hologram"}])
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    told = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": ""}
+    item = AIMessage(
+        [thought, told], tool_calls=[call], response_metadata={"model_provider": "openai"}
+    )
+    said = (asked, item, ToolMessage(found, tool_call_id="c1"))
+    for profile in ("openai_responses", "strict"):
+        shown = build_context(spoken(*said), provider=profile)
+        assert [m.content for m in shown.messages] == [m.content for m in said]
+        assert shown.repairs == ()
+    later = build_context(spoken(*said, AIMessage("Yes."), "Why?"), provider="openai_responses")
+    assert later.messages[1].content == ""  # the item is kept at the provider, for a while
