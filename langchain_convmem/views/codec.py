@@ -599,7 +599,7 @@ def make_storable(message: BaseMessage) -> BaseMessage:
     changed = {
         name: make_plain(_convert_to_maps(value))
         for name, value in fields.items()
-        if value and not _is_plain(value)
+        if value is not None and not _is_plain(value)
     }
     return message.model_copy(update=changed) if changed else message
 

@@ -46,7 +46,7 @@ def find_sendable_compaction(
     One without content stands for nothing: the provider failed to make it.
     """
     origin = find_origin(message, _guess_origin(block))
-    if origin is None or origin not in provider.compactions or not _is_whole(block, origin):
+    if origin is None or origin not in provider.takes_back or not _is_whole(block, origin):
         return None
     return {
         str(key): make_plain(value)

@@ -1,8 +1,9 @@
 """The content of messages, fitted to a provider: what it takes stays, the rest becomes words.
 
-Text stays text, whatever block it came in; media are kept where the provider takes them, else
-replaced by a note; reasoning and blocks of tools that ran at a provider go back to that provider
-only. Every change that loses something is reported.
+What the application and its model write in the turn that is going on goes on as it is, and so does
+what the same provider wrote before. Of all else, text stays text, whatever block it came in; media
+are kept where the provider takes them, else replaced by a note; what a model thought is left out.
+Every change that loses something is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
@@ -32,6 +33,7 @@ from langchain_convmem.views.media import (
 )
 from langchain_convmem.views.messages import build_message, get_block_type, unwrap_block
 from langchain_convmem.views.providers import (
+    THOUGHTS,
     Kind,
     Origin,
     Place,
@@ -76,15 +78,36 @@ class BlockFitter:
         self._takes_addresses = True
         self._takes_compactions = False
 
+    def goes_back(
+        self, message: BaseMessage, *, stale: bool = False, is_current: bool = False
+    ) -> bool:
+        """Return whether the message's blocks go to the provider as they were written.
+
+        Args:
+            message: The message.
+            stale: Whether it was made after a beginning other than the view's.
+            is_current: Whether it is of the turn that is going on.
+        """
+        origin = find_origin(message)
+        if is_current and (origin is None or not self._provider.origins):
+            return True
+        if origin not in self._provider.takes_back:
+            return is_current and origin in self._provider.origins
+        thoughts = [block for block in message.content if is_reasoning(block)]
+        is_v1 = message.response_metadata.get("output_version") == "v1"
+        is_kept = is_current or all(is_whole_thought(one, origin, is_v1=is_v1) for one in thoughts)
+        return is_kept and not (stale and any(map(is_signed, thoughts)))
+
     def fit(
         self,
         message: BaseMessage,
         place: _Place,
         key: str,
         *,
-        stale: bool = False,
+        as_written: bool = False,
         compacts: bool = False,
         is_old: bool = False,
+        is_current: bool = False,
     ) -> None:
         """Give the message content that the provider takes; blank text is left out.
 
@@ -92,9 +115,10 @@ class BlockFitter:
             message: The message; it is changed.
             place: Whose message it is.
             key: What the repairs call it.
-            stale: Whether it was made after a beginning other than the view's.
+            as_written: Whether its blocks go back as they were written; see `goes_back`.
             compacts: Whether its items of a compaction stand for what the view leaves out.
             is_old: Whether it is of an earlier turn than the view's last.
+            is_current: Whether it is of the turn that is going on.
         """
         self._takes_compactions = compacts
         self._takes_addresses = not is_old or self._provider.old_addresses == "keep"
@@ -103,13 +127,16 @@ class BlockFitter:
         if isinstance(whole, str):
             message.content = self._clean(whole, lost) if whole.strip() else ""
         else:
-            thoughts = self._find_reasoning(message, place, lost, stale=stale)
-            fitted = [
-                one
-                for block in whole
-                for one in self._fit_block(block, message, place, thoughts, lost)
-            ]
-            if place in ("user", "tool") and self._provider.files_need_text:
+            fitted: list[dict[str, Any]] = []
+            for block in whole:
+                inner = unwrap_block(block)
+                is_half = not is_current and is_half_of_server_tool(inner, message)
+                is_refused = place == "system" and _holds_media(inner)
+                if as_written and not (is_half or is_refused or is_compaction(inner)):
+                    fitted += self._show_as_written(block, lost)
+                else:
+                    fitted += self._fit_block(inner, message, place, lost)
+            if place in ("user", "tool") and self._provider.files_need_text and not as_written:
                 fitted = _add_text(fitted)
             message.content = [*fitted] or ""
         self._repairs.extend(f"{what} of {key}" for what in dict.fromkeys(lost))
@@ -124,33 +151,39 @@ class BlockFitter:
 
     # -- blocks -------------------------------------------------------------------------------
 
+    def _show_as_written(self, block: Any, lost: list[str]) -> list[dict[str, Any]]:
+        """Return a block as it is: text that no encoding carries is mended, blank text goes."""
+        if isinstance(block, str):
+            block = _make_text_block(block)
+        kind = get_block_type(block)
+        key = "refusal" if kind == "refusal" else "text"
+        text = block.get(key) if isinstance(block, Mapping) else None
+        if not isinstance(text, str):
+            return [] if kind == key else [block]
+        clean = self._clean(text, lost)
+        if not clean.strip():
+            return []
+        return [block if clean == text else {**block, key: clean}]
+
     def _fit_block(
-        self,
-        block: Any,
-        message: BaseMessage,
-        place: _Place,
-        thoughts: Iterator[dict[str, Any]],
-        lost: list[str],
+        self, block: Any, message: BaseMessage, place: _Place, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
-        """Yield what stands for one block; `thoughts` are the reasoning blocks to be kept."""
-        block = unwrap_block(block)
+        """Yield what stands for one block."""
         if is_reasoning(block):
-            yield from [shown] if (shown := next(thoughts, None)) is not None else ()
-        elif place == "assistant" and get_block_type(block) in CALL_BLOCKS:
-            yield block
+            lost.append("left out the reasoning")
         elif is_server_tool(block):
-            yield from self._fit_server_tool(block, message, place, lost)
+            name = name_server_tool(block)
+            lost.append(f"replaced the {name}")
+            if not is_told_by_its_use(block, message):
+                yield _make_text_block(f"[{name}: not shown]")
         elif is_compaction(block):
             yield from self._fit_compaction(block, message, lost)
-        else:
+        elif place != "assistant" or get_block_type(block) not in CALL_BLOCKS:
             yield from self._fit_said(block, message, place, lost)
 
     def _fit_said(
         self, block: Any, message: BaseMessage, place: _Place, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
-        if _is_refusal(block) and place == "assistant" and self._provider.takes_refusals:
-            yield {"type": "refusal", "refusal": self._clean(block["refusal"], lost)}
-            return
         text = _find_text(block)
         if text is not None:
             if text.strip():
@@ -210,34 +243,6 @@ class BlockFitter:
         self._file_names.add(name)
         return name
 
-    # -- blocks that belong to one provider ---------------------------------------------------
-
-    def _find_reasoning(
-        self, message: BaseMessage, place: _Place, lost: list[str], *, stale: bool
-    ) -> Iterator[dict[str, Any]]:
-        """Return the message's reasoning blocks as they are shown: all of them, or none."""
-        if not has_reasoning(message):
-            return iter(())
-        shown = None
-        if place == "assistant" and isinstance(message, AIMessage) and not stale:
-            shown = find_reasoning_blocks(message, self._provider)
-        if shown is None:
-            lost.append("left out the reasoning")
-        return iter(shown or ())
-
-    def _fit_server_tool(
-        self, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
-    ) -> Iterator[dict[str, Any]]:
-        if place == "assistant":
-            whole = find_sendable_server_tool(block, message, self._provider)
-            if whole is not None:
-                yield whole
-                return
-        name = name_server_tool(block)
-        lost.append(f"replaced the {name}")
-        if not is_told_by_its_use(block, message):
-            yield _make_text_block(f"[{name}: not shown]")
-
     def _fit_compaction(
         self, block: _Block, message: BaseMessage, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
@@ -261,9 +266,8 @@ def _make_text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _is_refusal(block: Any) -> bool:
-    said = block.get("refusal") if get_block_type(block) == "refusal" else None
-    return isinstance(said, str) and bool(said.strip())
+def _holds_media(block: Any) -> bool:
+    return isinstance(block, Mapping) and read_media(block) is not None
 
 
 def _is_mark(block: Any) -> bool:
@@ -413,15 +417,6 @@ def add_speaker(content: Any, name: str) -> Any:
 
 
 # -- What a provider counts over a whole request --------------------------------------------------
-_KINDS = {
-    "image": "image",
-    "image_url": "image",
-    "audio": "audio",
-    "video": "video",
-    "file": "file",
-}
-
-
 def keep_newest(
     messages: Sequence[BaseMessage], provider: ProviderProfile, repairs: list[str]
 ) -> None:
@@ -446,32 +441,42 @@ class _MediaLimiter:
     def __init__(self, provider: ProviderProfile) -> None:
         self._provider = provider
         self._room = dict(provider.max_media)
+        self._bytes = provider.max_bytes
         self._marks = provider.cache_marks
         self._gone: Counter[Kind] = Counter()
+        self._is_full = False
 
     def show_block(self, block: Any) -> Any:
         """Return the block, or what stands in its place."""
-        kind = _KINDS.get(get_block_type(block))
-        if kind in self._room:
-            self._room[kind] -= 1
-            if self._room[kind] < 0:
-                self._gone[kind] += 1
-                media = read_media(block)
-                note = format_media_note(media) if media is not None else f"[{kind}: not shown]"
-                return {"type": "text", "text": note}
-        if isinstance(block, dict) and "cache_control" in block:
+        media = read_media(block) if isinstance(block, Mapping) else None
+        if media is not None and not self._takes(media):
+            self._gone[media.kind] += 1
+            return {"type": "text", "text": format_media_note(media)}
+        if self._provider.cache_marks and isinstance(block, dict) and "cache_control" in block:
             self._marks -= 1
             if self._marks < 0:
                 return {key: item for key, item in block.items() if key != "cache_control"}
         return block
 
+    def _takes(self, media: MediaBlock) -> bool:
+        """Return whether there is room for one more; what is older than what had none goes, too."""
+        size = len(media.data) if media.form == "base64" else 0
+        if self._bytes is not None and size:
+            self._is_full = self._is_full or size > self._bytes
+            if self._is_full:
+                return False
+            self._bytes -= size
+        if media.kind not in self._room:
+            return True
+        self._room[media.kind] -= 1
+        return self._room[media.kind] >= 0
+
     def list_repairs(self) -> Iterator[str]:
         """Yield a sentence for each kind of which some had to go."""
         for kind, number in sorted(self._gone.items()):
-            limit = self._provider.max_media[kind]
             yield (
                 f"replaced the oldest {number} of kind {kind}: "
-                f"{self._provider.name} takes {limit} at a time"
+                f"{self._provider.name} takes no more at a time"
             )
 
 
@@ -482,12 +487,6 @@ class _MediaLimiter:
 # at all.
 REASONING_BLOCKS = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
 """Types of content blocks that hold what a model thought."""
-
-_BY_TYPE: Mapping[str, Origin] = {
-    "redacted_thinking": "anthropic",
-    "reasoning_content": "bedrock_converse",
-    "thinking": "anthropic",
-}
 
 
 def is_reasoning(block: object) -> bool:
@@ -505,10 +504,10 @@ def has_reasoning(message: BaseMessage | None) -> bool:
 
 
 def drop_reasoning(message: BaseMessage) -> bool:
-    """Take the reasoning out of a message; return whether there was any."""
+    """Take out what a model thought after one beginning alone; return whether there was any."""
     if not isinstance(message.content, list):
         return False
-    kept = [block for block in message.content if not is_reasoning(block)]
+    kept = [block for block in message.content if not is_signed(block)]
     had_any = len(kept) < len(message.content)
     if had_any:
         message.content = kept or ""
@@ -524,7 +523,7 @@ def forget_dialect(message: BaseMessage, provider: ProviderProfile) -> None:
     told = message.response_metadata
     if told.get("output_version") == "v1":
         del told["output_version"]
-    if isinstance(message.content, list) and find_origin(message) not in provider.reasoning:
+    if isinstance(message.content, list) and find_origin(message) not in provider.takes_back:
         told.pop("model_provider", None)
 
 
@@ -539,39 +538,44 @@ def drop_idle_reasoning(message: BaseMessage) -> bool:
     told = [block.get("id") for block in content if isinstance(block, Mapping)]
     if any(call["id"] not in told for call in getattr(message, "tool_calls", ())):
         return False  # integrations put calls without a block after the blocks
-    return drop_reasoning(message)
+    message.content = [block for block in content if not is_reasoning(block)] or ""
+    return True
 
 
 # -- What may be sent back ------------------------------------------------------------------------
-def find_reasoning_blocks(
-    message: AIMessage, provider: ProviderProfile
-) -> list[dict[str, Any]] | None:
-    """Return the message's reasoning as the provider takes it back, block for block.
+def is_signed(block: object) -> bool:
+    """Return whether a block is reasoning that is signed together with what was said before it.
 
-    None where it has none or where a block of it may not be sent.
+    Items of the Responses API stand for themselves.
     """
-    blocks = [block for block in message.content if is_reasoning(block)]
-    shown = [
-        _show_block(block, find_origin(message, _BY_TYPE.get(get_block_type(block))), provider)
-        for block in blocks
-    ]
-    whole = [block for block in shown if block is not None]
-    return whole if whole and len(whole) == len(shown) else None
+    own = block.get("id") if isinstance(block, Mapping) else None
+    return is_reasoning(block) and not str(own).startswith(_ITEM_PREFIX)
 
 
-def _show_block(
-    block: Any, origin: Origin | None, provider: ProviderProfile
-) -> dict[str, Any] | None:
-    if origin is None or origin not in provider.reasoning:
-        return None
-    if get_block_type(block) == "redacted_thinking":
-        data = block.get("data")
-        is_whole = origin == "anthropic" and isinstance(data, str) and bool(data)
-        return {"type": "redacted_thinking", "data": data} if is_whole else None
+_ITEM_PREFIX = "rs_"
+
+
+def is_whole_thought(block: Any, origin: Origin | None, *, is_v1: bool) -> bool:
+    """Return whether the provider that made a reasoning block takes it back in a later turn.
+
+    Args:
+        block: The block.
+        origin: Who made it.
+        is_v1: Whether the message's blocks are those of LangChain, which an integration translates.
+    """
+    kind = get_block_type(block)
+    if origin is None or kind not in ({"reasoning"} if is_v1 else THOUGHTS[origin]):
+        return False
+    if origin == "openai":  # what it keeps at its own place is gone after a while
+        return isinstance(block.get("encrypted_content"), str) and bool(block["encrypted_content"])
+    if kind == "redacted_thinking":
+        return isinstance(block.get("data"), str) and bool(block["data"])
     text, signature = _read_signed(block)
     if not isinstance(text, str) or not isinstance(signature, str) or not signature.isascii():
-        return None
-    return _write_signed(origin, clean_text(text), signature) if signature else None
+        return False
+    # Anthropic's models that keep their thoughts to themselves sign an empty text.
+    is_told = origin == "anthropic" or bool(text.strip())
+    return bool(signature) and is_told and (origin != "gemini" or _is_base64(signature))
 
 
 def _read_signed(block: Mapping[Any, Any]) -> tuple[Any, Any]:
@@ -581,16 +585,6 @@ def _read_signed(block: Mapping[Any, Any]) -> tuple[Any, Any]:
     extras = block.get("extras")
     signature = extras.get("signature") if isinstance(extras, Mapping) else None
     return block.get("thinking", block.get("reasoning")), block.get("signature", signature)
-
-
-def _write_signed(origin: Origin, text: str, signature: str) -> dict[str, Any] | None:
-    if origin == "bedrock_converse":
-        inner = {"text": text, "signature": signature}
-        return {"type": "reasoning_content", "reasoning_content": inner} if text.strip() else None
-    if origin == "gemini" and not (text.strip() and _is_base64(signature)):
-        return None
-    # Models that keep their thoughts to themselves sign an empty text.
-    return {"type": "thinking", "thinking": text, "signature": signature}
 
 
 def _is_base64(text: str) -> bool:
@@ -665,11 +659,6 @@ _RESULTS = frozenset(
     }
 )
 
-_PREFIXES = {"server_tool_use": "srvtoolu_", "mcp_tool_use": "mcptoolu_"}
-"""How Anthropic's ids of such uses begin, by the type of their block."""
-_OWN_ID = re.compile("[a-zA-Z0-9_]{1,64}")
-_KEYS = ("type", "id", "name", "input", "server_name", "tool_use_id", "content", "is_error")
-
 
 def is_server_tool(block: object) -> bool:
     """Return whether a content block is of a tool that ran at a provider."""
@@ -696,37 +685,20 @@ def is_told_by_its_use(block: Mapping[Any, Any], message: BaseMessage) -> bool:
     return any(isinstance(other, Mapping) and other.get("id") == own for other in uses)
 
 
-def find_sendable_server_tool(
-    block: Mapping[Any, Any], message: BaseMessage, provider: ProviderProfile
-) -> dict[str, Any] | None:
-    """Return the use or result as its provider takes it back; None where it may not be sent.
-
-    It must be whole, have its other half in the message, and go to the provider that ran it.
-    """
-    own = _find_whole_id(block)
-    is_own = find_origin(message, "anthropic") in provider.server_tools
-    if not is_own or own is None:
-        return None
+def is_half_of_server_tool(block: Any, message: BaseMessage) -> bool:
+    """Return whether a block is a use without its result in the message, or the other way round."""
+    kind = get_block_type(block)
+    if not is_server_tool(block) or not kind.endswith(("_tool_use", "_tool_result")):
+        return False
+    own = block.get("id" if kind.endswith("_tool_use") else "tool_use_id")
     pair = [
-        get_block_type(other) in _PREFIXES
+        get_block_type(other).endswith("_tool_use")
         for other in message.content
-        if isinstance(other, Mapping) and is_server_tool(other) and _find_whole_id(other) == own
+        if isinstance(other, Mapping) and own in (other.get("id"), other.get("tool_use_id"))
     ]
-    if pair != [True, False]:
-        return None
-    return {key: make_plain(block[key]) for key in _KEYS if key in block}
+    return not own or pair != [True, False]
 
 
-def _find_whole_id(block: Mapping[Any, Any]) -> str | None:
-    """Return the id of a use or result in Anthropic's form; None where it is not whole."""
-    prefix = _PREFIXES.get(get_block_type(block))
-    if prefix is not None:
-        own = block.get("id")
-        is_whole = bool(block.get("name")) and isinstance(block.get("name"), str)
-        is_whole = is_whole and isinstance(block.get("input"), Mapping)
-    else:
-        own = block.get("tool_use_id")
-        is_whole = bool(block.get("content")) and isinstance(block["content"], list | Mapping)
-    if not is_whole or not isinstance(own, str) or not _OWN_ID.fullmatch(own):
-        return None
-    return own if own.startswith(prefix or tuple(_PREFIXES.values())) else None
+def is_paused(message: BaseMessage | None) -> bool:
+    """Return whether the provider broke off in a reply, to go on once it gets it back as it is."""
+    return message is not None and message.response_metadata.get("stop_reason") == "pause_turn"

@@ -33,6 +33,7 @@ from langchain_convmem.views.content import (
     find_speaker,
     find_stale_reasoning,
     forget_dialect,
+    is_paused,
     keep_newest,
     place_name,
 )
@@ -172,6 +173,7 @@ class _ContextBuilder:
         self._body: list[ContextPiece] = []
         self._ids: set[str] = set()
         self._asked = next((entry for entry in reversed(shown) if entry.role == "user"), None)
+        self._goes_on = self._asked is not None and _is_unanswered(shown)
         self._is_opened = False
 
     def build_pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
@@ -185,8 +187,9 @@ class _ContextBuilder:
             if is_plain_text(message):  # as most are: every provider takes it as it is
                 self._add(self._make_piece(message, entry), entry)
                 continue
-            calls.settle(message, entry)
-            self._fit(message, entry)
+            back = self._goes_back(message, entry)
+            calls.settle(message, entry, as_written=back)
+            self._fit(message, entry, as_written=back)
             if is_blank_message(message):
                 self._repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
@@ -208,22 +211,29 @@ class _ContextBuilder:
 
     def _fit_result(self, message: BaseMessage, entry: Entry) -> None:
         self._note_id(message, entry)
-        self._fit(message, entry)
+        self._fit(message, entry, as_written=self._goes_back(message, entry))
 
-    def _fit(self, message: BaseMessage, entry: Entry) -> None:
+    def _goes_back(self, message: BaseMessage, entry: Entry) -> bool:
+        """Return whether the message's blocks go to the provider as they were written."""
+        is_current = self._is_current(entry)
+        return self._fitter.goes_back(message, stale=entry.id in self._stale, is_current=is_current)
+
+    def _fit(self, message: BaseMessage, entry: Entry, *, as_written: bool) -> None:
         """Give the message content, and a name, that the provider takes."""
         key = entry.message_id
         self._fitter.fit(
             message,
             cast("Place", entry.role),
             key,
-            stale=entry.id in self._stale,
+            as_written=as_written,
             compacts=entry is self._sent,
             is_old=self._is_old(entry),
+            is_current=self._is_current(entry),
         )
-        if drop_idle_reasoning(message):
+        if not self._is_current(entry) and drop_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
-        forget_dialect(message, self._rules)
+        if not as_written or isinstance(message.content, str):
+            forget_dialect(message, self._rules)
         if entry.role == "tool":
             return
         lost = place_name(message, self._rules, is_user=entry.role == "user", several=self._several)
@@ -236,6 +246,11 @@ class _ContextBuilder:
         if asked is None:
             return False
         return entry.turn_id != asked.turn_id and entry.position < asked.position
+
+    def _is_current(self, entry: Entry) -> bool:
+        """Return whether an entry is of the turn that is going on, or said for the call alone."""
+        is_aside = entry.position < 1  # before all that a log holds
+        return self._goes_on and (is_aside or not self._is_old(entry))
 
     # -- joining --------------------------------------------------------------------------------
 
@@ -272,6 +287,12 @@ class _ContextBuilder:
             first = self._head[0]
             first.positions |= piece.positions
             first.message = _merge(first.message, piece.message, between="\n\n")
+
+
+def _is_unanswered(shown: Sequence[Entry]) -> bool:
+    """Return whether a model is to speak next: what it said last, if anything, is not all of it."""
+    latest = next((entry for entry in reversed(shown) if entry.role != "system"), None)
+    return latest is not None and (latest.role != "assistant" or is_paused(latest.message))
 
 
 def _may_join(before: ContextPiece, piece: ContextPiece) -> bool:

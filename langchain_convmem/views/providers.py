@@ -7,16 +7,19 @@ instance): derive a provider with `dataclasses.replace` and pass the value.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+
+_log = logging.getLogger("langchain_convmem")
 
 Kind = Literal["image", "audio", "video", "file"]
 Form = Literal["base64", "url", "id"]
@@ -63,12 +66,13 @@ class ProviderProfile:
         file_id: What a file id of the provider matches; empty where it knows none.
         call_id: What the id of a tool call must match; others are renamed in the view.
         tool_name: What the name of a tool must match.
-        reasoning: Whose reasoning blocks may be sent back.
-        server_tools: Whose blocks of tools that ran at the provider may be sent back.
-        compactions: Whose items may be sent back that stand for all that was said before them, and
-            make up for it.
+        max_bytes: How many bytes the media of one request may take together, as Base64 text; the
+            newest are kept. None where no limit is published.
+        origins: Who its own messages say they come from; all others are foreign. Empty where that
+            is not known.
+        takes_back: Whose messages of earlier turns go back as they came: with what the model
+            thought, what ran at the provider, and items that stand for what was said before them.
         cache_marks: How many blocks of a request may carry `cache_control`; the last ones keep it.
-        takes_refusals: Whether an assistant message may hold `refusal` blocks.
         errors_are_text: Whether the result of a failed tool may hold nothing but text.
         files_need_text: Whether a message with a file needs text, and every file its own name.
         old_addresses: What becomes of remote media of earlier turns. `note`: a note stands in their
@@ -85,11 +89,10 @@ class ProviderProfile:
     file_id: Patterns = ()
     call_id: Patterns = ()
     tool_name: Patterns = ()
-    reasoning: frozenset[Origin] = frozenset()
-    server_tools: frozenset[Origin] = frozenset()
-    compactions: frozenset[Origin] = frozenset()
+    max_bytes: int | None = None
+    origins: frozenset[Origin] = frozenset()
+    takes_back: frozenset[Origin] = frozenset()
     cache_marks: int = 0
-    takes_refusals: bool = False
     errors_are_text: bool = False
     files_need_text: bool = False
     old_addresses: Literal["keep", "note"] = "note"
@@ -146,7 +149,9 @@ BEDROCK_CONVERSE = ProviderProfile(
     # The current service model also allows dots and colons; models behind it do not.
     call_id=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
     tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
-    reasoning=frozenset({"bedrock_converse"}),
+    max_bytes=25 * _MB,
+    origins=frozenset({"bedrock_converse"}),
+    takes_back=frozenset({"bedrock_converse"}),
     files_need_text=True,
 )
 
@@ -166,9 +171,9 @@ ANTHROPIC = ProviderProfile(
     file_id=_compile_pattern("file_[a-zA-Z0-9]+"),
     call_id=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
     tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,128}"),
-    reasoning=frozenset({"anthropic"}),
-    server_tools=frozenset({"anthropic"}),
-    compactions=frozenset({"anthropic"}),
+    max_bytes=30 * _MB,
+    origins=frozenset({"anthropic"}),
+    takes_back=frozenset({"anthropic"}),
     cache_marks=4,
     errors_are_text=True,
 )
@@ -190,11 +195,12 @@ OPENAI = ProviderProfile(
     # Wider than Anthropic's letters, but short.
     call_id=_compile_pattern(r"[\x21-\x7e]{1,40}"),
     tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
-    takes_refusals=True,
+    max_bytes=48 * _MB,
+    origins=frozenset({"openai"}),
 )
 
-# Chat Completions knows no items of a compaction, and refuses them.
-OPENAI_RESPONSES = replace(OPENAI, name="openai_responses", compactions=frozenset({"openai"}))
+# Chat Completions knows no items of the Responses API, and refuses them.
+OPENAI_RESPONSES = replace(OPENAI, name="openai_responses", takes_back=frozenset({"openai"}))
 
 _GEMINI_PICTURES = "image/png image/jpeg image/webp image/heic image/heif"
 
@@ -222,7 +228,9 @@ GEMINI = ProviderProfile(
     max_media={"image": 3_000, "video": 10},
     file_id=_compile_pattern(r"https://generativelanguage\.googleapis\.com/\S+"),
     tool_name=_compile_pattern("[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
-    reasoning=frozenset({"gemini"}),
+    max_bytes=19 * _MB,
+    origins=frozenset({"gemini"}),
+    takes_back=frozenset({"gemini"}),
 )
 
 
@@ -239,18 +247,17 @@ def _intersect(first: ProviderProfile, second: ProviderProfile) -> ProviderProfi
             for place in first.media.keys() & second.media.keys()
         },
         max_media={
-            kind: min(limits)
+            kind: limit
             for kind in first.max_media.keys() | second.max_media.keys()
-            for limits in [[p.max_media[kind] for p in (first, second) if kind in p.max_media]]
+            if (limit := _find_least(first.max_media.get(kind), second.max_media.get(kind)))
         },
         file_id=_join_patterns(first.file_id, second.file_id),
         call_id=_join_patterns(first.call_id, second.call_id),
         tool_name=_join_patterns(first.tool_name, second.tool_name),
-        reasoning=first.reasoning & second.reasoning,
-        server_tools=first.server_tools & second.server_tools,
-        compactions=first.compactions & second.compactions,
+        max_bytes=_find_least(first.max_bytes, second.max_bytes),
+        origins=first.origins & second.origins,
+        takes_back=first.takes_back & second.takes_back,
         cache_marks=min(first.cache_marks, second.cache_marks),
-        takes_refusals=first.takes_refusals and second.takes_refusals,
         errors_are_text=first.errors_are_text or second.errors_are_text,
         files_need_text=first.files_need_text or second.files_need_text,
         old_addresses=max(first.old_addresses, second.old_addresses),
@@ -261,16 +268,19 @@ def _join_patterns(first: Patterns, second: Patterns) -> Patterns:
     return tuple(dict.fromkeys((*first, *second)))
 
 
+def _find_least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def _intersect_rules(
     first: Mapping[Kind, MediaRule], second: Mapping[Kind, MediaRule]
 ) -> dict[Kind, MediaRule]:
     rules: dict[Kind, MediaRule] = {}
     for kind in first.keys() & second.keys():
         one, other = first[kind], second[kind]
-        limits = [rule.max_bytes for rule in (one, other) if rule.max_bytes is not None]
         forms, types = one.forms & other.forms, one.types & other.types
         if forms and types:
-            rules[kind] = MediaRule(forms, types, min(limits, default=None))
+            rules[kind] = MediaRule(forms, types, _find_least(one.max_bytes, other.max_bytes))
     return rules
 
 
@@ -302,6 +312,16 @@ def resolve_provider(provider: Provider) -> ProviderProfile:
     return known
 
 
+_MODEL_CLASSES: Mapping[str, ProviderName] = {
+    "ChatBedrockConverse": "bedrock_converse",
+    "ChatAnthropic": "anthropic",
+    "ChatAnthropicVertex": "anthropic",
+    "ChatOpenAI": "openai",
+    "AzureChatOpenAI": "openai",
+    "ChatGoogleGenerativeAI": "gemini",
+    "ChatVertexAI": "gemini",
+}
+"""Classes of LangChain's packages, which those of others inherit from."""
 _MODEL_TYPES: Mapping[str, ProviderName] = {
     "amazon_bedrock_converse_chat": "bedrock_converse",
     "anthropic-chat": "anthropic",
@@ -314,12 +334,29 @@ _MODEL_TYPES: Mapping[str, ProviderName] = {
 def find_provider(model: Any) -> ProviderName:
     """Return the provider of a LangChain chat model; `strict` for one that is not known.
 
-    Tools or options bound to the model change nothing. Nothing is imported or called.
+    A model is known by the classes that its own inherits from. Tools or options bound to it change
+    nothing. Nothing is imported or called. A class that is not known is logged once, at INFO.
     """
     while hasattr(model, "bound"):
         model = model.bound
-    name = _MODEL_TYPES.get(getattr(model, "_llm_type", ""), "strict")
+    known = [_MODEL_CLASSES[kind.__name__] for kind in type(model).__mro__ if _is_known(kind)]
+    name = known[0] if known else _MODEL_TYPES.get(getattr(model, "_llm_type", ""), "strict")
+    if name == "strict":
+        _note_unknown(f"{type(model).__module__}.{type(model).__qualname__}")
     return "openai_responses" if name == "openai" and _speaks_responses(model) else name
+
+
+def _is_known(kind: type) -> bool:
+    return kind.__name__ in _MODEL_CLASSES and kind.__module__.startswith("langchain_")
+
+
+@cache
+def _note_unknown(name: str) -> None:
+    _log.info(
+        "no provider is known for models of the class %s: earlier turns are shown as every "
+        "provider takes them; pass provider= to say whose rules to keep",
+        name,
+    )
 
 
 def join_providers(names: Collection[ProviderName]) -> ProviderName:
@@ -355,6 +392,15 @@ _ORIGINS: Mapping[str, Origin] = {
     "google_vertexai": "gemini",
     "openai": "openai",
 }
+
+
+THOUGHTS: Mapping[Origin, frozenset[str]] = {
+    "anthropic": frozenset({"thinking", "redacted_thinking"}),
+    "bedrock_converse": frozenset({"reasoning_content"}),
+    "gemini": frozenset({"thinking"}),
+    "openai": frozenset({"reasoning"}),
+}
+"""In which blocks each provider's own integration tells what its model thought."""
 
 
 def find_origin(message: BaseMessage, unnamed: Origin | None = None) -> Origin | None:

@@ -17,7 +17,7 @@ from langchain_convmem.ids import derive_ulid, get_ulid_ms
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import make_plain
 from langchain_convmem.views.messages import build_message, get_block_type
-from langchain_convmem.views.providers import ProviderProfile, find_origin, fits
+from langchain_convmem.views.providers import ProviderProfile, fits
 
 INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
 INTERRUPTED_SOURCE = "convmem_interrupted"
@@ -25,6 +25,7 @@ INTERRUPTED_SOURCE = "convmem_interrupted"
 
 CALL_BLOCKS = frozenset(
     {
+        "custom_tool_call",
         "function_call",
         "input_json_delta",
         "invalid_tool_call",
@@ -35,8 +36,6 @@ CALL_BLOCKS = frozenset(
 )
 """Types of content blocks that repeat what `tool_calls` says."""
 
-_REFUSED_BY = {"tool_use": {"gemini"}, "function_call": {"anthropic", "gemini"}}
-"""Blocks that every integration leaves to `tool_calls`, but for messages of these origins."""
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]+")
 _LONGEST_NAME = 64
 _Place = tuple[str, int]
@@ -71,25 +70,34 @@ class ToolCalls:
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def settle(self, message: BaseMessage, entry: Entry) -> None:
-        """Give every call of `message` an id of its own and take out what is not a whole call."""
+    def settle(self, message: BaseMessage, entry: Entry, *, as_written: bool = False) -> None:
+        """Give every call of `message` an id of its own and take out what is not a whole call.
+
+        Args:
+            message: The message; it is changed.
+            entry: Its entry.
+            as_written: Whether blocks that repeat a call go back to who wrote them; they do so
+                only where the calls are what they were.
+        """
         if not isinstance(message, AIMessage) or _is_without_calls(message):
             return
         message.tool_calls = find_calls(message)
         whole = {call["id"] for call in message.tool_calls}
-        renamed = False
+        renamed = changed = False
         for number, call in enumerate(message.tool_calls):
             is_valid = bool(call["id"]) and fits(call["id"], self._provider.call_id)
             if not is_valid or call["id"] in self._used_ids:
                 renamed = True
                 self._rename(call, f"call_{entry.id}_{number}", entry.message_id, is_valid)
             self._used_ids.add(str(call["id"]))
-            call["name"] = self._fit_name(call["name"], entry.message_id)
-            call["args"] = make_plain(call["args"])
+            name, args = self._fit_name(call["name"], entry.message_id), make_plain(call["args"])
+            changed = changed or (name, args) != (call["name"], call["args"])
+            call["name"], call["args"] = name, args
         if _has_broken_calls(message, whole):
             self._repairs.append(f"left out the unparsable tool calls of {entry.message_id}")
         # What repeats a renamed call elsewhere in the message would name it wrongly.
-        _drop_calls(message, kept=set() if renamed else whole)
+        kept = set() if renamed else whole
+        _drop_calls(message, kept, repeated=kept if as_written and not changed else set())
 
     def _rename(self, call: ToolCall, own: str, key: str, is_valid: bool) -> None:
         # Models that count their calls anew in every reply, or not at all, need no repair.
@@ -230,38 +238,23 @@ def _has_broken_calls(message: AIMessage, whole: Collection[str | None]) -> bool
     )
 
 
-def _drop_calls(message: AIMessage, *, kept: Collection[str | None]) -> None:
-    """Take out calls of other ids than `kept`: providers would wait for their results."""
+def _drop_calls(
+    message: AIMessage, kept: Collection[str | None], repeated: Collection[str | None]
+) -> None:
+    """Take out calls of other ids than `kept`: providers would wait for their results.
+
+    Blocks of content that repeat a call are kept where its id is in `repeated`.
+    """
     message.invalid_tool_calls = []
     message.additional_kwargs.pop("function_call", None)
     if not all(_get_id(call) in kept for call in _get_raw_calls(message)):
         del message.additional_kwargs["tool_calls"]
     if isinstance(message.content, list):
         message.content = [
-            _sync_block(block, message) if get_block_type(block) in CALL_BLOCKS else block
+            block
             for block in message.content
-            if get_block_type(block) not in CALL_BLOCKS
-            or _is_kept(block, kept, find_origin(message))
+            if get_block_type(block) not in CALL_BLOCKS or _is_named(block, repeated)
         ] or ""
-
-
-def _sync_block(block: Any, message: AIMessage) -> dict[Any, Any]:
-    """Return a block that repeats a call, saying what the call says."""
-    told = make_plain(block)
-    for call in message.tool_calls:
-        if get_block_type(block) == "tool_use" and call["id"] == block["id"]:
-            told.update(name=call["name"], input=call["args"])
-    return dict(told)
-
-
-def _is_kept(block: Any, kept: Collection[str | None], origin: str | None) -> bool:
-    """Return whether a block that repeats a call may stay: all integrations must pass over it."""
-    refused = _REFUSED_BY.get(get_block_type(block))
-    if refused is None or origin in refused or not _is_named(block, kept) or "caller" in block:
-        return False
-    return get_block_type(block) != "tool_use" or (
-        isinstance(block.get("name"), str) and isinstance(block.get("input"), dict)
-    )
 
 
 def _find_call_blocks(message: AIMessage) -> list[Mapping[Any, Any]]:
@@ -273,7 +266,7 @@ def _find_call_blocks(message: AIMessage) -> list[Mapping[Any, Any]]:
     ]
 
 
-def _is_named(block: Mapping[Any, Any], names: Collection[str | None]) -> bool:
+def _is_named(block: Any, names: Collection[str | None]) -> bool:
     own = [block.get("id"), block["call_id"] if "call_id" in block else block.get("id")]
     return any(isinstance(name, str | None) and name in names for name in own)
 

@@ -12,6 +12,7 @@ __all__ = [
     "PROVIDERS",
     "TEXTS",
     "assistant_blocks",
+    "keep_own",
     "odd_value",
     "tool_blocks",
     "user_blocks",
@@ -161,6 +162,32 @@ _SERVER_TOOLS: tuple[list[Any], ...] = (
     [{"type": "executable_code", "executable_code": "1", "language": "python"}],
     [{"type": "code_execution_result", "code_execution_result": "1", "outcome": 1}],
 )
+_WRITTEN_BY = {
+    "anthropic": {"thinking", "redacted_thinking", "server_tool_use", "web_search_tool_result",
+                  "mcp_tool_use", "compaction", "tool_use"},
+    "bedrock": {"reasoning_content", "tool_use"},
+    "bedrock_converse": {"reasoning_content", "tool_use"},
+    "google_genai": {"thinking"},
+    "google_vertexai": {"thinking"},
+    "openai": {"refusal", "compaction"},
+}  # fmt: skip
+
+
+def keep_own(content: str | list[Any], provider: str | None) -> str | list[Any]:
+    """Return what a provider that is known writes itself of a content: no other's blocks."""
+    own = _WRITTEN_BY.get(provider or "")
+    if isinstance(content, str) or own is None:
+        return content
+    kept = [
+        block
+        for block in content
+        if isinstance(block, str)
+        or (block.get("type") == "text" and block.keys() <= {"type", "text"})
+        or str(block.get("type")) in own
+    ]
+    return kept or "Well."
+
+
 _ODD: tuple[Any, ...] = (
     {"type": "refusal", "refusal": "I would rather not."},
     {"type": "refusal", "refusal": ""},

@@ -37,6 +37,7 @@ from tests.fuzz.blocks import (
     PROVIDERS,
     TEXTS,
     assistant_blocks,
+    keep_own,
     odd_value,
     tool_blocks,
     user_blocks,
@@ -87,6 +88,10 @@ class _Thread:
         }
         for _ in range(self._rng.choice((1, 1, 2, 3, 4, 5, 10))):
             self._rng.choices(list(step), list(step.values()))[0]()
+        # What a turn says that still goes on is sent as it is, and nobody judges that.
+        self._turn = None
+        self._say(HumanMessage("Thanks."))
+        self._say(AIMessage("You are welcome."))
         self._flush()
 
     # -- writing ------------------------------------------------------------------------------
@@ -274,12 +279,13 @@ class _Thread:
         elif chance < 0.09:
             call = {"id": "c9", "function": {"name": "w", "arguments": "{"}, "type": "function"}
             more["tool_calls"] = [call]
+        told = self._provider()
         return AIMessage(
-            self._content(assistant_blocks),
+            keep_own(self._content(assistant_blocks), told.get("model_provider")),
             id=self._id(),
             name=self._speaker(),
             usage_metadata=usage,
-            response_metadata=self._provider(),
+            response_metadata=told,
             additional_kwargs=more,
         )
 
@@ -314,7 +320,9 @@ class _Thread:
             content = [{"type": "thinking", "thinking": "", "signature": "sig"}, *before]
         self._open = [call["id"] for call in calls]
         self._used += self._open
-        message = AIMessage(content, id=self._id(), response_metadata=self._provider())
+        told_by = self._provider()
+        content = keep_own(content, told_by.get("model_provider"))
+        message = AIMessage(content, id=self._id(), response_metadata=told_by)
         message.tool_calls = calls  # type: ignore[assignment]  # the log takes them too
         return message
 

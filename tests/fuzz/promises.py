@@ -60,7 +60,10 @@ class Thread:
 def broken_promises(thread: Thread, profile: str) -> list[str]:
     """Return which promises the whole view of a thread breaks, and what its provider refuses."""
     shown = build_context(thread.entries, provider=profile)  # type: ignore[arg-type]  # one of the names
-    faults = VALIDATORS[profile](shown.messages)
+    # What a turn says that still goes on is sent as it is, and nobody judges that.
+    spoken = [entry for entry in thread.uncovered if entry.role != "system"]
+    is_answered = bool(spoken) and spoken[-1].role == "assistant"
+    faults = VALIDATORS[profile](shown.messages) if is_answered else []
     faults += _unaccounted(thread, shown)
     faults += _silenced(thread, shown, profile)
     if shown.tokens != count_tokens(shown.messages):

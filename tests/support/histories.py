@@ -187,6 +187,14 @@ def spoken(*messages, turn=None):
     return written([Say(message, turn) for message in whole])
 
 
+def answered(*messages):
+    """Return the entries of a thread in which the messages were said, and the last one answered.
+
+    What a turn says that still goes on is shown as it is.
+    """
+    return spoken(*messages, *([] if isinstance(messages[-1], AIMessage) else [AIMessage("So.")]))
+
+
 def _summary(entries, step):
     first, last = sorted((step.first % len(entries), step.last % len(entries)))
     before = find_live_summary([entry for entry in entries if entry.role == "summary"])

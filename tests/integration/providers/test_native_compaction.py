@@ -33,7 +33,7 @@ class Native:
 
     server_class: Callable[[Any], Any]
     open_model: Callable[..., AbstractAsyncContextManager[Any]]
-    profile: str
+    provider: str
     others: tuple[str, ...]
 
 

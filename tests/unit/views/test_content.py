@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from histories import spoken
+from histories import answered, spoken
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.views.content import add_speaker
@@ -15,7 +15,7 @@ ALL = sorted(PROVIDERS)
 
 
 def shown(profile, *messages):
-    found = build_context(spoken(*messages), provider=profile)
+    found = build_context(answered(*messages), provider=profile)
     assert VALIDATORS[profile](found.messages) == []
     return found
 
@@ -71,9 +71,11 @@ def test_a_block_that_nobody_knows_becomes_a_note(block):
         assert found.repairs[0].startswith("replaced the ")
 
 
-def test_only_the_provider_that_knows_refusals_gets_one_as_such():
-    said = AIMessage([{"type": "refusal", "refusal": "No."}])
-    assert shown("openai", "q", said).messages[1].content == [{"type": "refusal", "refusal": "No."}]
+def test_only_who_refused_gets_the_refusal_as_such():
+    said = AIMessage(
+        [{"type": "refusal", "refusal": "No."}], response_metadata={"model_provider": "openai"}
+    )
+    assert shown("openai_responses", "q", said).messages[1].content == said.content
     assert shown("strict", "q", said).messages[1].content == [{"type": "text", "text": "No."}]
 
 

@@ -248,8 +248,7 @@ def test_what_repeats_whole_calls_stays_and_the_rest_goes():
     entries = spoken("q", message, result("c1"))
     found = build_context(entries)
     asked = found.messages[1]
-    told = {**blocks[1], "input": {"city": "Genoa"}}
-    assert asked.content == [blocks[0], told, blocks[3]]
+    assert asked.content == [blocks[0], blocks[1], blocks[3]]
     assert asked.invalid_tool_calls == []
     assert asked.additional_kwargs == {"other": 1}
     assert found.repairs == ("left out the unparsable tool calls of m1",)

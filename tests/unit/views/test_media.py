@@ -6,7 +6,7 @@ import base64
 from dataclasses import replace
 
 import pytest
-from histories import spoken
+from histories import answered, spoken
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.views.context import build_context
@@ -30,7 +30,7 @@ def zeros(number):
 
 
 def content(profile, *blocks):
-    found = build_context(spoken(HumanMessage(["Look.", *blocks])), provider=profile)
+    found = build_context(answered(HumanMessage(["Look.", *blocks])), provider=profile)
     assert VALIDATORS[profile](found.messages) == []
     return found.messages[0].content[1:]
 
@@ -141,7 +141,7 @@ def test_each_provider_gets_the_media_it_takes(block, expected):
 def test_each_provider_gets_the_media_it_takes_from_a_tool(block, expected):
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     said = ("q", AIMessage("", tool_calls=[call]), ToolMessage([block], tool_call_id="c1"))
-    found = {profile: build_context(spoken(*said), provider=profile).messages for profile in ALL}
+    found = {profile: build_context(answered(*said), provider=profile).messages for profile in ALL}
     assert {p for p, ms in found.items() if ms[2].content[-1]["type"] != "text"} == expected
     assert all(VALIDATORS[profile](messages) == [] for profile, messages in found.items())
 
@@ -149,7 +149,7 @@ def test_each_provider_gets_the_media_it_takes_from_a_tool(block, expected):
 def test_a_failed_tool_says_so_in_text_where_the_provider_wants_that():
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     failed = ToolMessage([PICTURE], tool_call_id="c1", status="error")
-    said = spoken("q", AIMessage("", tool_calls=[call]), failed)
+    said = answered("q", AIMessage("", tool_calls=[call]), failed)
     assert build_context(said, provider="anthropic").messages[2].content[0]["type"] == "text"
     assert build_context(said, provider="bedrock_converse").messages[2].content == [PICTURE]
 
@@ -184,7 +184,7 @@ def test_a_note_says_what_stood_there(block, note):
 
 def test_what_became_a_note_is_reported_once_per_message():
     block = {"type": "image", "url": URL}
-    found = build_context(spoken(HumanMessage([block, block], id="m1")))
+    found = build_context(answered(HumanMessage([block, block], id="m1")))
     assert found.repairs == ("replaced the image of m1",)
 
 
@@ -214,7 +214,7 @@ def test_files_have_plain_names_of_their_own_where_the_provider_wants_them():
 
 def test_a_file_alone_comes_with_a_text_where_the_provider_wants_one():
     file = {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "a.pdf"}
-    entries = spoken(HumanMessage([file]))
+    entries = answered(HumanMessage([file]))
     shown = build_context(entries, provider="bedrock_converse").messages[0].content
     assert shown[0] == {"type": "text", "text": "[attached: a.pdf]"}
     assert len(build_context(entries, provider="anthropic").messages[0].content) == 1
@@ -226,7 +226,7 @@ def test_of_too_many_pictures_the_newest_are_shown():
     found = build_context(spoken(*said), provider="strict")
     kinds = [m.content[1]["type"] for m in found.messages if m.type == "human"]
     assert kinds == ["text"] * 5 + ["image"] * 20
-    assert found.repairs == ("replaced the oldest 5 of kind image: strict takes 20 at a time",)
+    assert found.repairs == ("replaced the oldest 5 of kind image: strict takes no more at a time",)
     assert VALIDATORS["strict"](found.messages) == []
     assert "image" in {
         m.content[1]["type"] for m in build_context(spoken(*said), provider="openai").messages[:1]
@@ -253,3 +253,13 @@ def test_media_by_address_are_shown_until_the_user_asks_again(profile):
 def test_media_whose_data_is_in_the_message_are_shown_in_every_turn():
     said = spoken(HumanMessage([PICTURE]), AIMessage("A garden."), HumanMessage("Where?"))
     assert build_context(said, provider="openai").messages[0].content[-1] == PICTURE
+
+
+def test_the_media_of_one_request_have_a_limit_of_bytes():
+    large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(3_000)).decode()
+    block = {"type": "image", "base64": large, "mime_type": "image/png"}
+    said = [part for n in range(3) for part in (HumanMessage([f"{n}", block]), AIMessage("a"))]
+    small = replace(PROVIDERS["anthropic"], max_bytes=2 * len(large))
+    found = build_context(spoken(*said), provider=small)
+    kinds = [m.content[1]["type"] for m in found.messages if m.type == "human"]
+    assert kinds == ["text", "image", "image"]

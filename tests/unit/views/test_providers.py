@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from histories import spoken
+from histories import answered, spoken
 from langchain_core.messages import (
     AIMessage,
     FunctionMessage,
@@ -61,7 +61,7 @@ def test_strict_takes_only_what_all_of_them_take():
             assert fits(text, profile.call_id) or not fits(text, STRICT.call_id)
             assert fits(text, profile.tool_name) or not fits(text, STRICT.tool_name)
     assert STRICT.system == "head"
-    assert STRICT.reasoning == frozenset()
+    assert STRICT.takes_back == frozenset()
     assert STRICT.media["user"]["image"].types == {"image/png", "image/jpeg", "image/webp"}
 
 
@@ -77,7 +77,7 @@ def test_a_profile_is_named_or_given_as_a_value():
 def test_a_model_that_takes_less_has_a_profile_of_its_own():
     blind = dataclasses.replace(OPENAI, name="blind", media={})
     picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-    found = build_context(spoken(HumanMessage([picture])), provider=blind)
+    found = build_context(answered(HumanMessage([picture])), provider=blind)
     assert found.messages[0].content == [
         {"type": "text", "text": "[image, image/png, 2 B: not shown]"}
     ]
@@ -257,24 +257,22 @@ def test_a_legacy_function_call_that_is_no_json_is_left_out():
     assert "unparsable" in found.repairs[0]
 
 
-def test_what_repeats_a_call_says_what_the_call_says():
-    told = {"type": "tool_use", "id": "c1", "name": "my tool", "input": {"x": {1}}, "index": 0}
-    call = {"name": "my tool", "args": {"x": {1}}, "id": "c1", "type": "tool_call"}
+def test_what_repeats_a_call_goes_where_the_call_is_not_what_it_was():
+    told = {"type": "tool_use", "id": "c1", "name": "my tool", "input": {"x": 1}, "index": 0}
+    call = {"name": "my tool", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
     found = shown("bedrock_converse", "q", AIMessage([told], tool_calls=[call]), result("c1"))
-    block = found.messages[1].content[0]
-    assert (block["name"], block["input"]) == ("my_tool", {"x": [1]})
+    assert found.messages[1].content == ""
+    assert found.messages[1].tool_calls == [{**call, "name": "my_tool"}]
 
 
-@pytest.mark.parametrize("profile", ["gemini", "strict"])
-def test_what_repeats_a_call_goes_where_the_integration_would_refuse_it(profile):
+def test_what_repeats_a_call_goes_back_to_who_wrote_it_alone():
     told = {"type": "tool_use", "id": "c1", "name": "weather", "input": {}}
     call = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
-    said = AIMessage(
-        [told], tool_calls=[call], response_metadata={"model_provider": "google_genai"}
-    )
-    found = shown(profile, "q", said, result("c1"))
-    assert found.messages[1].content == ""
-    assert found.messages[1].tool_calls == [call]
+    said = AIMessage([told], tool_calls=[call], response_metadata={"model_provider": "anthropic"})
+    for profile in ALL:
+        found = shown(profile, "q", said, result("c1"), AIMessage("22."), "And now?")
+        assert found.messages[1].content == ([told] if profile == "anthropic" else "")
+        assert found.messages[1].tool_calls == [call]
 
 
 # -- whole messages -----------------------------------------------------------------------------
@@ -317,3 +315,10 @@ def test_very_long_and_deep_content_is_shown(profile):
     assert len(found.messages[0].content[0]["text"]) == 2_000_000
     assert "[...]" in found.messages[0].content[1]["text"]
     assert len(found.messages) == 52
+
+
+def test_a_model_is_known_by_what_its_class_inherits_from():
+    known = type("ChatAnthropic", (), {"__module__": "langchain_anthropic.chat_models"})
+    assert find_provider(type("OwnModel", (known,), {})()) == "anthropic"
+    other = type("ChatAnthropic", (), {"__module__": "somewhere"})
+    assert find_provider(other()) == "strict"

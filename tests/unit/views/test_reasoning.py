@@ -30,7 +30,7 @@ V1 = {"type": "reasoning", "reasoning": "Hm.", "extras": {"signature": SIGNATURE
 ANSWER = {"type": "text", "text": "Three."}
 
 
-def reply(*blocks, provider=None, **more):
+def reply(*blocks, provider="anthropic", **more):
     metadata = {"model_provider": provider} if provider else {}
     return AIMessage([*blocks], response_metadata=metadata, **more)
 
@@ -46,16 +46,16 @@ def kinds(profile, message):
     ("block", "provider", "taker"),
     [
         (CLAUDE, "anthropic", "anthropic"),
-        (CLAUDE, None, "anthropic"),
+        (CLAUDE, None, None),
         (SILENT, "anthropic", "anthropic"),
         (REDACTED, "anthropic", "anthropic"),
-        (V1, "anthropic", "anthropic"),
+        (V1, "anthropic", None),
         (CONVERSE, "bedrock_converse", "bedrock_converse"),
-        (CONVERSE, None, "bedrock_converse"),
-        (V1, "bedrock_converse", "bedrock_converse"),
-        (CLAUDE, "bedrock", "bedrock_converse"),
+        (CONVERSE, None, None),
+        (V1, "bedrock_converse", None),
+        (CLAUDE, "bedrock", None),
         (CLAUDE, "google_genai", "gemini"),
-        (V1, "google_genai", "gemini"),
+        (V1, "google_genai", None),
         (CLAUDE, "groq", None),
         (V1, None, None),
         (V1, "openai", None),
@@ -87,7 +87,7 @@ def test_reasoning_that_leads_to_nothing_is_left_out():
     found = build_context(spoken("q", reply(ANSWER, CLAUDE)), provider="anthropic")
     assert found.messages[1].content == [ANSWER]
     assert found.repairs[0].endswith("nothing follows it")
-    found = build_context(spoken("q", AIMessage([CLAUDE], id="m1"), "?"), provider="anthropic")
+    found = build_context(spoken("q", reply(CLAUDE, id="m1"), "?"), provider="anthropic")
     assert [m.type for m in found.messages] == ["human"]
     assert "left out m1: it is blank" in found.repairs
 
@@ -207,7 +207,7 @@ def test_half_a_search_is_a_note_even_there(half):
 )  # fmt: skip
 def test_other_providers_tools_are_one_note(blocks, name):
     for profile in ALL:
-        found = build_context(spoken("q", reply(*blocks, ANSWER)), provider=profile)
+        found = build_context(spoken("q", reply(*blocks, ANSWER, provider=None)), provider=profile)
         assert [block["text"] for block in found.messages[1].content] == [
             f"[{name}: not shown]",
             "Three.",
@@ -221,3 +221,24 @@ def test_a_message_no_longer_claims_a_form_that_its_content_has_lost():
     assert found.messages[1].response_metadata == {"id": "r1"}
     found = build_context(spoken("q", AIMessage("Three.", response_metadata=told)))
     assert found.messages[1].response_metadata == {"model_provider": "groq", "id": "r1"}
+
+
+# -- the turn that goes on ----------------------------------------------------------------------
+def test_what_a_turn_says_that_goes_on_reaches_the_model_as_it_was_written():
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    found = [
+        {"type": "search_result", "source": "https://example.org", "title": "T", "content": []}
+    ]
+    asked = HumanMessage([{"type": "guard_content", "text": "May I?"}, {"type": "hologram"}])
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    told = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": ""}
+    item = AIMessage(
+        [thought, told], tool_calls=[call], response_metadata={"model_provider": "openai"}
+    )
+    said = (asked, item, ToolMessage(found, tool_call_id="c1"))
+    for profile in ("openai_responses", "strict"):
+        shown = build_context(spoken(*said), provider=profile)
+        assert [m.content for m in shown.messages] == [m.content for m in said]
+        assert shown.repairs == ()
+    later = build_context(spoken(*said, AIMessage("Yes."), "Why?"), provider="openai_responses")
+    assert later.messages[1].content == ""  # the item is kept at the provider, for a while
