@@ -39,7 +39,7 @@ from langchain_convmem.turns.view import (
     find_turn_start,
     make_entry,
 )
-from langchain_convmem.views.codec import get_role, get_text_pieces, make_storable
+from langchain_convmem.views.codec import get_role, get_text_pieces
 from langchain_convmem.views.edits import INTERRUPTED, plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import build_message, is_remembered
@@ -278,7 +278,7 @@ class MemoryThread:
         kept = [message for message in messages if is_remembered(message)]
         names = {message.id for message in kept if message.id}
         taken = self._find_taken(names, note.again)
-        fresh = list(map(make_storable, assign_free_ids(kept, taken, lambda _: None)))
+        fresh = assign_free_ids(kept, taken, lambda _: None)
         # The write hook was asked about the user's message for the view.
         answers = {number: note.kept for number, one in enumerate(kept) if one is note.human}
         drafts = self.memory.drafting.build_all(fresh, turn_id=note.turn_id, answers=answers)

@@ -267,7 +267,7 @@ class ConversationStore(BaseStore):
         return ThreadKey(user, _PREFIX + "/".join(_quote(label, "%/") for label in path))
 
     def _name(self, prefix: Namespace, thread_id: str) -> Namespace:
-        """Return the namespace of a thread: the opposite of `_find_place`. A prefix names the user."""
+        """Return a thread's namespace: the opposite of `_find_place`. A prefix names the user."""
         if thread_id.startswith(_PREFIX):
             path = [unquote(label) for label in thread_id[len(_PREFIX) :].split("/")]
         else:

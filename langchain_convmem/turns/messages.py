@@ -16,6 +16,7 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.view import SPOKEN
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, make_plain
+from langchain_convmem.views.content import is_paused
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import (
     MESSAGE_FORMS,
@@ -441,8 +442,9 @@ def _find_last_asked(live: Sequence[Entry]) -> int:
 
 
 def _is_last_word(entry: Entry) -> bool:
-    """Return whether an entry ends a turn: a reply without calls."""
-    return entry.role == "assistant" and not find_calls(entry.message)
+    """Return whether an entry ends a turn: a reply without calls that is not paused."""
+    is_open = bool(find_calls(entry.message)) or is_paused(entry.message)
+    return entry.role == "assistant" and not is_open
 
 
 def _is_caller(entry: Entry, results: Iterable[ToolMessage]) -> bool:

@@ -27,7 +27,7 @@ from langchain_convmem.conversation.streams import add_up
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.runnables import INTERNAL_TAGS
-from langchain_convmem.views.codec import describe_as_json, make_storable
+from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -86,8 +86,8 @@ def read_reply(
     if not messages and (found is None or heard is not None):
         return _make_reply(answer, heard)
     if isinstance(answer, str) and heard is not None and _is_text_of(heard, answer):
-        return Reply([make_storable(heard)])
-    return Reply([make_storable(message) for message in messages])
+        return Reply([heard])
+    return Reply(list(messages))
 
 
 def read_reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -197,7 +197,7 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
         return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
     calls = [*find_calls(heard), *heard.invalid_tool_calls]
     if not calls or _has_call_ids(value, {call["id"] for call in calls}):
-        return Reply([make_storable(heard)])
+        return Reply([heard])
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
     written = args[0] if len(args) == 1 else args
@@ -209,7 +209,7 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
         usage_metadata=heard.usage_metadata,
         response_metadata=heard.response_metadata,
     )
-    return Reply([make_storable(message)], {STRUCTURED: [str(call["name"]) for call in calls]})
+    return Reply([message], {STRUCTURED: [str(call["name"]) for call in calls]})
 
 
 def _has_call_ids(value: Any, ids: set[str | None]) -> bool:
@@ -388,7 +388,7 @@ class ReplyCollector:
             )
         if self._is_text and len(messages) == 1:
             return read_reply(str(messages[0].text), given, heard=heard)
-        return Reply([make_storable(message) for message in messages])
+        return Reply(list(messages))
 
     def collect_unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages of a stream that ended normally, but without a finish reason."""

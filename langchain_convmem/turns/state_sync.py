@@ -33,7 +33,7 @@ from langchain_convmem.turns.provenance import NodeContext, Provenance, Unit
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import SPOKEN, CallContext, has_same_content
-from langchain_convmem.views.codec import get_role, make_draft, make_storable
+from langchain_convmem.views.codec import get_role, make_draft
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries
@@ -812,7 +812,7 @@ def _draft(
 ) -> Draft | None:
     """Return what is to be stored of a message, if anything is."""
     own = None if get_role(message) == "system" else turn_id
-    return drafting.filter_draft(make_draft(make_storable(message), turn_id=own, metadata=metadata))
+    return drafting.filter_draft(make_draft(message, turn_id=own, metadata=metadata))
 
 
 def _count_settled(

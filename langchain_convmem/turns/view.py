@@ -53,7 +53,7 @@ from langchain_convmem.turns.recalled import (
 )
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
+from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces, make_storable
 from langchain_convmem.views.context import (
     SUMMARY_SOURCE,
     ContextBudget,
@@ -683,7 +683,7 @@ def make_entry(
         position=position,
         turn_id=turn_id,
         role=get_role(message),
-        message=message,
+        message=make_storable(message),
         contents=get_text_pieces(message),
     )
 

@@ -16,10 +16,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from functools import cache
+from pathlib import PurePath
+from types import NoneType
 from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
 
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -223,7 +227,7 @@ def parse_time_ms(stamp: Any) -> int | None:
 def make_draft(
     message: BaseMessage, *, turn_id: str | None = None, metadata: Metadata | None = None
 ) -> Draft:
-    """Return the draft that logs `message` verbatim.
+    """Return the draft that logs `message` verbatim; see `make_storable` for its side fields.
 
     Raises:
         InvalidMessageError: If it is not a message or carries a timestamp that cannot be read.
@@ -232,6 +236,7 @@ def make_draft(
         msg = f"expected a LangChain message, got a value of type {type(message).__name__}"
         raise InvalidMessageError(msg)
     _get_type_name(message)
+    message = make_storable(message)
     if not isinstance(message.content, str | list):
         kind = type(message.content).__name__
         raise InvalidMessageError(f"the content of a message must be text or a list, got {kind}")
@@ -587,8 +592,9 @@ def describe_as_json(value: Any) -> str:
 def make_storable(message: BaseMessage) -> BaseMessage:
     """Return a message that a log can keep, whatever objects its side fields hold.
 
-    Parsed objects and artifacts are for programs: models become maps, and what has no plain form
-    becomes text.
+    Parsed objects and artifacts are for programs: models become maps, arrays lists, and of what
+    JSON has no form for stays a note of its type. Nothing is read of iterators. A missing count of
+    tokens is 0.
     """
     fields: dict[str, Any] = {
         "additional_kwargs": message.additional_kwargs,
@@ -601,10 +607,21 @@ def make_storable(message: BaseMessage) -> BaseMessage:
         for name, value in fields.items()
         if value is not None and not _is_plain(value)
     }
+    usage = getattr(message, "usage_metadata", None)
+    if usage and "None" in repr(usage):
+        changed["usage_metadata"] = _fill_counts(usage)
     return message.model_copy(update=changed) if changed else message
 
 
+def _fill_counts(usage: Any) -> Any:
+    if isinstance(usage, Mapping):
+        return {name: _fill_counts(count) for name, count in usage.items()}
+    return 0 if usage is None else usage
+
+
 def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict) and not value:
+        return True
     try:
         dump_json(value, what="reply")
     except InvalidMessageError:
@@ -612,9 +629,17 @@ def _is_plain(value: Any) -> bool:
     return True
 
 
+_WRITTEN = (str, int, float, NoneType, AbstractSet, date, time, Decimal, UUID, PurePath)
+"""What is written as it is, or as text says it."""
+
+
 def _convert_to_maps(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return _convert_to_maps(value.model_dump())
+        value = value.model_dump()
+    elif isinstance(value, Enum):
+        value = value.value
+    elif callable(getattr(value, "tolist", None)):  # arrays and numbers of NumPy and its kin
+        value = value.tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (one.name for one in dataclasses.fields(value))
         return {name: _convert_to_maps(getattr(value, name)) for name in names}
@@ -622,7 +647,7 @@ def _convert_to_maps(value: Any) -> Any:
         return [_convert_to_maps(item) for item in value]
     if isinstance(value, Mapping):
         return {key: _convert_to_maps(item) for key, item in value.items()}
-    return value
+    return value if isinstance(value, _WRITTEN) else f"[{type(value).__name__}]"
 
 
 def clean_text(text: str) -> str:

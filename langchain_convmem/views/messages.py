@@ -45,6 +45,7 @@ from langchain_convmem.views.codec import (
     get_role,
     get_text_pieces,
     make_draft,
+    make_storable,
 )
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -509,6 +510,7 @@ class DraftBuilder:
             InvalidMessageError: If the message cannot be stored, which the hook is then not asked
                 about, or if the hook returned what it must not.
         """
+        message = make_storable(message)
         if self.hook is None:
             return message
         # A copy that shares nothing with the caller's, and holds what would be stored.
