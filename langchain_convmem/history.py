@@ -920,7 +920,9 @@ class LiveThread:
 
 def read_context(log: MessageLog, key: ThreadKey, **options: Any) -> Context:
     """Return what a model gets of a thread; the options are those of `build_context`."""
-    thread = read_live(log, key, options["max_tokens"], options["token_counter"])
+    thread = read_live(
+        log, key, options.get("max_tokens"), options.get("token_counter", count_tokens)
+    )
     view = thread.build_view(**options)
     while view is None and thread.floor:
         thread = read_further(log, thread)

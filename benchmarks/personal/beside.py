@@ -87,9 +87,15 @@ def serve() -> None:
             last_ms = max(last_ms, time_ms)
         memory.add_messages(messages, thread_id=name, user_id=user_id)
     memory.refresh(user_id=user_id)
+    if hasattr(memory, "line_recall"):  # an older version
+        engine = memory.line_recall
+    else:
+        from langchain_convmem.turns.memory import get_turn_memory
+
+        engine = get_turn_memory(memory).line_recall
     for line in sys.stdin:
         asked = json.loads(line)
-        found = memory.line_recall.recall(
+        found = engine.recall(
             Owner(user_id=user_id),
             asked["question"],
             buffer=ThreadKey(user_id, "asked-now"),

@@ -27,7 +27,7 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
-from langchain_convmem.turns.options import TurnOptions, read_key
+from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
 from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, read_reply
 from langchain_convmem.turns.state_sync import (
@@ -85,6 +85,7 @@ def create_memory_graph(
     recall: bool | None = None,
     recall_tokens: int | None = None,
     recall_k: int | None = None,
+    recall_place: RecallPlace | None = None,
     history_tokens: int | None = None,
     context_tokens: int | None = None,
     reserved_tokens: int | None = None,
@@ -111,6 +112,7 @@ def create_memory_graph(
         recall: Whether to recall lines of earlier conversations.
         recall_tokens: Budget of the recalled text.
         recall_k: Number of blocks to recall instead.
+        recall_place: Whether recalled lines stand in the user's message or in the system message.
         history_tokens: Budget for earlier messages of the thread.
         context_tokens: One budget for all that the model gets.
         reserved_tokens: Of these, so many stay free.
@@ -264,6 +266,7 @@ def model_node(
     recall: bool | None = None,
     recall_tokens: int | None = None,
     recall_k: int | None = None,
+    recall_place: RecallPlace | None = None,
     history_tokens: int | None = None,
     context_tokens: int | None = None,
     reserved_tokens: int | None = None,
@@ -283,6 +286,7 @@ def model_node(
         recall: Whether to recall lines of earlier conversations.
         recall_tokens: Budget of the recalled text.
         recall_k: Number of blocks to recall instead.
+        recall_place: Whether recalled lines stand in the user's message or in the system message.
         history_tokens: Budget for earlier messages of the thread.
         context_tokens: One budget for all that the model gets.
         reserved_tokens: Of these, so many stay free.
@@ -316,6 +320,7 @@ def model_messages(
     recall: bool | None = None,
     recall_tokens: int | None = None,
     recall_k: int | None = None,
+    recall_place: RecallPlace | None = None,
     history_tokens: int | None = None,
     context_tokens: int | None = None,
     reserved_tokens: int | None = None,
@@ -338,6 +343,7 @@ def model_messages(
         recall: Whether to recall lines of earlier conversations.
         recall_tokens: Budget of the recalled text.
         recall_k: Number of blocks to recall instead.
+        recall_place: Whether recalled lines stand in the user's message or in the system message.
         history_tokens: Budget for earlier messages of the thread.
         context_tokens: One budget for all that the messages take.
         reserved_tokens: Of these, so many stay free.

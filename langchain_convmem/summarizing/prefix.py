@@ -138,7 +138,8 @@ def show_window(
     positions = {entry.position for entry in entries if entry.id in wanted}
     others = [one for one in kept if one.role in _SPOKEN and one.position in view.positions]
     begins = positions <= view.positions and all(one.id in wanted for one in others)
-    return tuple(view.messages) if begins else ()
+    is_read = len(positions) == len(wanted)  # what a summary covers already is not
+    return tuple(view.messages) if begins and is_read else ()
 
 
 _SPOKEN = ("user", "assistant", "tool")

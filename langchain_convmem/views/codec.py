@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -602,11 +603,11 @@ def make_storable(message: BaseMessage) -> BaseMessage:
     }
     if isinstance(message, ToolMessage):
         fields["artifact"] = message.artifact
-    changed = {
-        name: make_plain(_convert_to_maps(value))
-        for name, value in fields.items()
-        if value is not None and not _is_plain(value)
-    }
+    changed: dict[str, Any] = {}
+    for name, value in fields.items():
+        if value is not None and not _is_plain(value):
+            with suppress(RecursionError):  # refused for its depth
+                changed[name] = make_plain(_convert_to_maps(value))
     usage = getattr(message, "usage_metadata", None)
     if usage and "None" in repr(usage):
         changed["usage_metadata"] = _fill_counts(usage)

@@ -18,7 +18,12 @@ def parsed(name, *words):
 
 
 def test_the_database_and_the_user_have_defaults():
-    assert parsed("threads") == {"db": "memory.db", "user": "me", "as_json": False}
+    assert parsed("threads") == {
+        "db": "memory.db",
+        "user": "me",
+        "as_json": False,
+        "anonymous": False,
+    }
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ SIGNERS = pytest.mark.parametrize("secret", [None, SECRET], ids=["no key", "a ke
 
 texts = st.text(max_size=40)
 """Any character, halves of characters among them."""
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(str.strip)
 keys = st.builds(ThreadKey, st.none() | names, names)
 roles = st.sampled_from(["user", "assistant", "system", "tool", "summary", "control"])
 turns = st.none() | names

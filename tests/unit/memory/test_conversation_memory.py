@@ -181,7 +181,6 @@ def test_messages_are_stored_all_or_none(memory):
         RemoveMessage(id="x"),
         7,
         {"content": "no role"},
-        HumanMessage("a", additional_kwargs={"k": object()}),
     ):
         with pytest.raises(InvalidMessageError):
             memory.add_messages([*TALK, wrong], thread_id="t", user_id="ana")

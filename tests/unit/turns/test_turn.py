@@ -10,6 +10,7 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn
@@ -33,7 +34,7 @@ def make_turn(memory):
 
     def make(**options):
         return Turn(
-            memory=memory.turn_memory,
+            memory=get_turn_memory(memory),
             key=KEY,
             options=TurnOptions(recall=False, **options),
             shape=shape,
