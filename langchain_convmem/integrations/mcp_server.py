@@ -11,11 +11,10 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import AwareDatetime, BaseModel, Field
@@ -34,13 +33,15 @@ if TYPE_CHECKING:
 
 try:
     from mcp.server import MCPServer
+    from mcp.server.auth.middleware.auth_context import get_access_token
     from mcp.server.auth.provider import AccessToken
     from mcp.server.auth.settings import AuthSettings
-    from mcp.server.mcpserver import Context
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
     raise MissingExtraError.build("An MCP server", "mcp") from error
+
+T = TypeVar("T")
 
 DEFAULT_THREAD = "mcp"
 """Where `remember` writes unless it is told a thread."""
@@ -60,7 +61,6 @@ _MOST = 500
 _LEAST_TOKEN = 16
 
 # -- What the tools take: each argument has a limit, which the SDK checks before anything is done --
-Ctx = Context[Any, Any]
 Query = Annotated[
     str, Field(min_length=1, max_length=8000, description="A question, or words probably used.")
 ]
@@ -263,13 +263,17 @@ def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-@contextmanager
-def _report_errors() -> Iterator[None]:
+def _report_errors(tool: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Let an error of ours reach the model as a sentence, and be logged without a traceback."""
-    try:
-        yield
-    except ConvMemError as error:
-        raise ToolError(str(error)) from error
+
+    @wraps(tool)
+    async def run(*args: Any, **given: Any) -> T:
+        try:
+            return await tool(*args, **given)
+        except ConvMemError as error:
+            raise ToolError(str(error)) from error
+
+    return run
 
 
 # -- The tools ------------------------------------------------------------------------------------
@@ -291,20 +295,19 @@ class MemoryTools:
     trusts_notes: bool
     secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
+    @_report_errors
     async def recall(
         self,
-        ctx: Ctx,
         query: Query,
         max_tokens: Budget = 1000,
         since: Since | None = None,
         until: Until | None = None,
     ) -> Annotated[CallToolResult, McpRecall]:
         """Look up what was said in the user's earlier conversations, word for word."""
-        user = self._find_user(ctx)
-        with _report_errors():
-            found = await self.memory.arecall(
-                query, user_id=user, max_tokens=max_tokens, since=since, until=until, remember=False
-            )
+        user = self._find_user()
+        found = await self.memory.arecall(
+            query, user_id=user, max_tokens=max_tokens, since=since, until=until, remember=False
+        )
         blocks = [
             McpBlock(
                 similarity=float(block.similarity),
@@ -316,9 +319,9 @@ class MemoryTools:
         value = McpRecall(verdict=found.verdict, blocks=blocks, problems=list(found.problems))
         return _make_result(fence_blocks(found.blocks) or _NOTHING, value)
 
+    @_report_errors
     async def profile(
         self,
-        ctx: Ctx,
         past: Annotated[
             bool, Field(description="Also what does not hold any more, such as former homes.")
         ] = False,
@@ -327,8 +330,7 @@ class MemoryTools:
 
         Good to read once when a conversation begins.
         """
-        with _report_errors():
-            known = await self.memory.aprofile(self._find_user(ctx))
+        known = await self.memory.aprofile(self._find_user())
         items = [
             McpItem(
                 kind=item.kind,
@@ -342,13 +344,13 @@ class MemoryTools:
         ]
         return _make_result(format_items(known.current) or _NOTHING_KNOWN, McpProfile(items=items))
 
+    @_report_errors
     async def read_thread(
-        self, ctx: Ctx, thread_id: Id, limit: Limit = 50, before: Position | None = None
+        self, thread_id: Id, limit: Limit = 50, before: Position | None = None
     ) -> McpThreadPage:
         """Read the latest messages of one conversation, in order; page back with `before`."""
-        with _report_errors():
-            key = ThreadKey(self._find_user(ctx), thread_id)
-            entries = await self.memory.log.aentries(key)
+        key = ThreadKey(self._find_user(), thread_id)
+        entries = await self.memory.log.aentries(key)
         spoken = [lines for lines in map(make_dialog_lines, find_live_entries(entries)) if lines]
         if not spoken:
             msg = f"there is no thread {thread_id!r}; see list_threads"
@@ -361,10 +363,10 @@ class MemoryTools:
             earlier=page[0][0].position if len(older) > len(page) else None,
         )
 
-    async def list_threads(self, ctx: Ctx, limit: Limit = 20) -> McpThreadList:
+    @_report_errors
+    async def list_threads(self, limit: Limit = 20) -> McpThreadList:
         """List the user's conversations, latest first."""
-        with _report_errors():
-            known = await self.memory.athreads(self._find_user(ctx))
+        known = await self.memory.athreads(self._find_user())
         threads = [
             McpThread(
                 thread_id=info.key.thread_id,
@@ -377,9 +379,9 @@ class MemoryTools:
         ]
         return McpThreadList(threads=threads, total=len(known))
 
+    @_report_errors
     async def remember(
         self,
-        ctx: Ctx,
         text: Note,
         said_by: Annotated[
             Literal["user", "assistant"],
@@ -395,15 +397,14 @@ class MemoryTools:
         kind = HumanMessage if said_by == "user" else AIMessage
         message = kind(text, id=message_id, additional_kwargs=marks)
         thread = thread_id or self.note_thread
-        with _report_errors():
-            entries = await self.memory.aadd_messages(
-                [message], thread_id=thread, user_id=self._find_user(ctx)
-            )
+        entries = await self.memory.aadd_messages(
+            [message], thread_id=thread, user_id=self._find_user()
+        )
         return McpNote(message_id=entries[0].message_id if entries else None, thread_id=thread)
 
+    @_report_errors
     async def forget(
         self,
-        ctx: Ctx,
         thread_id: Annotated[
             Id | None, Field(description="Forget in this thread: all of it, or the messages.")
         ] = None,
@@ -414,37 +415,34 @@ class MemoryTools:
         confirmation: Code | None = None,
     ) -> McpForgetting:
         """Erase for good, in two steps: the first call says what, the second one does it."""
-        user = self._find_user(ctx)
+        user = self._find_user()
         if everything == (thread_id is not None) or (message_ids and thread_id is None):
             raise ToolError("pass thread_id, perhaps with message_ids; or everything=true")
-        with _report_errors():
-            threads, messages = await self._count(user, thread_id, message_ids)
-            claim = [user, thread_id, sorted(message_ids or ()), messages]
-            if confirmation is None:
-                code = self._sign(claim, get_now_ms() + _CONFIRM_MS)
-                return McpForgetting(
-                    is_done=False, threads=threads, messages=messages, confirmation=code
-                )
-            self._check(claim, confirmation)
-            receipt = await self.memory.aforget(
-                user_id=user, thread_id=thread_id, entry_ids=message_ids
+        threads, messages = await self._count(user, thread_id, message_ids)
+        claim = [user, thread_id, sorted(message_ids or ()), messages]
+        if confirmation is None:
+            code = self._sign(claim, get_now_ms() + _CONFIRM_MS)
+            return McpForgetting(
+                is_done=False, threads=threads, messages=messages, confirmation=code
             )
+        self._check(claim, confirmation)
+        receipt = await self.memory.aforget(
+            user_id=user, thread_id=thread_id, entry_ids=message_ids
+        )
         return McpForgetting(is_done=True, threads=receipt.threads, messages=receipt.entries)
 
-    def _find_user(self, context: Ctx) -> str:
+    def _find_user(self) -> str:
         """Return the user of a request.
 
         Raises:
             ToolError: If it has no token, where tokens are asked for.
         """
-        if self.user_id is not None:
-            return self.user_id
-        user = getattr(context.request_context.request, "scope", {}).get("user")
-        token: AccessToken | None = getattr(user, "access_token", None)
-        if token is None or token.subject is None:
+        token = get_access_token()
+        user = self.user_id or (token and token.subject)
+        if not user:
             msg = "this server needs a bearer token, which this transport does not carry"
             raise ToolError(msg)
-        return token.subject
+        return user
 
     async def _count(
         self, user: str, thread_id: str | None, message_ids: Sequence[str] | None
