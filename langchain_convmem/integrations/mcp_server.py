@@ -139,23 +139,6 @@ class McpThreadPage(BaseModel):
     earlier: int | None = Field(description="Pass it as `before` to read on towards the beginning.")
 
 
-class McpItem(BaseModel):
-    """A statement of the user about themselves, or a wish of how to be answered."""
-
-    kind: str = Field(description="What it is about, such as `places`, or `instructions`.")
-    text: str = Field(description="The user's own words.")
-    state: str = Field(description="`current`, or why it does not hold any more.")
-    since: str | None = Field(description="When it was said: ISO 8601, UTC.")
-    thread_id: str
-    message_id: str = Field(description="Id of the message that says it.")
-
-
-class McpProfile(BaseModel):
-    """What is known of the user."""
-
-    items: list[McpItem] = Field(description="By kind, newest first; then what is past.")
-
-
 class McpNote(BaseModel):
     """What was stored."""
 
@@ -317,32 +300,17 @@ class MemoryTools:
             for block in found.blocks
         ]
         value = McpRecall(verdict=found.verdict, blocks=blocks, problems=list(found.problems))
-        return _make_result(fence_blocks(found.blocks) or _NOTHING, value)
+        text = TextContent(type="text", text=fence_blocks(found.blocks) or _NOTHING)
+        return CallToolResult(content=[text], structured_content=value.model_dump(mode="json"))
 
     @_report_errors
-    async def profile(
-        self,
-        past: Annotated[
-            bool, Field(description="Also what does not hold any more, such as former homes.")
-        ] = False,
-    ) -> Annotated[CallToolResult, McpProfile]:
+    async def profile(self) -> str:
         """Read what the user said of themselves, and how they want to be answered, word for word.
 
         Good to read once when a conversation begins.
         """
         known = await self.memory.aprofile(self._find_user())
-        items = [
-            McpItem(
-                kind=item.kind,
-                text=item.text,
-                state=item.state,
-                since=format_iso_time(item.since_ms),
-                thread_id=item.key.thread_id,
-                message_id=item.message_id,
-            )
-            for item in (*known.current, *(known.past if past else ()))
-        ]
-        return _make_result(format_items(known.current) or _NOTHING_KNOWN, McpProfile(items=items))
+        return format_items(known.current) or _NOTHING_KNOWN
 
     @_report_errors
     async def read_thread(
@@ -481,13 +449,6 @@ class MemoryTools:
 
 
 # -- From values of ours to those of the protocol -------------------------------------------------
-def _make_result(text: str, value: BaseModel) -> CallToolResult:
-    return CallToolResult(
-        content=[TextContent(type="text", text=text)],
-        structured_content=value.model_dump(mode="json"),
-    )
-
-
 def _describe_line(line: DialogLine) -> McpLine:
     return McpLine(
         message_id=line.line_id.rpartition("#")[0] if line.part else line.line_id,

@@ -209,10 +209,8 @@ class ConversationStore(BaseStore):
         return found
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
-        prefix: Namespace = ()
-        for condition in op.match_conditions or ():
-            if condition.match_type == "prefix":
-                prefix = tuple(condition.path)
+        conditions = op.match_conditions or ()
+        prefix = next((one.path for one in conditions if one.match_type == "prefix"), ())
         threads = self._find_threads(tuple(takewhile(lambda label: label != "*", prefix)))
         names = [name for info, name in threads.items() if self._read_items(info.key, name)]
         known = InMemoryStore()

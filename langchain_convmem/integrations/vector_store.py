@@ -104,7 +104,7 @@ class VectorStoreRecall(DialogRecall):
         Args:
             log: Where the lines are stored. How far the store has followed it is kept there as a
                 state document, so it must keep these, as all logs of this package do.
-            store: Any vector store that writes, returns and deletes documents by id and filters
+            store: Any vector store that writes and deletes documents by id and filters
                 by metadata. It is called synchronously. Its embedder embeds lines and questions.
             settings: Windows and limits; weights count in memory alone. A `budget_threshold` of
                 "auto" needs an index there, and is none here.
@@ -391,27 +391,20 @@ def _label_thread(key: ThreadKey) -> str:
 
 
 def make_documents(entry: Entry) -> list[Document]:
-    """Return the documents of an entry: one for each segment of its lines."""
+    """Return the documents of an entry: one for each segment of its lines.
+
+    Their metadata say whose a segment is, and of what.
+    """
+    said = {_OWNER: _label_owner(entry.key.owner), _THREAD: _label_thread(entry.key)}
     found = []
     for line in make_dialog_lines(entry):
         cuts = split_line(line.text) if line.text.strip() else []
-        for segment, (start, end) in enumerate(cuts):
+        for number, (start, end) in enumerate(cuts):
             # No column of text takes a NUL.
             text = replace_surrogates(line.text[start:end]).replace("\x00", " ")
-            said = _describe(line, segment)
-            found.append(Document(id=_make_id(said), page_content=text, metadata=said))
+            place = {**said, "entry_id": entry.id, "part": line.part, "segment": number}
+            found.append(Document(id=_make_id(place), page_content=text, metadata=place))
     return found
-
-
-def _describe(line: DialogLine, segment: int) -> dict[str, str | int]:
-    """Return the metadata of a segment: whose it is, and of what."""
-    return {
-        _OWNER: _label_owner(line.key.owner),
-        _THREAD: _label_thread(line.key),
-        "entry_id": line.entry_id,
-        "part": line.part,
-        "segment": segment,
-    }
 
 
 def _make_id(said: Mapping[str, Any]) -> str:
