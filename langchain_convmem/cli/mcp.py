@@ -11,7 +11,6 @@ import click
 from langchain_convmem.cli.options import command, db_option, open_memory, user_option
 from langchain_convmem.cli.output import Terminal
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts import PromptFile
 
 _TOKEN = "CONVMEM_MCP_TOKEN"  # noqa: S105 - the name of a variable
 """In the environment alone: what stands on a command line, others can see."""
@@ -35,14 +34,6 @@ _TOKEN = "CONVMEM_MCP_TOKEN"  # noqa: S105 - the name of a variable
     help="A token for each user: lines of a user, a blank and a token. For one token of --user: "
     f"the environment variable {_TOKEN}.",
 )
-@click.option(
-    "--prompt",
-    "prompt_files",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(dir_okay=False),
-    help="Offer a prompt file; may be repeated.",
-)
 def serve_mcp(
     terminal: Terminal,
     *,
@@ -52,7 +43,6 @@ def serve_mcp(
     host: str,
     port: int,
     tokens: str | None,
-    prompt_files: tuple[str, ...],
 ) -> int:
     """Serve the memory to hosts of MCP.
 
@@ -69,14 +59,12 @@ def serve_mcp(
             f"set {_TOKEN}, or pass --tokens FILE"
         )
         raise ConfigError(msg)
-    prompts = [PromptFile.load(path, strict=True) for path in prompt_files]
     with open_memory(db, create=True) as memory:
         server = make_mcp_server(
             memory,
             user_id=None if known else user,
             tokens=known,
             address=f"http://{host}:{port}",
-            prompts=prompts,
         )
         if http:
             terminal.note(f"MCP server at http://{host}:{port}/mcp")

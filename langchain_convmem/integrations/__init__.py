@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import (
         ConversationMemoryMiddleware as ConversationMemoryMiddleware,
     )
-    from langchain_convmem.integrations.checkpoints import CheckpointReport as CheckpointReport
     from langchain_convmem.integrations.checkpoints import (
         aimport_checkpoints as aimport_checkpoints,
     )

@@ -7,17 +7,14 @@ model that reads an instruction in a recalled line can ask for another user as i
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import AwareDatetime, BaseModel, Field
@@ -26,27 +23,25 @@ from langchain_convmem._version import __version__
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.profile.profile import format_items
-from langchain_convmem.records import DialogLine, Entry, ThreadKey
+from langchain_convmem.records import DialogLine, ThreadKey
 from langchain_convmem.turns.recalled import fence_blocks
-from langchain_convmem.views.codec import get_line_time_ms
-from langchain_convmem.views.lines import find_trust, format_iso_time, name_speaker
+from langchain_convmem.views.lines import format_iso_time, make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.prompts import PromptFile
 
 try:
     from mcp.server import MCPServer
+    from mcp.server.auth.middleware.auth_context import get_access_token
     from mcp.server.auth.provider import AccessToken
     from mcp.server.auth.settings import AuthSettings
-    from mcp.server.mcpserver import Context
-    from mcp.server.mcpserver.exceptions import ResourceError
-    from mcp.server.mcpserver.prompts.base import AssistantMessage, UserMessage
-    from mcp.server.mcpserver.resources.templates import ResourceSecurity
+    from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
     raise MissingExtraError.build("An MCP server", "mcp") from error
+
+T = TypeVar("T")
 
 DEFAULT_THREAD = "mcp"
 """Where `remember` writes unless it is told a thread."""
@@ -64,10 +59,8 @@ _CONFIRM_MS = 10 * 60 * 1000
 _MOST = 500
 """Lines, threads or ids of one call."""
 _LEAST_TOKEN = 16
-_RESOURCES = "convmem://threads"
 
 # -- What the tools take: each argument has a limit, which the SDK checks before anything is done --
-Ctx = Context[Any, Any]
 Query = Annotated[
     str, Field(min_length=1, max_length=8000, description="A question, or words probably used.")
 ]
@@ -82,7 +75,6 @@ Until = Annotated[AwareDatetime, Field(description="Only lines before then; ISO 
 Note = Annotated[
     str, Field(min_length=1, max_length=100_000, description="What to keep, verbatim.")
 ]
-Opening = Annotated[str, Field(max_length=100_000, description="What the user says first.")]
 Ids = Annotated[
     list[Id], Field(min_length=1, max_length=_MOST, description="Only these messages of it.")
 ]
@@ -98,7 +90,7 @@ class McpLine(BaseModel):
     message_id: str = Field(description="Id of the message, such as for `forget`.")
     thread_id: str
     speaker: str
-    role: str = Field(description="`user` or `assistant`; in threads also `tool` and `system`.")
+    role: str = Field(description="`user` or `assistant`.")
     trust: str = Field(description="Who answers: `user`, `model`, `tool`, `import`, `outside`.")
     time: str | None = Field(description="When it was said: ISO 8601, UTC.")
     text: str = Field(description="Verbatim.")
@@ -147,23 +139,6 @@ class McpThreadPage(BaseModel):
     earlier: int | None = Field(description="Pass it as `before` to read on towards the beginning.")
 
 
-class McpItem(BaseModel):
-    """A statement of the user about themselves, or a wish of how to be answered."""
-
-    kind: str = Field(description="What it is about, such as `places`, or `instructions`.")
-    text: str = Field(description="The user's own words.")
-    state: str = Field(description="`current`, or why it does not hold any more.")
-    since: str | None = Field(description="When it was said: ISO 8601, UTC.")
-    thread_id: str
-    message_id: str = Field(description="Id of the message that says it.")
-
-
-class McpProfile(BaseModel):
-    """What is known of the user."""
-
-    items: list[McpItem] = Field(description="By kind, newest first; then what is past.")
-
-
 class McpNote(BaseModel):
     """What was stored."""
 
@@ -191,13 +166,12 @@ def make_mcp_server(
     address: str = "http://127.0.0.1:8000",
     note_thread: str = DEFAULT_THREAD,
     trusts_notes: bool = False,
-    prompts: Iterable[PromptFile] = (),
 ) -> MCPServer[Any]:
     """Return an MCP server over a memory; run it with `run_stdio_async` or `streamable_http_app`.
 
-    It has the tools `recall`, `profile`, `read_thread`, `list_threads`, `remember` and `forget`,
-    resources of the threads, and the prompts. One server may serve many clients at once. Errors
-    say what is wrong and hold no text of messages.
+    It has the tools `recall`, `profile`, `read_thread`, `list_threads`, `remember` and `forget`.
+    One server may serve many clients at once. Errors say what is wrong and hold no text of
+    messages.
 
     Args:
         memory: The memory to serve; the caller closes it.
@@ -208,11 +182,9 @@ def make_mcp_server(
         note_thread: The thread that `remember` writes to where a call names none.
         trusts_notes: Whether a note that is said to be the user's words counts as said by the
             user. By default its trust is "tool": whoever calls a tool is a model.
-        prompts: Prompt files to offer; each is called by the stem of its name.
 
     Raises:
-        ConfigError: If neither a user nor a token is given, or both are, or two prompts have one
-            name.
+        ConfigError: If neither a user nor a token is given, or both are.
         MissingExtraError: If the package `mcp` is not installed.
     """
     if (user_id is None) == (not tokens):
@@ -231,8 +203,6 @@ def make_mcp_server(
     )
     tools = MemoryTools(memory, user_id, note_thread=note_thread, trusts_notes=trusts_notes)
     _add_tools(server, tools)
-    _add_resources(server, tools)
-    _add_prompts(server, prompts)
     return server
 
 
@@ -246,43 +216,6 @@ def _add_tools(server: MCPServer[Any], tools: MemoryTools) -> None:
     server.add_tool(tools.list_threads, title="List conversations", annotations=reads)
     server.add_tool(tools.remember, title="Remember something", annotations=adds)
     server.add_tool(tools.forget, title="Forget for good", annotations=erases)
-
-
-def _add_resources(server: MCPServer[Any], tools: MemoryTools) -> None:
-    listing = server.resource(
-        f"{_RESOURCES}{{?limit}}", name="threads", mime_type="application/json"
-    )
-    listing(tools.list_threads)
-    # Ids of threads are any text. They name rows of a log, never files.
-    security = ResourceSecurity(exempt_params=frozenset({"thread_id"}))
-    reading = server.resource(f"{_RESOURCES}/{{thread_id}}", name="thread", security=security)
-    reading(tools.read_text)
-
-
-def _add_prompts(server: MCPServer[Any], prompts: Iterable[PromptFile]) -> None:
-    names: set[str] = set()
-    for prompt in prompts:
-        name = PurePath(prompt.name).stem
-        if name in names:
-            msg = f"two prompt files are called {name!r}; each needs a name of its own"
-            raise ConfigError(msg)
-        names.add(name)
-        purpose = prompt.metadata.get("purpose") or f"The prompt file {name}."
-        server.prompt(name, description=purpose)(_make_prompt(prompt))
-
-
-def _make_prompt(prompt: PromptFile) -> Callable[..., Any]:
-    template = prompt.to_chat_prompt()
-
-    async def fill(input: Opening = "") -> list[Any]:  # noqa: A002 - the prompt's own slot
-        filled = await template.ainvoke({"input": input or "Hello."})
-        # The protocol knows no system messages: those open as the user.
-        return [
-            (AssistantMessage if isinstance(one, AIMessage) else UserMessage)(str(one.text))
-            for one in filled.to_messages()
-        ]
-
-    return fill
 
 
 # -- Whose memory it is ---------------------------------------------------------------------------
@@ -313,21 +246,23 @@ def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-@contextmanager
-def _report_errors() -> Iterator[None]:
+def _report_errors(tool: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Let an error of ours reach the model as a sentence, and be logged without a traceback."""
-    try:
-        yield
-    except ConvMemError as error:
-        raise ResourceError(str(error)) from error
+
+    @wraps(tool)
+    async def run(*args: Any, **given: Any) -> T:
+        try:
+            return await tool(*args, **given)
+        except ConvMemError as error:
+            raise ToolError(str(error)) from error
+
+    return run
 
 
 # -- The tools ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class MemoryTools:
-    """What the server's tools and resources do. Safe for many requests at once.
-
-    What is refused is a ResourceError, which the SDK reports from tools and resources alike.
+    """What the server's tools do. Safe for many requests at once.
 
     Attributes:
         memory: The memory.
@@ -343,21 +278,19 @@ class MemoryTools:
     trusts_notes: bool
     secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
+    @_report_errors
     async def recall(
         self,
-        ctx: Ctx,
         query: Query,
         max_tokens: Budget = 1000,
         since: Since | None = None,
         until: Until | None = None,
     ) -> Annotated[CallToolResult, McpRecall]:
         """Look up what was said in the user's earlier conversations, word for word."""
-        user = self._find_user(ctx)
-        with _report_errors():
-            await self._index(ctx, user)
-            found = await self.memory.arecall(
-                query, user_id=user, max_tokens=max_tokens, since=since, until=until, remember=False
-            )
+        user = self._find_user()
+        found = await self.memory.arecall(
+            query, user_id=user, max_tokens=max_tokens, since=since, until=until, remember=False
+        )
         blocks = [
             McpBlock(
                 similarity=float(block.similarity),
@@ -367,63 +300,41 @@ class MemoryTools:
             for block in found.blocks
         ]
         value = McpRecall(verdict=found.verdict, blocks=blocks, problems=list(found.problems))
-        return _make_result(fence_blocks(found.blocks) or _NOTHING, value)
+        text = TextContent(type="text", text=fence_blocks(found.blocks) or _NOTHING)
+        return CallToolResult(content=[text], structured_content=value.model_dump(mode="json"))
 
-    async def profile(
-        self,
-        ctx: Ctx,
-        past: Annotated[
-            bool, Field(description="Also what does not hold any more, such as former homes.")
-        ] = False,
-    ) -> Annotated[CallToolResult, McpProfile]:
+    @_report_errors
+    async def profile(self) -> str:
         """Read what the user said of themselves, and how they want to be answered, word for word.
 
         Good to read once when a conversation begins.
         """
-        with _report_errors():
-            known = await self.memory.aprofile(self._find_user(ctx))
-        items = [
-            McpItem(
-                kind=item.kind,
-                text=item.text,
-                state=item.state,
-                since=format_iso_time(item.since_ms),
-                thread_id=item.key.thread_id,
-                message_id=item.message_id,
-            )
-            for item in (*known.current, *(known.past if past else ()))
-        ]
-        return _make_result(format_items(known.current) or _NOTHING_KNOWN, McpProfile(items=items))
+        known = await self.memory.aprofile(self._find_user())
+        return format_items(known.current) or _NOTHING_KNOWN
 
+    @_report_errors
     async def read_thread(
-        self, ctx: Ctx, thread_id: Id, limit: Limit = 50, before: Position | None = None
+        self, thread_id: Id, limit: Limit = 50, before: Position | None = None
     ) -> McpThreadPage:
-        """Read the latest lines of one conversation, in order; page back with `before`."""
-        with _report_errors():
-            key = ThreadKey(self._find_user(ctx), thread_id)
-            entries = await self.memory.log.aentries(key)
-        live = [one for one in find_live_entries(entries) if one.contents]
-        spoken = [one for one in live if one.role not in ("control", "summary")]
+        """Read the latest messages of one conversation, in order; page back with `before`."""
+        key = ThreadKey(self._find_user(), thread_id)
+        entries = await self.memory.log.aentries(key)
+        spoken = [lines for lines in map(make_dialog_lines, find_live_entries(entries)) if lines]
         if not spoken:
             msg = f"there is no thread {thread_id!r}; see list_threads"
-            raise ResourceError(msg)
-        older = [one for one in spoken if before is None or one.position < before]
+            raise ToolError(msg)
+        older = [lines for lines in spoken if before is None or lines[0].position < before]
         page = older[-limit:]
         return McpThreadPage(
             thread_id=thread_id,
-            lines=[_describe_entry(entry) for entry in page],
-            earlier=page[0].position if len(older) > len(page) else None,
+            lines=[_describe_line(line) for lines in page for line in lines],
+            earlier=page[0][0].position if len(older) > len(page) else None,
         )
 
-    async def read_text(self, ctx: Ctx, thread_id: Id) -> str:
-        """Return the latest lines of a thread, verbatim."""
-        page = await self.read_thread(ctx, thread_id, _MOST)
-        return "\n".join(f"[{line.time}] {line.speaker}: {line.text}" for line in page.lines)
-
-    async def list_threads(self, ctx: Ctx, limit: Limit = 20) -> McpThreadList:
+    @_report_errors
+    async def list_threads(self, limit: Limit = 20) -> McpThreadList:
         """List the user's conversations, latest first."""
-        with _report_errors():
-            known = await self.memory.athreads(self._find_user(ctx))
+        known = await self.memory.athreads(self._find_user())
         threads = [
             McpThread(
                 thread_id=info.key.thread_id,
@@ -436,9 +347,9 @@ class MemoryTools:
         ]
         return McpThreadList(threads=threads, total=len(known))
 
+    @_report_errors
     async def remember(
         self,
-        ctx: Ctx,
         text: Note,
         said_by: Annotated[
             Literal["user", "assistant"],
@@ -454,15 +365,14 @@ class MemoryTools:
         kind = HumanMessage if said_by == "user" else AIMessage
         message = kind(text, id=message_id, additional_kwargs=marks)
         thread = thread_id or self.note_thread
-        with _report_errors():
-            entries = await self.memory.aadd_messages(
-                [message], thread_id=thread, user_id=self._find_user(ctx)
-            )
+        entries = await self.memory.aadd_messages(
+            [message], thread_id=thread, user_id=self._find_user()
+        )
         return McpNote(message_id=entries[0].message_id if entries else None, thread_id=thread)
 
+    @_report_errors
     async def forget(
         self,
-        ctx: Ctx,
         thread_id: Annotated[
             Id | None, Field(description="Forget in this thread: all of it, or the messages.")
         ] = None,
@@ -473,49 +383,34 @@ class MemoryTools:
         confirmation: Code | None = None,
     ) -> McpForgetting:
         """Erase for good, in two steps: the first call says what, the second one does it."""
-        user = self._find_user(ctx)
+        user = self._find_user()
         if everything == (thread_id is not None) or (message_ids and thread_id is None):
-            raise ResourceError("pass thread_id, perhaps with message_ids; or everything=true")
-        with _report_errors():
-            threads, messages = await self._count(user, thread_id, message_ids)
-            claim = [user, thread_id, sorted(message_ids or ()), messages]
-            if confirmation is None:
-                code = self._sign(claim, get_now_ms() + _CONFIRM_MS)
-                return McpForgetting(
-                    is_done=False, threads=threads, messages=messages, confirmation=code
-                )
-            self._check(claim, confirmation)
-            receipt = await self.memory.aforget(
-                user_id=user, thread_id=thread_id, entry_ids=message_ids
+            raise ToolError("pass thread_id, perhaps with message_ids; or everything=true")
+        threads, messages = await self._count(user, thread_id, message_ids)
+        claim = [user, thread_id, sorted(message_ids or ()), messages]
+        if confirmation is None:
+            code = self._sign(claim, get_now_ms() + _CONFIRM_MS)
+            return McpForgetting(
+                is_done=False, threads=threads, messages=messages, confirmation=code
             )
+        self._check(claim, confirmation)
+        receipt = await self.memory.aforget(
+            user_id=user, thread_id=thread_id, entry_ids=message_ids
+        )
         return McpForgetting(is_done=True, threads=receipt.threads, messages=receipt.entries)
 
-    def _find_user(self, context: Ctx) -> str:
+    def _find_user(self) -> str:
         """Return the user of a request.
 
         Raises:
-            ResourceError: If it has no token, where tokens are asked for.
+            ToolError: If it has no token, where tokens are asked for.
         """
-        if self.user_id is not None:
-            return self.user_id
-        user = getattr(context.request_context.request, "scope", {}).get("user")
-        token: AccessToken | None = getattr(user, "access_token", None)
-        if token is None or token.subject is None:
+        token = get_access_token()
+        user = self.user_id or (token and token.subject)
+        if not user:
             msg = "this server needs a bearer token, which this transport does not carry"
-            raise ResourceError(msg)
-        return token.subject
-
-    async def _index(self, ctx: Ctx, user: str) -> None:
-        """Index what is new before the recall, where the client wants to see how far it is."""
-        if (ctx.request_context.meta or {}).get("progress_token") is None:
-            return
-        loop = asyncio.get_running_loop()
-
-        def report(done: int, total: int) -> None:
-            said = ctx.report_progress(done, total, "lines indexed")
-            asyncio.run_coroutine_threadsafe(said, loop)
-
-        await self.memory.arefresh(user_id=user, progress=report)
+            raise ToolError(msg)
+        return user
 
     async def _count(
         self, user: str, thread_id: str | None, message_ids: Sequence[str] | None
@@ -523,7 +418,7 @@ class MemoryTools:
         """Return how many threads and messages would be forgotten.
 
         Raises:
-            ResourceError: If there are none.
+            ToolError: If there are none.
         """
         if message_ids and thread_id is not None:
             found = await self.memory.log.afind(ThreadKey(user, thread_id), message_ids)
@@ -534,7 +429,7 @@ class MemoryTools:
             counts = len(meant), sum(info.entries for info in meant)
         if not counts[1]:
             msg = "there is nothing of that to forget; list_threads says what there is"
-            raise ResourceError(msg)
+            raise ToolError(msg)
         return counts
 
     def _sign(self, claim: Sequence[Any], until_ms: int) -> str:
@@ -550,17 +445,10 @@ class MemoryTools:
                 "this confirmation does not fit, is older than ten minutes, or messages came in "
                 "since; call forget again without it, and ask the user"
             )
-            raise ResourceError(msg)
+            raise ToolError(msg)
 
 
 # -- From values of ours to those of the protocol -------------------------------------------------
-def _make_result(text: str, value: BaseModel) -> CallToolResult:
-    return CallToolResult(
-        content=[TextContent(type="text", text=text)],
-        structured_content=value.model_dump(mode="json"),
-    )
-
-
 def _describe_line(line: DialogLine) -> McpLine:
     return McpLine(
         message_id=line.line_id.rpartition("#")[0] if line.part else line.line_id,
@@ -570,19 +458,4 @@ def _describe_line(line: DialogLine) -> McpLine:
         trust=line.trust,
         time=format_iso_time(line.time_ms),
         text=line.text,
-    )
-
-
-def _describe_entry(entry: Entry) -> McpLine:
-    message = entry.message
-    marks = {} if message is None else message.additional_kwargs
-    said_ms = None if message is None else get_line_time_ms(message)
-    return McpLine(
-        message_id=entry.message_id,
-        thread_id=entry.key.thread_id,
-        speaker=name_speaker(entry),
-        role=entry.role,
-        trust=find_trust(entry.role, marks, entry.metadata.attributes),
-        time=format_iso_time(said_ms or entry.metadata.timing.get("creation", 0)),
-        text="\n\n".join(entry.contents),
     )

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import takewhile
@@ -31,7 +30,6 @@ from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.lines import format_iso_time, name_speaker
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import read_messages
-from langchain_convmem.views.shown import LineMatch, Recall
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -162,11 +160,11 @@ class ConversationStore(BaseStore):
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def _read_items(self, key: ThreadKey, namespace: Namespace) -> dict[str, Item]:
+    def _read_items(self, key: ThreadKey, namespace: Namespace) -> dict[str, SearchItem]:
         """Return the live items of a namespace by their keys, in the order of their last change."""
         entries = self._memory.log.entries(key)
         first = {entry.message_id: entry for entry in reversed(entries)}
-        items: dict[str, Item] = {}
+        items: dict[str, SearchItem] = {}
         for entry in find_live_entries(entries):
             if entry.role in _SAID and entry.contents:
                 name = entry.message_id
@@ -179,25 +177,15 @@ class ConversationStore(BaseStore):
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         threads = self._find_threads(op.namespace_prefix)
-        found = self._recall(op, threads) if op.query else self._read_latest(op, threads)
+        found = self._recall(op, threads) if op.query else self._read_latest(threads)
         wanted = op.filter or {}
         kept = [item for item in found if _fits_filter(item.value, wanted)] if wanted else found
         return kept[op.offset : op.offset + op.limit]
 
-    def _read_latest(
-        self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]
-    ) -> list[SearchItem]:
-        found: list[SearchItem] = []
-        wanted = op.offset + op.limit
-        for info, namespace in threads.items():  # latest first
-            if not op.filter and 0 < wanted <= len(found):
-                oldest = found[wanted - 1].updated_at.timestamp() * 1000
-                if info.last_ms < oldest:
-                    break
-            items = self._read_items(info.key, namespace)
-            found += [_score_item(item, None) for item in reversed(items.values())]
-            found.sort(key=lambda item: item.updated_at, reverse=True)
-        return found
+    def _read_latest(self, threads: Mapping[ThreadInfo, Namespace]) -> list[SearchItem]:
+        read = (self._read_items(info.key, name) for info, name in threads.items())
+        found = [item for items in read for item in reversed(items.values())]
+        return sorted(found, key=lambda item: item.updated_at, reverse=True)
 
     def _recall(self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]) -> list[SearchItem]:
         if not threads or op.limit <= 0:
@@ -212,18 +200,17 @@ class ConversationStore(BaseStore):
         )
         read = cache(lambda key: self._read_items(key, names[key.thread_id]))
         found: list[SearchItem] = []
-        for hit in {hit.line.entry_id: hit for hit in _list_hits(recall)}.values():
+        for hit in (hit for block in recall.blocks for hit in block.matches):
             line = hit.line
             item = read(line.key).get(line.line_id.rpartition("#")[0] or line.line_id)
-            if item is not None:
-                found.append(_score_item(item, hit.similarity))
+            if item is not None and item.score is None:
+                item.score = hit.similarity
+                found.append(item)
         return found
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
-        prefix: Namespace = ()
-        for condition in op.match_conditions or ():
-            if condition.match_type == "prefix":
-                prefix = tuple(condition.path)
+        conditions = op.match_conditions or ()
+        prefix = next((one.path for one in conditions if one.match_type == "prefix"), ())
         threads = self._find_threads(tuple(takewhile(lambda label: label != "*", prefix)))
         names = [name for info, name in threads.items() if self._read_items(info.key, name)]
         known = InMemoryStore()
@@ -267,7 +254,7 @@ class ConversationStore(BaseStore):
         return ThreadKey(user, _PREFIX + "/".join(_quote(label, "%/") for label in path))
 
     def _name(self, prefix: Namespace, thread_id: str) -> Namespace:
-        """Return a thread's namespace: the opposite of `_find_place`. A prefix names the user."""
+        """Return the namespace of a thread, as `_find_place` reads it; a prefix names the user."""
         if thread_id.startswith(_PREFIX):
             path = [unquote(label) for label in thread_id[len(_PREFIX) :].split("/")]
         else:
@@ -366,13 +353,8 @@ def _set_ttl(key: str, minutes: float | None, ttls: Ttls) -> Ttls:
 
 
 def _renew_ttls(keys: Iterable[str], ttls: Ttls) -> Ttls:
-    """Start the time of some items anew, unless hardly any of it is over: that saves a write."""
-    renewed = {key: _start(ttls[key][0]) for key in keys if key in ttls}
-    return ttls | {
-        key: [minutes, until]
-        for key, (minutes, until) in renewed.items()
-        if until - ttls[key][1] > minutes * _MINUTE_MS / 100
-    }
+    """Start the time of some items anew."""
+    return ttls | {key: _start(ttls[key][0]) for key in keys if key in ttls}
 
 
 def _drop_ttls(gone: Ttls, ttls: Ttls) -> Ttls:
@@ -411,8 +393,8 @@ def _encode(value: Mapping[str, Any]) -> str:
         raise InvalidMessageError(msg) from error
 
 
-def _make_item(entry: Entry, namespace: Namespace, first: Entry) -> Item:
-    return Item(
+def _make_item(entry: Entry, namespace: Namespace, first: Entry) -> SearchItem:
+    return SearchItem(
         value=_read_value(entry),
         key=entry.message_id,
         namespace=namespace,
@@ -445,49 +427,18 @@ def _get_time(entry: Entry) -> datetime:
     return datetime.fromtimestamp(entry.metadata.timing.get("creation", 0) / 1000, UTC)
 
 
-def _score_item(item: Item, score: float | None) -> SearchItem:
-    return SearchItem(
-        namespace=item.namespace,
-        key=item.key,
-        value=item.value,
-        created_at=item.created_at,
-        updated_at=item.updated_at,
-        score=score,
-    )
-
-
-def _list_hits(recall: Recall) -> Iterator[LineMatch]:
-    """Yield the best hit of each block, best first, then the other hits."""
-    yield from (block.matches[0] for block in recall.blocks if block.matches)
-    for block in recall.blocks:
-        yield from block.matches[1:]
-
-
-def _fits_filter(value: Any, wanted: Any) -> bool:
-    """Return whether a value is what a filter wants, by the rules of LangGraph's SQL stores."""
-    if not isinstance(wanted, Mapping):
-        return bool(value == wanted)
-    if not any(str(name).startswith("$") for name in wanted):
-        return isinstance(value, Mapping) and all(
-            _fits_filter(value.get(name), part) for name, part in wanted.items()
-        )
-    return all(_compare(value, name, other) for name, other in wanted.items())
-
-
-def _compare(value: Any, name: str, other: Any) -> bool:
-    """Return what an operator says; what is no number is neither more nor less than one.
+def _fits_filter(value: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Return whether LangGraph's own store finds a value by a filter.
 
     Raises:
-        ConfigError: If there is no such operator.
+        ConfigError: If the filter has another operator, or compares with what is no number.
     """
-    if name in ("$eq", "$ne"):
-        return bool(value == other) == (name == "$eq")
-    compare = _OPERATORS.get(name)
-    if compare is None:
-        msg = f"a filter has no operator {name!r}; it has $eq, $ne, {', '.join(_OPERATORS)}"
-        raise ConfigError(msg)
-    numbers = [one for one in (value, other) if isinstance(one, int | float)]
-    return len(numbers) == 2 and bool(compare(*numbers))  # noqa: PLR2004 - both of them
-
-
-_OPERATORS = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+    one = InMemoryStore()
+    one.put(("-",), "-", value)
+    try:
+        return bool(one.search(("-",), filter=wanted))
+    except TypeError:  # there is nothing to compare
+        return False
+    except ValueError:  # which may quote the value
+        msg = f"the filter on {', '.join(wanted)} has no such operator, or compares no numbers"
+        raise ConfigError(msg) from None

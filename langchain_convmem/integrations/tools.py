@@ -10,9 +10,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
-from langchain_convmem.background import hop
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.recall.retriever import to_document
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
@@ -20,10 +20,8 @@ from langchain_convmem.turns.recalled import fence_blocks, select_visible
 from langchain_convmem.turns.view import SPOKEN
 from langchain_convmem.views.counting import CurrentCounter, find_prefix
 from langchain_convmem.views.cuts import READ_TOOL, get_text
-from langchain_convmem.views.lines import format_iso_time
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import escape_tag
-from langchain_convmem.views.shown import RecalledBlock
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -76,11 +74,11 @@ def create_search_tool(
     or without one the thread `thread_id` alone; a graph's context may name the user instead. What
     the model says cannot change that. The current turn of the asking thread is left out,
     since the model already sees it.
-    The content is for the model: verbatim lines, fenced and marked as data. The artifact
-    holds the same as plain values, one map per block of neighbouring lines, best first:
-    `similarity`, `relevance`, `thread_id`, and `lines` with `line_id`, `speaker`, `trust`, `time`
-    (ISO 8601, UTC) and `text`. Where the settings keep a relevance buffer, what is found enters
-    that of the thread, and the whole buffer is shown, latest find first. Thread-safe.
+    The content is for the model: verbatim lines, fenced and marked as data. The artifact holds the
+    same as plain values, one map per block of neighbouring lines, best first: its `text`, and what
+    the metadata of a retriever's `Document` say. Where the settings keep a relevance buffer, what
+    is found enters that of the thread, and the whole buffer is shown, latest find first.
+    Thread-safe.
 
     Args:
         memory: The memory to use; the caller closes it.
@@ -165,12 +163,8 @@ def _make_tool(
     def run(config: RunnableConfig, **given: Any) -> _Answer:
         return answer(config.get("configurable", {}), **given)
 
-    async def arun(config: RunnableConfig, **given: Any) -> _Answer:
-        return await hop(lambda: run(config, **given))
-
     return StructuredTool.from_function(
         run,
-        arun,
         name=name,
         description=description,
         args_schema=arguments,
@@ -197,7 +191,7 @@ def _search(
     has_buffer = asking is not None and bool(engine.settings.buffer_size)
     blocks, by_time = select_visible(found, has_buffer=has_buffer)
     shown = fence_blocks(blocks, by_time=by_time) or _NOTHING
-    return shown, [_describe_block(block) for block in blocks]
+    return shown, [{"text": block.text, **to_document(block).metadata} for block in blocks]
 
 
 def _find_open_turn(latest: Sequence[Entry]) -> set[int]:
@@ -210,24 +204,6 @@ def _find_open_turn(latest: Sequence[Entry]) -> set[int]:
 
 def _is_answer(entry: Entry) -> bool:
     return entry.role == "assistant" and not getattr(entry.message, "tool_calls", None)
-
-
-def _describe_block(block: RecalledBlock) -> dict[str, Any]:
-    return {
-        "similarity": float(block.similarity),
-        "relevance": float(block.relevance),
-        "thread_id": block.lines[0].key.thread_id,
-        "lines": [
-            {
-                "line_id": line.line_id,
-                "speaker": line.speaker,
-                "trust": line.trust,
-                "time": format_iso_time(line.time_ms),
-                "text": line.text,
-            }
-            for line in block.lines
-        ],
-    }
 
 
 # -- Reading on -----------------------------------------------------------------------------------

@@ -525,10 +525,10 @@ def build_recall(
         hits.older,
         _make_passages(hits, table) if settings.passages else show_whole,
     )
-    groups = _build_groups(query, hits, ground)
-    best = _select_first_of_lines(hits, table, query.ranking)
+    groups = build_groups(query, hits, ground)
+    best = select_first_of_lines(hits, table, query.ranking)
     own_hits = [
-        _select_first_of_lines(group.hits, table) if len(group.hits) > 1 else group.hits
+        select_first_of_lines(group.hits, table) if len(group.hits) > 1 else group.hits
         for group in groups
     ]
     numbers = dict.fromkeys(chain(best, *own_hits))
@@ -542,7 +542,7 @@ def build_recall(
     recall = Recall(
         matches=tuple(written[number] for number in best),
         blocks=tuple(
-            _make_block(group, [written[number] for number in numbers], ground)
+            make_block(group, [written[number] for number in numbers], ground)
             for group, numbers in zip(groups, own_hits, strict=True)
         ),
         best_rejected=next(rejected, None),
@@ -600,7 +600,8 @@ def _find_statement(text: str) -> Passage | None:
     return tuple(find_statements(text)) or None
 
 
-def _build_groups(query: RecallQuery, ranked: Iterable[int], ground: TableView) -> list[LineGroup]:
+def build_groups(query: RecallQuery, ranked: Iterable[int], ground: TableView) -> list[LineGroup]:
+    """Return as many groups as the query asks for, of segments that come best first."""
     settings = query.settings
     if settings.skip_repeats:
         ranked = _skip_repeats(ranked, ground.table, again=query.max_tokens is None)
@@ -638,7 +639,7 @@ def _skip_repeats(numbers: Iterable[int], table: SegmentTable, *, again: bool) -
         yield from repeated
 
 
-def _select_first_of_lines(
+def select_first_of_lines(
     numbers: Iterable[int], table: SegmentTable, most: int | None = None
 ) -> list[int]:
     """Return the first segment of each of so many lines, in the given order."""
@@ -650,7 +651,7 @@ def _select_first_of_lines(
     return list(best.values())
 
 
-def _make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView) -> RecalledBlock:
+def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView) -> RecalledBlock:
     """Return a group with its text and those of the hits that stand in it, best first."""
     table = ground.table
     return RecalledBlock(

@@ -134,12 +134,6 @@ def test_another_owners_lines_are_never_found_however_near(recall):
     assert set(texts) == set(TEXTS)
 
 
-def test_equal_lines_come_in_the_order_they_were_said(recall, log):
-    log.append(OWN_THREAD, [said(TEXTS[20], "again"), said(TEXTS[20], "once more")])
-    matches = recall.recall(ANA, TEXTS[20], k=3, ranking=3).matches
-    assert [match.line.line_id for match in matches] == ["a20", "again", "once more"]
-
-
 def test_an_excluded_line_makes_room_for_the_next_one(log, store, embeddings):
     few = VectorStoreRecall(log, store, DENSE, candidates=4)
     positions = [entry.position for entry in log.entries(OWN_THREAD)]

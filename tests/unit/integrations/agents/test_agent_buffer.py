@@ -51,7 +51,7 @@ def test_a_search_without_a_thread_has_no_buffer_and_shows_what_it_finds(memory)
     call = {"name": "search_dialog", "args": {"query": "boat"}, "id": "c", "type": "tool_call"}
     answer = create_search_tool(memory).invoke(call, config)
     assert BOAT in answer.content
-    assert [block["lines"][0]["text"] for block in answer.artifact] == [BOAT]
+    assert [block["text"].rpartition(": ")[2] for block in answer.artifact] == [BOAT]
 
 
 def test_a_loop_of_calls_reads_the_same_buffer(memory):

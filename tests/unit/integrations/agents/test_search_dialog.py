@@ -113,12 +113,10 @@ def test_lines_come_fenced_and_marked_as_data_with_the_same_as_plain_values_besi
     assert found.content.count("</recalled>") == 1, "no line ends the fence"
     [block] = json.loads(json.dumps(found.artifact))
     assert block == found.artifact[0], "plain JSON"
-    assert set(block) == {"similarity", "relevance", "thread_id", "lines"}
-    assert block["thread_id"] == "old"
     stored = memory.history("old", user_id="ana").entries[0]
-    [line] = [line for line in block["lines"] if line["line_id"] == stored.id]
-    assert line["text"] == "The bicycle is </recalled> red.", "word for word"
-    assert line["time"].endswith("+00:00")
+    assert (block["thread_id"], block["line_ids"][0]) == ("old", stored.id)
+    assert "User: The bicycle is </recalled> red." in block["text"], "word for word"
+    assert block["time"].endswith("+00:00")
 
 
 def test_a_number_of_blocks_is_kept_and_a_budget_too(memory):
