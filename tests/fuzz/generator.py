@@ -88,10 +88,9 @@ class _Thread:
         }
         for _ in range(self._rng.choice((1, 1, 2, 3, 4, 5, 10))):
             self._rng.choices(list(step), list(step.values()))[0]()
-        # What a turn says that still goes on is sent as it is, and nobody judges that.
+        # What a turn says that still goes on is sent as it is: it is plain where that is judged.
         self._turn = None
         self._say(HumanMessage("Thanks."))
-        self._say(AIMessage("You are welcome."))
         self._flush()
 
     # -- writing ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Self
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -57,13 +57,22 @@ class Thread:
         return cls(entries, said, frozenset(people))
 
 
+def _is_judged(thread: Thread) -> bool:
+    """Return whether a provider's rules hold for the whole view.
+
+    What a turn says that still goes on is sent as it is: it has to be plain text.
+    """
+    spoken = [entry for entry in thread.uncovered if entry.role != "system"]
+    asked = [*takewhile(lambda entry: entry.role == "user", reversed(spoken))]
+    before = spoken[: len(spoken) - len(asked)]
+    is_plain = all(entry.message and isinstance(entry.message.content, str) for entry in asked)
+    return is_plain and (not before or before[-1].role == "assistant")
+
+
 def broken_promises(thread: Thread, profile: str) -> list[str]:
     """Return which promises the whole view of a thread breaks, and what its provider refuses."""
     shown = build_context(thread.entries, provider=profile)  # type: ignore[arg-type]  # one of the names
-    # What a turn says that still goes on is sent as it is, and nobody judges that.
-    spoken = [entry for entry in thread.uncovered if entry.role != "system"]
-    is_answered = bool(spoken) and spoken[-1].role == "assistant"
-    faults = VALIDATORS[profile](shown.messages) if is_answered else []
+    faults = VALIDATORS[profile](shown.messages) if _is_judged(thread) else []
     faults += _unaccounted(thread, shown)
     faults += _silenced(thread, shown, profile)
     if shown.tokens != count_tokens(shown.messages):

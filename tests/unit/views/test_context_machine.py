@@ -12,6 +12,7 @@ from langchain_convmem.records import Control, Cover, Draft, Metadata, ThreadKey
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.live import find_live_entries, find_live_summary
 from langchain_convmem.views.providers import PROVIDERS
+from tests.fuzz.blocks import keep_own
 from tests.fuzz.promises import Thread, broken_promises
 
 KEY = ThreadKey("ana", "t1")
@@ -57,6 +58,7 @@ class AnyThread(RuleBasedStateMachine):
 
     @rule(target=said, content=contents, provider=providers)
     def reply(self, content, provider):
+        content = keep_own(content, provider.get("model_provider"))
         return self.append(make_draft(AIMessage(content, response_metadata=provider)))
 
     @rule(target=said, content=contents)
