@@ -34,6 +34,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
     find_owner,
+    read_id,
 )
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.titles import (
@@ -43,7 +44,7 @@ from langchain_convmem.titles import (
     update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.forgetting import forget_before, forget_scope
+from langchain_convmem.turns.forgetting import forget_before, forget_scope, move_thread
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
@@ -614,6 +615,35 @@ class ConversationMemory:
         return self.history(fork.thread_id, user_id=fork.user_id)
 
     afork = to_async(fork)
+
+    def assign_user(
+        self, thread_id: str, user_id: str, *, from_user_id: str | None = None
+    ) -> ConversationHistory:
+        """Move a thread to a user: messages with their ids, edits, summaries, pins and title.
+
+        All is copied, then the original is erased. A call that was cut short loses nothing, and
+        goes on when it is made again. Entries get new ids, so their time of writing (`as_of`,
+        `forget(before=...)`) is now. Call it between turns: what is written meanwhile stays where
+        it is.
+
+        Args:
+            thread_id: The thread.
+            user_id: Whose it becomes.
+            from_user_id: Whose it is; None for a thread of no user.
+
+        Returns:
+            The thread's history, at the new user.
+
+        Raises:
+            ConfigError: If there is no such thread, or the user has another one of this id.
+            LogError: If an entry of it is damaged.
+        """
+        origin = ThreadKey(from_user_id, thread_id)
+        target = ThreadKey(read_id("user_id", user_id), thread_id)
+        move_thread(self._turn_memory, origin, target)
+        return self.history(target.thread_id, user_id=target.user_id)
+
+    aassign_user = to_async(assign_user)
 
     def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
         """Return statistics of a thread: messages, turns, tokens, times, bytes.
