@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text.sessions import TextEngine
-    from langchain_convmem.transfer import ImportReport
+    from langchain_convmem.transfer import ImportedThread, ImportReport
     from langchain_convmem.wrap import RememberingRunnable
 
 _READING = (
@@ -705,6 +705,7 @@ class ConversationMemory:
         path: str | os.PathLike[str],
         *,
         user_id: str | None = None,
+        find_user: Callable[[str], str | None] | None = None,
         thread_id: str | None = None,
         format: str | None = None,  # noqa: A002 - what it is called everywhere
         progress: Callable[[int, int], None] | None = None,
@@ -722,24 +723,34 @@ class ConversationMemory:
                 see the page on import, export and copy. Of a zip or folder, what cannot be read is
                 left out, and `ImportReport.unread` names it.
             user_id: Whose conversations; None makes each thread one of no user.
+            find_user: Or says whose each is: it gets the id of a thread, and a branch goes with it.
             thread_id: The thread's name, if the file holds one conversation only.
             format: The name of the format that the file must have, such as `chatgpt`; None finds
                 it out by its content.
             progress: Called with (done, total) entries after each thread.
 
         Raises:
-            ConfigError: If no format has that name.
+            ConfigError: If no format has that name, or both a user and a finder are given.
             ImportFormatError: If the file is of no known format, or not what its format says;
                 nothing is written.
             MissingExtraError: If its format needs a package that is not installed.
         """
         from langchain_convmem.transfer.imports import read_file, store_file
 
+        if user_id is not None and find_user is not None:
+            raise ConfigError("pass user_id or find_user, not both")
+        owners: set[Owner] = set()
+
+        def assign(thread: ImportedThread) -> str | None:
+            user = find_user(thread.branch_of or thread.thread_id) if find_user else user_id
+            owners.add(ThreadKey(user, thread.thread_id).owner)
+            return user
+
         file = read_file(path, thread_id=thread_id, format=format)
         drafting = self._turn_memory.drafting
-        report = store_file(self.log, file, user_id=user_id, drafting=drafting, progress=progress)
-        for thread in report.thread_ids:
-            self._turn_memory.recaller.embed_soon(ThreadKey(user_id, thread).owner)
+        report = store_file(self.log, file, find_user=assign, drafting=drafting, progress=progress)
+        for owner in owners:
+            self._turn_memory.recaller.embed_soon(owner)
         return report
 
     aimport_file = to_async(import_file)

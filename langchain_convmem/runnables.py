@@ -29,10 +29,7 @@ from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.forks import make_lock
 
 INTERNAL_TAGS = ("langchain_convmem:internal", "nostream")
-"""Tags of every run that the memory itself starts.
-
-By the second one LangGraph leaves a model out of what `stream_mode="messages"` shows.
-"""
+"""Tags of runs of the memory's own; `nostream` hides them from LangGraph's `messages` streams."""
 
 RunnableLike: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
 """A Runnable, or a plain or async function, that gets messages and returns a message or text."""
